@@ -1,0 +1,51 @@
+# make demo        a real search on this machine, from nothing (installs what it needs)
+# make test        lint, types, import contracts and the tests (installs what it needs)
+# make test-long   the same with long simulations and fuzz runs
+# make lint        lint, types and import contracts
+# make bench       the budgets, as ratios against a baseline in the same run
+# make docs        rebuild the reference pages that are made from the code
+
+PYTHON ?= $(shell scripts/find-python)
+VENV := .venv
+RUN := $(VENV)/bin
+DIGITS := examples/sklearn_digits/config.yaml
+
+.PHONY: demo test test-long lint bench docs clean
+
+demo: $(VENV)/demo.stamp
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
+
+test: $(VENV)/dev.stamp lint
+	$(RUN)/python -m pytest
+
+test-long: $(VENV)/dev.stamp lint
+	NNILITE_SIMULATION_RUNS=10000 $(RUN)/python -m pytest -m "" --timeout 3600
+
+lint: $(VENV)/dev.stamp
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+bench: $(VENV)/dev.stamp
+	$(RUN)/python -m benchmarks
+
+docs: $(VENV)/dev.stamp
+	$(RUN)/python scripts/reference_pages.py
+
+$(VENV)/bin/python:
+	scripts/system-packages venv
+	$(or $(PYTHON),python3) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
+
+$(VENV)/demo.stamp: pyproject.toml | $(VENV)/bin/python
+	$(RUN)/uv pip install --quiet --compile-bytecode --python $(RUN)/python -e '.[demo]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml scripts/system-packages | $(VENV)/bin/python
+	scripts/system-packages test
+	$(RUN)/uv pip install --quiet --compile-bytecode --python $(RUN)/python -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,239 @@
+"""Write the reference pages that are made from the code: config, nnictl and REST. With --check, only compare.
+
+.venv/bin/python scripts/reference_pages.py            # what `make docs` does
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.pop("NNILITE_HOME", None)  # a default in the config depends on it
+
+from nnilite._cli import program
+from nnilite._rest.openapi import document
+from nnilite._rest.routes import ROUTES
+from nnilite.config import reference_markdown
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
+HEAD = "<!-- Made by scripts/reference_pages.py: change the code, then run `make docs`. -->\n\n"
+
+CONFIG = """\
+# The configuration file
+
+All fields of an experiment's YAML (or JSON) file, and what they mean. The file is checked before anything starts.
+`nnictl create --config FILE --dry-run` checks it and starts nothing; `nnictl config schema` prints the same rules as
+JSON Schema, for editors.
+
+- Case and underscores in field names do not matter: `trialConcurrency`, `trial_concurrency` and `TRIALCONCURRENCY` are
+  one field. In Python they have underscores.
+- Besides the fields marked **required**, every experiment needs a `tuner`, a `trialCommand`, and either `searchSpace`
+  or `searchSpaceFile`.
+- **duration**: seconds as a whole number, or a number and one of `d h m s`, such as `10m` or `1.5h`.
+- **size**: bytes as a whole number, or a number and one of `tb gb mb kb b`. **memory**: the same, but a plain number
+  is megabytes.
+- **GPU indices**: `0`, `"0,1"` or `[0, 1]`, as `nvidia-smi` numbers them.
+- **file**, **folder**, **path**: relative to the folder of the configuration file. A file or folder must exist.
+- **secret**: hidden wherever it is shown. `${env:NAME}` is read from the environment, so that it need not be in the
+  file.
+- A configuration of NNI before 2.0 (`trainingServicePlatform` at the top) is converted when it is read; what has no
+  meaning any more is told as a warning.
+
+"""
+
+CLI = """\
+# nnictl
+
+All commands and their options, from the program itself; `nnictl COMMAND --help` says the same.
+
+An experiment may be named by its id or the start of it; without one, the only experiment that runs is meant. What can
+be used in scripts has `--json`. The exit codes are in [Exit codes](exit-codes.md).
+
+| | |
+| --- | --- |
+"""
+
+REST = """\
+# The REST interface
+
+Each experiment's manager serves one, at the same address as its web page. All paths are below `/api/v1`. The running
+server tells the same, with all schemas, at `/api/v1/openapi.json`.
+
+- Times are seconds since the epoch. NaN and infinities are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
+- An error is `{"error": "what is wrong"}`, with `field` where one is to blame.
+- Whether a token is needed, and how it is sent, is in
+  [Security and tokens](../how-to/security-and-tokens.md). Requests that change something send JSON
+  (`Content-Type: application/json`).
+- Routes below `/nni` speak as NNI's manager did, for programs that were written for it.
+
+"""
+
+
+def config() -> str:
+    return CONFIG + reference_markdown()
+
+
+def cli() -> str:
+    commands = "".join(f"| [`nnictl {name}`](#nnictl-{name}) | {text} |\n" for name, text in program.COMMANDS.items())
+    return CLI + commands + "".join(_command(name) for name in program.COMMANDS)
+
+
+def _command(name: str) -> str:
+    module = importlib.import_module(f"nnilite._cli.{name}")
+    parser = program.Parser(prog=f"nnictl {name}")
+    module.add(parser)
+    return f"\n## nnictl {name}\n\n{(module.__doc__ or '').strip()}\n{_usage(parser)}"
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    groups = [action for action in actions if isinstance(action, argparse._SubParsersAction)]
+    if groups:
+        return "".join(_group(action) for action in groups)
+    rows = [f"| {_spelling(action)} | {_meaning(action)} |" for action in actions if action.help != argparse.SUPPRESS]
+    if not rows:
+        return ""
+    return "\n| argument | meaning |\n| --- | --- |\n" + "\n".join(rows) + "\n"
+
+
+def _group(action: Any) -> str:
+    """Each member once, under its first name."""
+    names: dict[int, list[str]] = {}
+    for name, parser in action.choices.items():
+        names.setdefault(id(parser), []).append(name)
+    helps = {choice.dest.split(" ")[0]: choice.help for choice in action._choices_actions}
+    parts = []
+    for name, *aliases in names.values():
+        parser = action.choices[name]
+        also = f" (or `{'`, `'.join(aliases)}`)" if aliases else ""
+        parts.append(f"\n### {parser.prog}\n\n{_sentence(helps[name])}{also}\n{_usage(parser)}")
+    return "".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _spelling(action: argparse.Action) -> str:
+    value = _value(action)
+    if not action.option_strings:
+        text = value if action.required else f"[{value}]"
+        return f"`{text}`"
+    options = ", ".join(f"`{option}`" for option in action.option_strings)
+    needed = " (required)" if action.required else ""
+    return f"{options}{f' `{value}`' if value else ''}{needed}"
+
+
+def _value(action: argparse.Action) -> str:
+    if action.nargs == 0:
+        return ""
+    if action.choices is not None:
+        value = "{" + ",".join(map(str, action.choices)) + "}"
+    else:
+        value = str(
+            action.metavar or action.dest if not action.option_strings else action.metavar or action.dest.upper()
+        )
+    return f"{value} ..." if action.nargs in ("+", "*") else value
+
+
+def _meaning(action: argparse.Action) -> str:
+    return (action.help or "").replace("|", "\\|").replace("%(default)s", str(action.default))
+
+
+def rest() -> str:
+    found = document(ROUTES, "", "nnilite-<experiment>")
+    parts = []
+    for title, chosen in _chapters(found["paths"]):
+        parts.append(f"## {title}\n")
+        parts += [_operation(path, method, about) for path, methods in chosen for method, about in methods.items()]
+    return REST + "\n".join(parts)
+
+
+def _chapters(paths: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    kinds: dict[str, list[tuple[str, Any]]] = {"For people and scripts": [], "For trials": [], "As NNI's manager": []}
+    for path, methods in paths.items():
+        first = next(iter(methods.values()))
+        if path.startswith("/nni/"):
+            kind = "As NNI's manager"
+        else:
+            kind = "For trials" if {"trial": []} in first["security"] else "For people and scripts"
+        kinds[kind].append((path, methods))
+    yield from kinds.items()
+
+
+def _operation(path: str, method: str, about: dict[str, Any]) -> str:
+    text = about["summary"].removeprefix("NNI: ")
+    lines = [f"### {method.upper()} {path}", "", _sentence(text) + ".", ""]
+    if about["parameters"]:
+        lines += ["| parameter | in | type | meaning |", "| --- | --- | --- | --- |"]
+        lines += [_parameter(param) for param in about["parameters"]]
+        lines.append("")
+    body = about.get("requestBody")
+    if body:
+        lines += [f"Body: {_schema(body['content']['application/json']['schema'])}.", ""]
+    for status, answer in about["responses"].items():
+        if status.startswith(("1", "2")):
+            media = ", ".join(f"`{kind}`" for kind in answer.get("content", {}))
+            lines += [f"Answers {status}: {answer['description']}{f' ({media})' if media else ''}.", ""]
+    return "\n".join(lines)
+
+
+def _parameter(param: dict[str, Any]) -> str:
+    needed = " (required)" if param["required"] and param["in"] != "path" else ""
+    return f"| `{param['name']}`{needed} | {param['in']} | {_type(param['schema'])} | {param['description']} |"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if schema["type"] == "array":
+        return f"{_type(schema['items'])}, may be repeated"
+    text = schema["type"]
+    if "enum" in schema:
+        text = " \\| ".join(f"`{value}`" for value in schema["enum"])
+    elif "minimum" in schema:
+        text += f" from {schema['minimum']} to {schema['maximum']}"
+    default = schema.get("default")
+    return text if default is None else f"{text}, default `{str(default).lower()}`"
+
+
+def _schema(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return f"`{schema['$ref'].rpartition('/')[2]}`"
+    if schema.get("type") == "array":
+        return f"list of {_schema(schema['items'])}"
+    if "properties" in schema:
+        required = schema.get("required", [])
+        names = [f"`{name}`{'' if name in required else ' (optional)'}" for name in schema["properties"]]
+        return "object with " + ", ".join(names)
+    for word in ("oneOf", "anyOf"):
+        if word in schema:
+            return " or ".join(_schema(one) for one in schema[word])
+    return str(schema.get("type", "any JSON"))
+
+
+PAGES = {"config.md": config, "cli.md": cli, "rest.md": rest}
+
+
+def main(arguments: Sequence[str]) -> int:
+    stale = []
+    DOCS.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        text = HEAD + make().rstrip() + "\n"
+        path = DOCS / name
+        if path.exists() and path.read_text("utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            path.write_text(text, "utf-8")
+    if stale and "--check" in arguments:
+        sys.stderr.write(f"not up to date: {', '.join(stale)}; run `make docs`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
