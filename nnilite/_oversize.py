@@ -1,0 +1,132 @@
+"""What to say of a code directory over the cap: its largest parts, and the lines that leave them out."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_LINES = 5
+_DOMINATES = 0.8  # a part with this share of its folder is named in the folder's stead
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of files and of bytes: of a tree, or the most that is allowed."""
+
+    files: int = 0
+    n_bytes: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.files + other.files, self.n_bytes + other.n_bytes)
+
+    def __sub__(self, other: Size) -> Size:
+        return Size(self.files - other.files, self.n_bytes - other.n_bytes)
+
+    def fits(self, cap: Size) -> bool:
+        return self.files <= cap.files and self.n_bytes <= cap.n_bytes
+
+    def __str__(self) -> str:
+        return f"{self.files:,} files, {megabytes(self.n_bytes)}"
+
+
+def megabytes(n_bytes: int) -> str:
+    """ "300 MB", "1.5 MB", "12.3 kB"; a MB is 1024 kB, a kB 1024 bytes."""
+    number, unit = (n_bytes / 1024**2, "MB") if n_bytes >= 1024**2 / 10 else (n_bytes / 1024, "kB")
+    return f"{number:,.1f}".removesuffix(".0") + f" {unit}"
+
+
+def shown(path: str) -> str:
+    """A path as it can be printed: line ends and bytes that are no characters are written as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
+
+
+class Tree:
+    """Sizes of all parts of a tree. Files of the root are grouped by ending, as if "/*.png" were a folder."""
+
+    def __init__(self, files: Iterable[tuple[str, int]], cap: Size) -> None:
+        self._sizes: dict[str, Size] = defaultdict(Size)
+        self._inside: dict[str, set[str]] = defaultdict(set)
+        self._above: dict[str, str] = {}
+        self._cap = cap
+        for path, n_bytes in files:
+            self._add(path, Size(1, n_bytes))
+        self.total = self._sizes[""]
+        self._over = Size(int(self.total.files > cap.files), int(self.total.n_bytes > cap.n_bytes))
+
+    def _add(self, path: str, size: Size) -> None:
+        folder = ""
+        for part in _parts(path):
+            self._sizes[folder] += size
+            self._inside[folder].add(part)
+            self._above[part] = folder
+            folder = part
+        self._sizes[folder] += size
+
+    def _weight(self, part: str) -> float:
+        """Size in units of the cap, counting only what there is too much of."""
+        size = self._sizes[part]
+        weight = self._over.files * size.files / max(self._cap.files, 1)
+        return weight + self._over.n_bytes * size.n_bytes / max(self._cap.n_bytes, 1)
+
+    def largest(self) -> list[tuple[str, Size]]:
+        """The parts to leave out, largest first, until the rest fits; at most five. Folders end in "/"."""
+        found: list[tuple[str, Size]] = []
+        while self._inside[""] and not self._sizes[""].fits(self._cap) and len(found) < _LINES:
+            part = self._heaviest()
+            found.append((part, self._sizes[part]))
+            self._remove(part)
+        return found
+
+    def _heaviest(self) -> str:
+        part = ""
+        while inside := self._inside.get(part):
+            best = max(sorted(inside), key=self._weight)
+            if part and self._weight(best) < _DOMINATES * self._weight(part):
+                break
+            part = best
+        return part
+
+    def _remove(self, part: str) -> None:
+        size = self._sizes[part]
+        self._inside[self._above[part]].discard(part)
+        while part:
+            part = self._above[part]
+            self._sizes[part] -= size
+
+
+def _parts(path: str) -> list[str]:
+    """ "a/b/c" -> "a/", "a/b/", "a/b/c"; "x.png" -> "/*.png", "x.png"."""
+    names = path.split("/")
+    if len(names) == 1:
+        ending = PurePosixPath(path).suffix
+        return [f"/*{ending}", path] if ending else [path]
+    return ["/".join(names[:n]) + "/" for n in range(1, len(names))] + [path]
+
+
+def ignore_line(part: str) -> str:
+    """The `.nniignore` line that leaves out `part` and nothing else."""
+    if part.startswith("/*"):
+        return "/*" + _escape(part[2:])
+    return "/" + _escape(part)
+
+
+def _escape(text: str) -> str:
+    text = re.sub(r"([\\*?\[])", r"\\\1", text).replace("\n", "?")
+    return re.sub(r" +$", lambda spaces: spaces[0].replace(" ", "\\ "), text)
+
+
+def advice(files: Iterable[tuple[str, int]], cap: Size, root: str) -> str:
+    """The error's text: how large the tree is, what is largest in it, and which lines would help."""
+    tree = Tree(files, cap)
+    parts = tree.largest()
+    named = ", ".join(f"{shown(part.lstrip('/'))} ({size})" for part, size in parts)
+    lines = "\n".join(f"  {ignore_line(part)}" for part, _ in parts)
+    root = shown(root)
+    return (
+        f"{root} has {tree.total}: more than the {cap} that may be sent to workers. Largest: {named}. "
+        f"Leave out what trials do not need by lines in {root}/.nniignore, such as\n{lines}\n"
+        f"or allow more by codeLimits (maxFiles, maxSize)."
+    )

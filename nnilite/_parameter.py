@@ -1,0 +1,219 @@
+"""One parameter of a search space: its kind, its domain, and how it is drawn. Offered by `nnilite.space`."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from nnilite.errors import SpaceError
+from nnilite.records import Json
+
+Key = tuple[str | int, ...]
+"""Where a parameter is: its name, or names with the numbers of the options chosen between them."""
+
+_TOLERANCE = 1e-9
+_LARGEST_EXPONENT = 700.0  # exp of more is no float
+
+
+class Kind(str, Enum):
+    """NNI's `_type` strings."""
+
+    CHOICE = "choice"
+    RANDINT = "randint"
+    UNIFORM = "uniform"
+    QUNIFORM = "quniform"
+    LOGUNIFORM = "loguniform"
+    QLOGUNIFORM = "qloguniform"
+    NORMAL = "normal"
+    QNORMAL = "qnormal"
+    LOGNORMAL = "lognormal"
+    QLOGNORMAL = "qlognormal"
+
+    @property
+    def log(self) -> bool:
+        """Its logarithm is what is uniform or normal."""
+        return "log" in self.value
+
+    @property
+    def quantised(self) -> bool:
+        """Rounded to multiples of `q`."""
+        return self.value.startswith("q")
+
+    @property
+    def normal(self) -> bool:
+        """Unbounded, with `mu` and `sigma`, which describe the logarithm if `log`."""
+        return self.value.endswith("normal")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the flattened space. What its kind does not have is None (or empty)."""
+
+    path: Key
+    kind: Kind
+    values: tuple[Json, ...] = ()  # options of a choice; of a nested choice as written, with their subspaces
+    low: float | None = None
+    high: float | None = None  # not included for randint, included for the others
+    q: float | None = None
+    mu: float | None = None
+    sigma: float | None = None
+    parent: tuple[Key, int] | None = None  # active if that choice has chosen that option; None: always
+    nested: bool = False  # a choice between subspaces
+
+    @property
+    def name(self) -> str:
+        """The key under which the trial finds it."""
+        return str(self.path[-1])
+
+    @property
+    def categorical(self) -> bool:
+        """As NNI's tuners see it: choice and randint have no order."""
+        return self.kind in (Kind.CHOICE, Kind.RANDINT)
+
+    @property
+    def log(self) -> bool:
+        """Its logarithm is what is uniform or normal."""
+        return self.kind.log
+
+    @property
+    def count(self) -> int | None:
+        """How many raw values it can take; None if there is no end of them."""
+        if self.kind is Kind.CHOICE:
+            return len(self.values)
+        if self.low is None or self.high is None:
+            return None
+        if self.kind is Kind.RANDINT:
+            return int(self.high) - int(self.low)
+        if self.q is not None:
+            return round(self.high / self.q) - round(self.low / self.q) + 1
+        return 1 if self.low == self.high else None
+
+    def points(self) -> Iterator[int | float]:
+        """All raw values in ascending order. Raises: SpaceError if `count` is None."""
+        count = self.count
+        if count is None:
+            raise SpaceError(f"{shown(self.path)} is continuous: its values cannot be listed")
+        if self.q is not None and self.low is not None:
+            first = round(self.low / self.q)
+            return (self.legal((first + k) * self.q) for k in range(count))
+        if self.kind is Kind.UNIFORM or self.kind is Kind.LOGUNIFORM:
+            return iter((float(self.low or 0.0),))
+        first = int(self.low or 0)
+        return iter(range(first, first + count))
+
+    def sample(self, rng: random.Random) -> int | float:
+        """One raw value at random, distributed as NNI does."""
+        if self.kind is Kind.CHOICE:
+            return rng.randrange(len(self.values))
+        if self.kind is Kind.RANDINT:
+            return rng.randrange(int(self.low or 0), int(self.high or 0))
+        return self.legal(self._drawn(rng))
+
+    def _drawn(self, rng: random.Random) -> float:
+        if self.mu is not None and self.sigma is not None:
+            drawn = rng.gauss(self.mu, self.sigma)
+            return math.exp(min(drawn, _LARGEST_EXPONENT)) if self.log else drawn
+        low, high = float(self.low or 0.0), float(self.high or 0.0)
+        return math.exp(rng.uniform(math.log(low), math.log(high))) if self.log else rng.uniform(low, high)
+
+    def legal(self, value: float) -> float:
+        """A real number made legal: rounded to `q` (halves to even), then moved into [low, high]."""
+        number = float(value)
+        if not math.isfinite(number):
+            raise SpaceError(f"{shown(self.path)}: {number} is not a finite number")
+        if self.q is not None:
+            number = round(number / self.q) * self.q
+        if self.low is not None and self.high is not None:
+            number = min(max(number, self.low), self.high)
+        return float(number)
+
+    def raw(self, value: Json) -> int | float:
+        """The raw value for `value`, which a trial got. Raises: SpaceError if it is not of this parameter."""
+        if self.kind is Kind.CHOICE:
+            return self._option(value)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise SpaceError(f"{shown(self.path)}: {brief(value)} is not a number")
+        if self.kind is Kind.RANDINT:
+            return self._integer(value)
+        legal = self.legal(value)
+        if not math.isclose(legal, value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE * (self.q or 0.0)):
+            raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
+        if self.kind.log and self.kind.normal and (value < 0 or (value == 0 and self.q is None)):
+            raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
+        return legal
+
+    def _integer(self, value: float) -> int:
+        number = whole(value)
+        if number is None or not int(self.low or 0) <= number < int(self.high or 0):
+            raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
+        return number
+
+    def _option(self, value: Json) -> int:
+        sought = value
+        if self.nested:
+            sought = value.get("_name") if isinstance(value, Mapping) else None
+        try:
+            found = self._numbers.get(text_of(sought))
+        except (TypeError, ValueError):  # not JSON
+            found = None
+        if found is None and not self.nested:
+            found = next((k for k, option in enumerate(self.values) if _alike(option, value)), None)
+        if found is None:
+            raise SpaceError(f"{shown(self.path)}: {brief(value)} is not {self.domain}")
+        return found
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The number of each option, by its JSON text (of a subspace: that of its name)."""
+        options = (option["_name"] if self.nested else option for option in self.values)
+        return {text_of(option): k for k, option in enumerate(options)}
+
+    @property
+    def domain(self) -> str:
+        """What its values are, in words."""
+        if self.nested:
+            return f"one of the options named {', '.join(repr(option['_name']) for option in self.values)}"
+        if self.kind is Kind.CHOICE:
+            return f"one of {brief(list(self.values))}"
+        if self.kind is Kind.RANDINT:
+            return f"a whole number from {self.low} up to but not including {self.high}"
+        what = f"a multiple of {self.q:g}" if self.q else "a number"
+        if self.kind.normal:
+            return f"{what} above 0" if self.kind is Kind.LOGNORMAL else what
+        return f"{what} from {self.low:g} to {self.high:g}"
+
+
+def text_of(value: Json) -> str:
+    """A JSON text that is the same for equal values, whatever the order of keys; 1, 1.0 and true are three."""
+    return json.dumps(value, sort_keys=True)
+
+
+def whole(value: Json) -> int | None:
+    """The integer that a number is (of numpy's kinds too), None if it is not one."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number == value else None
+
+
+def _alike(option: Json, value: Json) -> bool:
+    """Numbers that went through another language: 1.0 comes back as 1."""
+    numbers = [isinstance(v, (int, float)) and not isinstance(v, bool) for v in (option, value)]
+    return all(numbers) and bool(option == value)
+
+
+def shown(path: Key) -> str:
+    """A path for people: the names without the options."""
+    return ".".join(str(part) for part in path[::2])
+
+
+def brief(value: Json) -> str:
+    """A value for people, cut to a line."""
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,0 +1,224 @@
+"""What makes a search space wrong. `check` goes once through the JSON, for parameters and all faults."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnilite._parameter import Key, Kind, Parameter, text_of
+from nnilite.records import Json
+
+Fault = tuple[tuple[str | int, ...], str]
+"""Where in the JSON, as keys and list positions, and what is wrong, as a sentence."""
+
+_MOST_STEPS = 2**53  # beyond, multiples of q are no longer exact
+_EXAMPLE = '{"_type": "uniform", "_value": [0, 1]}'
+_SHAPE = {
+    Kind.RANDINT: "[low, high], two whole numbers, high itself not included",
+    Kind.UNIFORM: "[low, high]",
+    Kind.QUNIFORM: "[low, high, q]",
+    Kind.LOGUNIFORM: "[low, high]",
+    Kind.QLOGUNIFORM: "[low, high, q]",
+    Kind.NORMAL: "[mu, sigma]",
+    Kind.QNORMAL: "[mu, sigma, q]",
+    Kind.LOGNORMAL: "[mu, sigma]",
+    Kind.QLOGNORMAL: "[mu, sigma, q]",
+}
+
+
+def check(space: Json) -> tuple[list[Parameter], list[Fault]]:
+    """The flattened parameters, and what is wrong (then the parameters mean nothing)."""
+    reader = _Reader()
+    if not isinstance(space, Mapping):
+        reader.faults.append(((), f"a search space is an object of parameters, such as {{'x': {_EXAMPLE}}}"))
+    elif not space:
+        reader.faults.append(((), f"the search space is empty; give at least one parameter, such as 'x': {_EXAMPLE}"))
+    else:
+        reader.level(space, (), (), None)
+    return reader.parameters, reader.faults
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """A place in JSON for people: `layer._value[1].size`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+class _Reader:
+    """Collects parameters and faults; `at` is the place in the JSON, `path` the parameter's own."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Parameter] = []
+        self.faults: list[Fault] = []
+
+    def level(self, level: Mapping[Any, Json], path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
+        for name, given in level.items():
+            if not isinstance(name, str) or not name:
+                self.faults.append((at, f"the parameter name {name!r} is not text; put it in quotes"))
+            elif parent is not None and name == "_name":
+                continue
+            else:
+                self.parameter(given, (*path, name), (*at, name), parent)
+
+    def parameter(self, given: Json, path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
+        kind = self.kind(given, at)
+        if kind is None:
+            return
+        value = given["_value"]
+        at = (*at, "_value")
+        if not isinstance(value, (list, tuple)):
+            self.faults.append((at, f"must be a list, not {value!r}"))
+        elif kind is Kind.CHOICE:
+            self.choice(value, path, at, parent)
+        else:
+            self.number(kind, value, path, at, parent)
+
+    def kind(self, given: Json, at: Key) -> Kind | None:
+        if not isinstance(given, Mapping):
+            self.faults.append((at, f"must be an object such as {_EXAMPLE}, not {given!r}"))
+            return None
+        for key in ("_type", "_value"):
+            if key not in given:
+                close = difflib.get_close_matches(key, [str(k) for k in given], n=1)
+                hint = f"; by {close[0]!r}, did you mean {key!r}?" if close else f"; write it as {_EXAMPLE}"
+                self.faults.append((at, f"has no {key!r}{hint}"))
+                return None
+        try:
+            return Kind(given["_type"])
+        except ValueError:
+            self.faults.append(((*at, "_type"), _unknown_type(given["_type"])))
+            return None
+
+    def choice(self, options: Sequence[Json], path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
+        if not options:
+            self.faults.append((at, "has no option to choose from"))
+            return
+        named = [isinstance(option, Mapping) and "_name" in option for option in options]
+        nested = all(named)
+        if not self.distinct(options, at, nested) or not self.sensible(options, named, at):
+            return
+        self.parameters.append(Parameter(path, Kind.CHOICE, tuple(options), parent=parent, nested=nested))
+        if nested:
+            for k, option in enumerate(options):
+                self.level(option, (*path, k), (*at, k), (path, k))
+
+    def distinct(self, options: Sequence[Json], at: Key, nested: bool) -> bool:
+        """Whether all options are JSON, and different; subspaces have different names."""
+        seen: dict[str, int] = {}
+        for k, option in enumerate(options):
+            fault = _not_json(option)
+            if fault:
+                self.faults.append(((*at, k), fault))
+                return False
+            if nested and (not isinstance(option["_name"], str) or not option["_name"]):
+                self.faults.append(((*at, k, "_name"), f"must be a text, not {option['_name']!r}"))
+                return False
+            text = text_of(option["_name"] if nested else option)
+            if text in seen:
+                what = f"the name {option['_name']!r}" if nested else f"{option!r}"
+                self.faults.append(((*at, k), f"{what} is there twice, as option {seen[text]} and {k}"))
+                return False
+            seen[text] = k
+        return True
+
+    def sensible(self, options: Sequence[Json], named: Sequence[bool], at: Key) -> bool:
+        """Unless all options are subspaces none is, and a parameter in one would reach the trial as it is."""
+        if all(named):
+            return True
+        for k, option in enumerate(options):
+            values = option.values() if isinstance(option, Mapping) else ()
+            if any(isinstance(value, Mapping) and "_type" in value for value in values):
+                hint = "every option must be an object with its own '_name' for nested parameters to work"
+                self.faults.append(((*at, k), f"holds a parameter, but {hint}"))
+                return False
+        return True
+
+    def number(self, kind: Kind, value: Sequence[Json], path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
+        expected = 3 if kind.quantised else 2
+        if len(value) != expected:
+            self.faults.append((at, f"{kind.value} takes {_SHAPE[kind]}, not {len(value)} values"))
+            return
+        for k, number in enumerate(value):
+            fault = _not_number(number, whole=kind is Kind.RANDINT)
+            if fault:
+                self.faults.append(((*at, k), fault))
+                return
+        exact = int if kind is Kind.RANDINT else float
+        one, two = exact(value[0]), exact(value[1])
+        q = float(value[2]) if kind.quantised else None
+        fault = _normal_fault(kind, one, two, q) if kind.normal else _range_fault(kind, one, two, q)
+        if fault:
+            self.faults.append((at, fault))
+        elif kind.normal:
+            self.parameters.append(Parameter(path, kind, mu=one, sigma=two, q=q, parent=parent))
+        else:
+            self.parameters.append(Parameter(path, kind, low=one, high=two, q=q, parent=parent))
+
+
+def _unknown_type(given: Json) -> str:
+    known = [kind.value for kind in Kind]
+    plain = str(given).lower().replace("_", "")
+    close = [plain] if plain in known else difflib.get_close_matches(plain, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"the types are {', '.join(known)}"
+    return f"there is no type {given!r}; {hint}"
+
+
+def _not_number(value: Json, whole: bool) -> str | None:
+    if isinstance(value, str):
+        hint = " (YAML reads 1e-5 as text: write 1.0e-5)" if "e" in value.lower() else ""
+        return f"must be a number, not the text {value!r}{hint}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"must be a number, not {value!r}"
+    if isinstance(value, int) and abs(value) > 10**300:
+        return "is too large a number"
+    if not math.isfinite(value):
+        return f"must be a finite number, not {value!r}"
+    return f"must be a whole number, not {value!r}" if whole and value != int(value) else None
+
+
+def _range_fault(kind: Kind, low: float, high: float, q: float | None) -> str | None:
+    if low > high:
+        return f"low ({low:g}) is above high ({high:g}); swap them"
+    if kind is Kind.RANDINT and low == high:
+        return f"is empty: {kind.value} leaves out high, so [{low:g}, {low + 1:g}] is the number {low:g} alone"
+    if kind.log and low <= 0:
+        return f"low must be above 0 for {kind.value}, not {low:g}: it works on the logarithm"
+    return _step_fault(q, max(abs(low), abs(high)))
+
+
+def _normal_fault(kind: Kind, mu: float, sigma: float, q: float | None) -> str | None:
+    if sigma <= 0:
+        return f"sigma must be above 0, not {sigma:g}"
+    if kind.log and mu + 10 * sigma > 700:
+        return f"mu and sigma describe the logarithm for {kind.value}; exp({mu + 10 * sigma:g}) is too large"
+    return _step_fault(q, abs(mu) + 10 * sigma if not kind.log else math.exp(mu + 10 * sigma))
+
+
+def _step_fault(q: float | None, largest: float) -> str | None:
+    if q is None:
+        return None
+    if q <= 0:
+        return f"q, the step between values, must be above 0, not {q:g}"
+    if largest > q * _MOST_STEPS:
+        return f"q ({q:g}) is so small against {largest:g} that its multiples are no longer exact"
+    return None
+
+
+def _not_json(value: Json) -> str | None:
+    """What in a choice's option would not reach the trial as it is."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            return f"{value!r} has a key that is not text"
+        faults = (_not_json(item) for item in value.values())
+        return next((fault for fault in faults if fault), None)
+    if isinstance(value, (list, tuple)):
+        return next((fault for fault in map(_not_json, value) if fault), None)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value!r} is not a JSON value; write it as text"
+    if value is None or isinstance(value, (str, int, float)):
+        return None
+    return f"{value!r} is not a JSON value"

@@ -1,0 +1,34 @@
+"""Trying out tuner and assessor before anything starts, so that a wrong argument is found at its line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nnilite import _plugins
+from nnilite.class_args import construct
+from nnilite.config._reading import At, Reading
+from nnilite.config._source import Source
+from nnilite.errors import ConfigError, PluginError
+
+if TYPE_CHECKING:
+    from nnilite.config._experiment import ExperimentConfig
+
+
+def construct_all(config: ExperimentConfig, source: Source) -> None:
+    """Make one instance of each installed algorithm; one's own is left to the tuner host. Raises: ConfigError."""
+    reading = Reading(source, config._base)
+    _construct("tuner", config.tuner, At(reading, ("tuner",)))
+    _construct("assessor", config.assessor, At(reading, ("assessor",)))
+    reading.finish()
+
+
+def _construct(word: str, algorithm: Any, here: At) -> None:
+    if not algorithm or not algorithm.name:
+        return
+    lookup = _plugins.tuner_class if word == "tuner" else _plugins.assessor_class
+    try:
+        construct(lookup(algorithm.name), algorithm.class_args)
+    except PluginError as error:
+        here.below("name").fault(str(error))
+    except ConfigError as error:
+        here.take(error)

@@ -1,0 +1,331 @@
+"""The experiment's config: every field, with its type, default and description. The only place that lists them."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+
+from nnilite.config._fields import Fields, camel, did_you_mean
+from nnilite.config._kinds import Free, ListOf, Union
+from nnilite.config._reading import At, Reading
+from nnilite.config._record import Record, record_of
+from nnilite.config._services import Service, ServiceConfig, ServiceKind, TrialSettings, service_object, shortcuts
+from nnilite.config._source import Source
+from nnilite.errors import ConfigError
+from nnilite.records import Json
+from nnilite.units import (
+    AnyPath,
+    Bytes,
+    DirPath,
+    Duration,
+    FilePath,
+    GpuIndices,
+    NonNegativeInt,
+    PositiveInt,
+    Secret,
+)
+
+_MIB = 1024**2
+_UNCHECKED = "this config is not checked yet; call checked() and use what it returns"
+SERVICES = Union([ServiceKind(), ListOf(ServiceKind())], "object with a platform, or list of such")
+
+
+@dataclass
+class AlgorithmConfig(Fields):
+    """A tuner, assessor or advisor: `name` of an installed one, or `class_name` of your own."""
+
+    name: Annotated[str | None, "name of an installed algorithm, case does not matter; or use className"] = None
+    class_name: Annotated[str | None, "`module.Class` of your own algorithm"] = None
+    code_directory: Annotated[DirPath | None, "where the module of className is; default: the config's folder"] = None
+    class_args: Annotated[dict[str, Any], "keyword arguments of the algorithm, such as `optimize_mode: maximize`"] = (
+        field(default_factory=dict)
+    )
+
+    def __bool__(self) -> bool:
+        return bool(self.name or self.class_name or self.class_args or self.code_directory)
+
+
+@dataclass
+class CheckpointConfig(Fields):
+    """What is kept of what trials write to NNILITE_CHECKPOINT_DIR."""
+
+    keep: Annotated[
+        Literal["last", "best", "all", "none"], "the latest file of each trial, those of the best trial, all, or none"
+    ] = "all"
+    max_size: Annotated[Bytes | None, "most space for all checkpoints; default: no limit"] = None
+
+
+@dataclass
+class CodeLimits(Fields):
+    """Caps on what is uploaded from the code directory."""
+
+    max_files: Annotated[PositiveInt, "most files"] = 2000
+    max_size: Annotated[Bytes, "most bytes before packing"] = 300 * _MIB
+
+
+@dataclass
+class SharedStorageConfig(Fields):
+    """Storage that the manager's machine and the workers both mount."""
+
+    storage_type: Annotated[Literal["NFS", "AzureBlob"], "kind of storage"]
+    local_mount_point: Annotated[AnyPath, "where this machine has it mounted"]
+    remote_mount_point: Annotated[str, "where workers have it mounted"]
+    local_mounted: Annotated[
+        Literal["usermount", "nnimount", "nomount"], "who mounts it on this machine: you, the manager, nobody"
+    ] = "usermount"
+    nfs_server: Annotated[str | None, "NFS: host"] = None
+    exported_directory: Annotated[str | None, "NFS: folder that the host exports"] = None
+    storage_account_name: Annotated[str | None, "AzureBlob: account"] = None
+    storage_account_key: Annotated[Secret | None, "AzureBlob: key"] = None
+    container_name: Annotated[str | None, "AzureBlob: container"] = None
+
+    def __post_init__(self) -> None:
+        needed = {"NFS": ("nfs_server", "exported_directory")}
+        for name in needed.get(self.storage_type, ("storage_account_name", "container_name")):
+            if not getattr(self, name):
+                raise ConfigError(f"{camel(name)} is not set; storageType {self.storage_type} needs it")
+
+
+@dataclass(init=False, repr=False)
+class ExperimentConfig(Fields):
+    """All of an experiment. Fill it in from Python, or `load` a file; `checked()` gives what the manager works with.
+
+        config = ExperimentConfig("local")
+        config.search_space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+        config.trial_command = "python3 trial.py"
+        config.trial_concurrency = 2
+        config.max_experiment_duration = "1h"
+        config.tuner.name = "TPE"
+        config.tuner.class_args["optimize_mode"] = "maximize"
+
+    Before `checked()` a field holds what was assigned, afterwards a plain value in its unit (seconds, bytes, Path).
+    """
+
+    training_service: Annotated[Any, SERVICES, "where trials run; a list for several places"]
+    trial_concurrency: Annotated[PositiveInt, "how many trials run at a time"]
+    experiment_name: Annotated[str | None, "shown to people"] = None
+    experiment_type: Annotated[Literal["hpo"], "kind of experiment"] = "hpo"
+    search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space; or give searchSpace"] = None
+    search_space: Annotated[Any, Free(), "the search space; or give searchSpaceFile"] = None
+    trial_command: Annotated[str, "the command of a trial, run by bash in the code directory"] = ""
+    trial_code_directory: Annotated[DirPath, "the trial's code; uploaded as far as .nniignore lets it"] = Path()
+    trial_gpu_number: Annotated[
+        NonNegativeInt | None, "GPUs of a trial; 0 hides all GPUs, not set: nothing is done"
+    ] = None
+    max_experiment_duration: Annotated[Duration | None, "no new trials after so much running time"] = None
+    max_trial_number: Annotated[PositiveInt | None, "how many trials to run"] = None
+    max_trial_duration: Annotated[Duration | None, "a trial that runs longer is cancelled"] = None
+    nni_manager_ip: Annotated[str | None, "address by which workers reach this machine; default: found out"] = None
+    use_annotation: Annotated[bool, "not supported, as in NNI 3"] = False
+    debug: Annotated[bool, "sets the default of logLevel to debug"] = False
+    log_level: Annotated[
+        Literal["fatal", "critical", "error", "warning", "info", "debug", "trace"] | None,
+        "what the log holds; default: info",
+    ] = None
+    experiment_working_directory: Annotated[
+        AnyPath, "where the experiment's folder goes; NNILITE_HOME changes the default"
+    ] = field(
+        default_factory=lambda: Path(os.environ.get("NNILITE_HOME") or "~/nni-experiments"),
+    )
+    tuner_gpu_indices: Annotated[GpuIndices | None, "GPUs that the tuner may use; default: none"] = None
+    tuner: Annotated[AlgorithmConfig, "proposes parameters"] = field(default_factory=AlgorithmConfig)
+    assessor: Annotated[AlgorithmConfig | None, "stops poor trials early"] = field(default_factory=AlgorithmConfig)
+    advisor: Annotated[AlgorithmConfig | None, "older name of tuner"] = field(default_factory=AlgorithmConfig)
+    shared_storage: Annotated[SharedStorageConfig | None, "storage that workers mount"] = None
+    tuner_timeout: Annotated[Duration, "time limit of one call of the tuner"] = 3600
+    max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again whose worker was lost"] = 1
+    retry_failed: Annotated[NonNegativeInt, "how often a trial is tried again whose command failed"] = 0
+    retry_on: Annotated[
+        list[int], "exit codes that count as a lost worker: tried again up to maxTrialRetries times"
+    ] = field(default_factory=list)
+    max_failed_trials: Annotated[PositiveInt | None, "the experiment stops after so many failed trials"] = None
+    stop_on_same_error: Annotated[NonNegativeInt, "... or so many in a row that fail alike; 0: never"] = 5
+    worker_silence: Annotated[Duration, "a worker that says nothing for so long is lost"] = 1200
+    grace_period: Annotated[Duration, "time between SIGTERM and SIGKILL for a cancelled trial"] = 10
+    checkpoint: Annotated[CheckpointConfig, "what is kept of the trials' checkpoints"] = field(
+        default_factory=CheckpointConfig
+    )
+    code_limits: Annotated[CodeLimits, "caps on the uploaded code"] = field(default_factory=CodeLimits)
+    max_output_size: Annotated[Bytes, "of a trial's stdout and stderr, so much is kept of each"] = 100 * _MIB
+    require_token: Annotated[bool, "ask for the token on this machine too"] = False
+    callback: Annotated[Literal["rest", "log"], "how trials report: to the manager, or through the job's log"] = "rest"
+
+    def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:
+        self._begin(Source(), Path.cwd())
+        for entry in record_of(ExperimentConfig).entries:
+            object.__setattr__(self, entry.name, copy.deepcopy(entry.default))
+        if isinstance(platform, str):
+            self.training_service = ServiceConfig(platform)
+        elif platform is not None:
+            self.training_service = [ServiceConfig(name) for name in platform]
+        for key, value in given.items():
+            self._fill(key, value)
+
+    def _begin(self, source: Source, base: Path, warnings: tuple[str, ...] = ()) -> None:
+        self._source = source
+        self._base = base
+        self._warnings = warnings
+        self._checked = False
+        self._services: tuple[Service, ...] = ()
+        self._settings: dict[str, TrialSettings] = {}
+        self._secrets: frozenset[str] = frozenset()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_"):
+            self.__dict__["_checked"] = False
+
+    def _fill(self, key: str, value: Any) -> None:
+        """Set a field whatever the spelling of its name, mappings becoming the objects that they describe."""
+        entry = record_of(ExperimentConfig).entry(key)
+        if entry is None:
+            raise AttributeError(f"ExperimentConfig has no field {key!r}{did_you_mean(key, _names())}")
+        if value is not None:
+            setattr(self, entry.name, _object(entry.name, value))
+
+    def __repr__(self) -> str:
+        services = self.training_service if isinstance(self.training_service, list) else [self.training_service]
+        places = ", ".join(str(getattr(service, "platform", "?")) for service in services if service)
+        return f"<ExperimentConfig {self.experiment_name or ''!r} on {places or 'nothing yet'}>"
+
+    def as_mapping(self) -> dict[str, Any]:
+        """All fields that are set, under the names that YAML has."""
+        pairs = ((entry, getattr(self, entry.name)) for entry in record_of(ExperimentConfig).entries)
+        unset = (None, "")
+        given = ((entry.key, value) for entry, value in pairs if not any(value is item for item in unset))
+        return {key: value for key, value in given if not isinstance(value, AlgorithmConfig) or value}
+
+    @classmethod
+    def load(cls, path: str | Path) -> ExperimentConfig:
+        """Read a YAML or JSON file, NNI's older format too. Raises: ConfigError."""
+        from nnilite.config._load import load
+
+        return load(path)
+
+    def checked(self, *, paths: bool = True) -> ExperimentConfig:
+        """A copy with all values checked, in their units, paths absolute and secrets resolved.
+
+        Without `paths`, files and folders may be missing: for an experiment that is only to be looked at.
+        Raises: ConfigError with all that is wrong.
+        """
+        return self._check(Reading(self._source, self._base, paths=paths))
+
+    def canonical_copy(self) -> ExperimentConfig:
+        """NNI's name of `checked`."""
+        return self.checked()
+
+    def validate(self) -> None:
+        """NNI's way to ask for the errors of `checked` alone. Raises: ConfigError."""
+        self.checked()
+
+    def _check(self, reading: Reading) -> ExperimentConfig:
+        from nnilite.config._rules import complete
+
+        raw = self.as_mapping()
+        reading.shortcuts = shortcuts(raw)
+        at = At(reading)
+        values = record_of(ExperimentConfig).read_fields(raw, at)
+        services, settings = complete(values, at)
+        reading.finish()
+        copied = ExperimentConfig()
+        copied._begin(self._source, self._base, self._warnings)
+        for name, value in values.items():
+            setattr(copied, name, value)
+        copied._services, copied._settings = services, settings
+        copied._secrets = frozenset(reading.secrets)
+        copied._checked = True
+        return copied
+
+    @property
+    def services(self) -> list[Service]:
+        """The training services, as (name, platform, the plugin's Config). Only of a checked config."""
+        if not self._checked:
+            raise ConfigError(_UNCHECKED)
+        return list(self._services)
+
+    def settings(self, service: str) -> TrialSettings:
+        """Command, code directory, GPU number and manager address for a service's trials. Only of a checked config."""
+        if not self._checked:
+            raise ConfigError(_UNCHECKED)
+        return self._settings[service]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a conversion from NNI's older format had to leave out or change."""
+        return list(self._warnings)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """All secret texts of a checked config, for whoever must keep them out of a log."""
+        return self._secrets
+
+    def json(self, secrets: bool = False) -> dict[str, Json]:
+        """All set fields in camelCase, checked first if need be. Secrets are hidden unless `secrets`.
+
+        Raises: ConfigError.
+        """
+        config = self if self._checked else self.checked()
+        written: dict[str, Json] = record_of(ExperimentConfig).write(config, secrets)
+        return written
+
+    def save(self, path: str | Path) -> None:
+        """Write a YAML file that `load` understands, only for you to read; `${env:NAME}` stays as it is.
+
+        Raises: ConfigError.
+        """
+        config = self._check(Reading(self._source, self._base, resolve=False))
+        text = yaml.safe_dump(config.json(secrets=True), sort_keys=False, allow_unicode=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def check_algorithms(self) -> None:
+        """Make tuner and assessor once, as installed ones check their own `class_args`. Imports them.
+
+        Raises: ConfigError.
+        """
+        from nnilite.config._algorithms import construct_all
+
+        construct_all(self, self._source)
+
+
+def _names() -> list[str]:
+    return [item.name for item in fields(ExperimentConfig)]
+
+
+_OBJECTS = {
+    "tuner": AlgorithmConfig,
+    "assessor": AlgorithmConfig,
+    "advisor": AlgorithmConfig,
+    "checkpoint": CheckpointConfig,
+    "code_limits": CodeLimits,
+}
+
+
+def _object(name: str, value: Any) -> Any:
+    """What a mapping describes, as the object that people work with; `checked` says what is wrong with others."""
+    if name == "training_service":
+        several = isinstance(value, (list, tuple))
+        return [service_object(item) for item in value] if several else service_object(value)
+    cls = _OBJECTS.get(name)
+    if cls is None or not isinstance(value, Mapping):
+        return value
+    record = record_of(cls)
+    made = cls()
+    for key, item in value.items():
+        entry = record.entry(str(key))
+        if entry is None:
+            raise AttributeError(f"{camel(name)} has no field {key!r}{did_you_mean(str(key), _keys(record))}")
+        if item is not None:
+            setattr(made, entry.name, item)
+    return made
+
+
+def _keys(record: Record) -> list[str]:
+    return [entry.key for entry in record.entries]

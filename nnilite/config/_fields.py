@@ -1,0 +1,63 @@
+"""Names of fields, and the base of the config classes that people fill in from Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def camel(name: str) -> str:
+    """`trial_gpu_number` as YAML has it: `trialGpuNumber`."""
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
+
+
+def plain(name: str) -> str:
+    """What two spellings of a field have in common: case and underscores do not count."""
+    return name.replace("_", "").lower()
+
+
+def meant_by(given: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one is nearest to, None if it is near to none."""
+    by_plain = {plain(name): name for name in known}
+    close = difflib.get_close_matches(plain(given), by_plain, n=1)
+    return by_plain[close[0]] if close else None
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The end of a sentence on an unknown name: the nearest known one, or all of them."""
+    names = list(known)
+    meant = meant_by(given, names)
+    if meant:
+        return f"; did you mean {meant}?"
+    return f"; the fields here are {', '.join(names)}" if names else ""
+
+
+class Fields:
+    """A dataclass whose unknown attributes cannot be set by mistake; names from `_` on are internal."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        if not name.startswith("_") and name not in known:
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}{did_you_mean(name, known)}")
+        object.__setattr__(self, name, value)
+
+
+def as_mapping(value: Any) -> Any:
+    """A config object as the mapping that the YAML would hold; anything else as it is."""
+    if hasattr(value, "as_mapping"):
+        return value.as_mapping()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((camel(field.name), getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {name: item for name, item in pairs if item is not None}
+    return value
+
+
+def find(mapping: Mapping[Any, Any], name: str) -> Any:
+    """The value of a field whatever the spelling of its key, None if it is not there."""
+    for key, value in mapping.items():
+        if isinstance(key, str) and plain(key) == plain(name):
+            return value
+    return None

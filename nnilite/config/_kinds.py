@@ -1,0 +1,316 @@
+"""What a field may hold, made from its type hint: how it is read, written, described and shown to editors.
+
+kind_of(hint) -> Kind         int, str, bool, float, Literal, Enum, list, dict, Optional, nested dataclasses,
+                              the aliases of `nnilite.units`
+kind.read(raw, at)            the value; what is wrong is noted at `at` and INVALID returned
+kind.write(value, secrets)    JSON that reads back as the same value
+kind.json_schema()            for editors: from the same rules
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from schema import And, Schema, SchemaError
+
+from nnilite.config._fields import did_you_mean, plain
+from nnilite.config._reading import INVALID, At, Reading
+from nnilite.records import Json
+from nnilite.units import PathRule, SecretText, Unit
+
+HIDDEN = "********"
+
+
+class Kind(ABC):
+    """The rule of a field."""
+
+    words: str  # what the reference calls it
+
+    @abstractmethod
+    def read(self, raw: Any, at: At) -> Any:
+        """The value that `raw` stands for."""
+
+    def fits(self, raw: Any) -> bool:
+        """Whether `raw` looks like one of this kind: decides between the members of a union."""
+        return True
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        """JSON that `read` understands."""
+        return value
+
+    @abstractmethod
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema of what may stand in the YAML."""
+
+
+class _Parsed:
+    """A validator for `schema` that says what the parser said."""
+
+    def __init__(self, parse: Callable[[Any], Any]) -> None:
+        self.parse = parse
+
+    def validate(self, data: Any, **_: Any) -> Any:
+        try:
+            return self.parse(data)
+        except ValueError as error:
+            raise SchemaError(None, str(error)) from error
+
+
+class Leaf(Kind):
+    """A single value, checked by a `schema.Schema`."""
+
+    def __init__(self, words: str, rule: Any, json_schema: Mapping[str, Any], types: tuple[type, ...]) -> None:
+        self.words = words
+        self.rule = Schema(rule)
+        self.types = types
+        self._json_schema = dict(json_schema)
+
+    def fits(self, raw: Any) -> bool:
+        return isinstance(raw, self.types) and (bool in self.types or not isinstance(raw, bool))
+
+    def read(self, raw: Any, at: At) -> Any:
+        try:
+            return self.rule.validate(raw)
+        except SchemaError as error:
+            return at.fault(error.code)
+
+    def json_schema(self) -> dict[str, Any]:
+        return dict(self._json_schema)
+
+
+def _not_bool(value: Any) -> bool:
+    return not isinstance(value, bool)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    try:
+        return float(value if isinstance(value, str) else "no")  # YAML reads 1e-3 as text
+    except ValueError:
+        raise ValueError(f"must be a number, not {value!r}") from None
+
+
+INTEGER = Leaf("integer", And(int, _not_bool, error="must be a whole number, not {!r}"), {"type": "integer"}, (int,))
+NUMBER = Leaf("number", _Parsed(_float), {"type": "number"}, (int, float))
+TEXT = Leaf("string", And(str, error="must be text, not {!r}; put it in quotes"), {"type": "string"}, (str,))
+TRUTH = Leaf("boolean", And(bool, error="must be true or false, not {!r}"), {"type": "boolean"}, (bool,))
+
+
+class Quantity(Leaf):
+    """A value with a unit's rule."""
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__(unit.name, _Parsed(unit.parse), unit.json_schema, (int, float, str, list, tuple))
+        self.unit = unit
+
+    def read(self, raw: Any, at: At) -> Any:
+        if self.unit.secret and raw == HIDDEN:
+            return at.fault("was hidden when this config was shown; write the secret itself, or ${env:NAME}")
+        if self.unit.secret and not at.reading.resolve and isinstance(raw, str):
+            return raw
+        value = super().read(raw, at)
+        if self.unit.secret and value is not INVALID and value:
+            at.reading.secrets.add(str(value))
+        return value
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        if self.unit.secret:
+            return str(value) if secrets else HIDDEN
+        return value
+
+
+class Located(Kind):
+    """A path, made absolute."""
+
+    def __init__(self, rule: PathRule) -> None:
+        self.rule = rule
+        self.words = {"file": "file", "directory": "folder", "path": "path"}[rule.value]
+
+    def fits(self, raw: Any) -> bool:
+        return isinstance(raw, (str, os.PathLike))
+
+    def read(self, raw: Any, at: At) -> Any:
+        try:
+            rule = self.rule if at.reading.paths else PathRule.ANY
+            return rule.resolve(raw, at.reading.base)
+        except ValueError as error:
+            return at.fault(str(error))
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        return str(value)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
+
+
+class OneOf(Kind):
+    """One of some words (or an Enum's); case does not matter."""
+
+    def __init__(self, values: Mapping[Any, Any]) -> None:
+        self.values = dict(values)  # what stands in the YAML -> the value
+        self.words = " \\| ".join(f"`{value}`" for value in self.values)
+
+    def fits(self, raw: Any) -> bool:
+        return isinstance(raw, tuple(type(value) for value in (*self.values, *self.values.values())))
+
+    def read(self, raw: Any, at: At) -> Any:
+        if any(raw is value for value in self.values.values() if isinstance(value, Enum)):
+            return raw
+        for written, value in self.values.items():
+            if type(written) is type(raw) and (written == raw or _fold(written) == _fold(raw)):
+                return value
+        names = [str(value) for value in self.values]
+        hint = did_you_mean(str(raw), names)
+        if not hint.endswith("?"):
+            hint = f"; it must be {' or '.join(names)}"
+        return at.fault(f"{raw!r} is not known here{hint}")
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        return value.value if isinstance(value, Enum) else value
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"enum": list(self.values)}
+
+
+def _fold(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) else value
+
+
+class Free(Kind):
+    """Any JSON, handed on as it is."""
+
+    words = "any JSON"
+
+    def read(self, raw: Any, at: At) -> Any:
+        try:
+            return _as_json(raw)
+        except ValueError as error:
+            return at.fault(str(error))
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        return value if secrets else without_secrets(value)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {}
+
+
+def _as_json(value: Any) -> Json:
+    if isinstance(value, Mapping):
+        return {_key(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ValueError(f"{value!r} is not a JSON value")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    raise ValueError(f"the key {key!r} is not text; put it in quotes")
+
+
+_TELLING = ("password", "passwd", "passphrase", "secret", "token", "accesskey", "apikey", "credential")
+
+
+def without_secrets(value: Json) -> Json:
+    """Free JSON, with the texts hidden whose key says that they are secret."""
+    if isinstance(value, Mapping):
+        return {
+            key: HIDDEN if isinstance(item, str) and plain(key).endswith(_TELLING) else without_secrets(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    return HIDDEN if isinstance(value, SecretText) else value
+
+
+class ListOf(Kind):
+    """A list of values of one kind."""
+
+    def __init__(self, item: Kind, make: Callable[[list[Any]], Any] = list) -> None:
+        self.item = item
+        self.make = make
+        self.words = f"list of {item.words}"
+
+    def fits(self, raw: Any) -> bool:
+        return isinstance(raw, (list, tuple))
+
+    def read(self, raw: Any, at: At) -> Any:
+        if not self.fits(raw):
+            return at.fault(f"must be a list, not {raw!r}")
+        values = [self.item.read(item, at.below(k)) for k, item in enumerate(raw)]
+        return INVALID if any(value is INVALID for value in values) else self.make(values)
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        return [self.item.write(item, secrets) for item in value]
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": self.item.json_schema()}
+
+
+class DictOf(Kind):
+    """Values of one kind under names of the user's choice."""
+
+    def __init__(self, item: Kind) -> None:
+        self.item = item
+        self.words = f"mapping of names to {item.words}"
+
+    def fits(self, raw: Any) -> bool:
+        return isinstance(raw, Mapping)
+
+    def read(self, raw: Any, at: At) -> Any:
+        if not self.fits(raw):
+            return at.fault(f"must be a mapping, not {raw!r}")
+        if not all(isinstance(key, str) for key in raw):
+            return at.fault("has a key that is not text; put it in quotes")
+        values = {key: self.item.read(item, at.below(key)) for key, item in raw.items()}
+        return INVALID if any(value is INVALID for value in values.values()) else values
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        written = {key: self.item.write(item, secrets) for key, item in value.items()}
+        return written if secrets else without_secrets(written)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": self.item.json_schema()}
+
+
+class Union(Kind):
+    """One of several kinds: the first that fits and reads without a fault."""
+
+    def __init__(self, kinds: list[Kind], words: str = "") -> None:
+        self.kinds = kinds
+        self.words = words or " or ".join(kind.words for kind in kinds)
+
+    def fits(self, raw: Any) -> bool:
+        return any(kind.fits(raw) for kind in self.kinds)
+
+    def read(self, raw: Any, at: At) -> Any:
+        fitting = [kind for kind in self.kinds if kind.fits(raw)]
+        if not fitting:
+            return at.fault(f"must be {self.words}, not {raw!r}")
+        best = min(fitting, key=lambda kind: _faults(kind, raw, at))
+        return best.read(raw, at)
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        for kind in self.kinds:
+            if kind.fits(value):
+                return kind.write(value, secrets)
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [kind.json_schema() for kind in self.kinds]}
+
+
+def _faults(kind: Kind, raw: Any, at: At) -> int:
+    trial = Reading(at.reading.source, at.reading.base, shortcuts=at.reading.shortcuts)
+    kind.read(raw, At(trial, at.path))
+    return len(trial.errors)

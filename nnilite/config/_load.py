@@ -1,0 +1,64 @@
+"""From a file, or a mapping, to an ExperimentConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnilite.config import _v1
+from nnilite.config._experiment import ExperimentConfig
+from nnilite.config._reading import At, Reading
+from nnilite.config._record import record_of
+from nnilite.config._rules import complete
+from nnilite.config._services import shortcuts
+from nnilite.config._source import Source, read_yaml
+from nnilite.errors import ConfigError, Place
+
+
+def load(path: str | Path) -> ExperimentConfig:
+    """Read an experiment's YAML or JSON file; one in NNI's older format is converted (see `config.warnings`).
+
+    Paths in it are relative to its folder. The rest is checked by `checked()`.
+    Raises: ConfigError if the file cannot be read or has fields that do not exist.
+    """
+    file = Path(path).expanduser()
+    data, source = read_yaml(file)
+    return _config(data, source, file.absolute().parent)
+
+
+def from_dict(data: Mapping[str, Any], base_dir: str | Path = ".") -> ExperimentConfig:
+    """The same from a mapping. Raises: ConfigError."""
+    return _config(data, Source(), Path(base_dir).absolute())
+
+
+def _config(data: Any, source: Source, base: Path) -> ExperimentConfig:
+    if not isinstance(data, Mapping):
+        raise ConfigError("is not a mapping of fields such as `trialCommand: python3 trial.py`", Place(source.file))
+    warnings: tuple[str, ...] = ()
+    if _v1.recognised(data):
+        converted = _v1.convert(data, source)
+        data, warnings = converted.config, tuple(converted.warnings)
+        source = Source(source.file, source.root, converted.origins)
+    _check_names(data, source, base)
+    config = ExperimentConfig()
+    config._begin(source, base, warnings)
+    for key, value in data.items():
+        config._fill(key, value)
+    return config
+
+
+def _check_names(data: Mapping[str, Any], source: Source, base: Path) -> None:
+    """If a field does not exist, say so, and all else that is wrong; other faults alone can wait for `checked`."""
+    reading = Reading(source, base, shortcuts={}, resolve=False)
+    record = record_of(ExperimentConfig)
+    known = {entry.key: value for key, value in data.items() if (entry := record.entry(str(key)))}
+    reading.shortcuts = shortcuts(known)
+    at = At(reading)
+    values = record.read_fields(data, at)
+    if reading.misspelt:
+        complete(values, at)
+        reading.finish()
+
+
+__all__ = ["from_dict", "load"]

@@ -1,0 +1,96 @@
+"""The state of one check of a config: where things stand, and all that is wrong so far."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnilite._space_checks import dotted
+from nnilite.config._source import Source
+from nnilite.errors import ConfigError, Place, SpaceError
+
+Where = tuple[str | int, ...]
+"""Keys and list positions from the top of the config."""
+
+INVALID: Any = object()
+"""Stands for a value that a fault was reported about."""
+
+
+class ConfigErrors(ConfigError):
+    """Several faults of one config: `errors` has each; `message` and `place` are those of the first."""
+
+    def __init__(self, errors: list[ConfigError]) -> None:
+        super().__init__(errors[0].message, errors[0].place)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+@dataclass
+class Reading:
+    """Shared by all parts of one check. `base` is the folder that paths are relative to."""
+
+    source: Source
+    base: Path
+    errors: list[ConfigError] = field(default_factory=list)
+    misspelt: bool = False  # a field that does not exist, or is there twice, was among the faults
+    secrets: set[str] = field(default_factory=set)  # what must never be shown
+    paths: bool = True  # files and folders must exist
+    resolve: bool = True  # replace ${env:NAME} in secrets
+    shortcuts: Mapping[str, Any] = field(default_factory=dict)  # top-level fields that services take over
+
+    def finish(self) -> None:
+        """Raises: ConfigError (SpaceError if it is in the search space) if anything was wrong."""
+        found = list({str(error): error for error in self.errors}.values())
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            raise ConfigErrors(sorted(found, key=_line))
+
+
+@dataclass(frozen=True)
+class At:
+    """A place in the config during its check."""
+
+    reading: Reading
+    path: Where = ()
+
+    def below(self, *keys: str | int) -> At:
+        """A place further down."""
+        return At(self.reading, (*self.path, *keys))
+
+    def fault(self, message: str, misspelt: bool = False) -> Any:
+        """Note what is wrong here; gives INVALID, to be used as the value."""
+        self.reading.errors.append(ConfigError(message, self.reading.source.place(self.path)))
+        self.reading.misspelt |= misspelt
+        return INVALID
+
+    def space_fault(self, message: str, source: Source | None = None) -> None:
+        """Note what is wrong with the search space, which may stand in a file of its own."""
+        place = (source or self.reading.source).place(self.path)
+        self.reading.errors.append(SpaceError(message, place))
+
+    def take(self, error: ConfigError) -> Any:
+        """Note an error raised by a plugin's own rules; its field, if any, is relative to this place."""
+        place = self.reading.source.place(self.path)
+        if error.place.field:
+            path = (*self.path, *error.place.field.split("."))
+            place = dataclasses.replace(self.reading.source.place(path), field=dotted(path))
+        self.reading.errors.append(type(error)(error.message, place) if _simple(error) else error)
+        return INVALID
+
+
+def _line(error: ConfigError) -> tuple[bool, int]:
+    """Faults of this file in the order of its lines, others last."""
+    return error.place.line is None, error.place.line or 0
+
+
+def _simple(error: ConfigError) -> bool:
+    return type(error) in (ConfigError, SpaceError)
+
+
+__all__ = ["INVALID", "At", "ConfigErrors", "Place", "Reading", "Where"]

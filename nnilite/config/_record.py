@@ -1,0 +1,214 @@
+"""Dataclasses as kinds: from the fields of a `Config` to its part of the YAML. Any plugin's dataclass will do."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from nnilite.config._fields import as_mapping, camel, did_you_mean, meant_by, plain
+from nnilite.config._kinds import (
+    INTEGER,
+    NUMBER,
+    TEXT,
+    TRUTH,
+    DictOf,
+    Free,
+    Kind,
+    ListOf,
+    Located,
+    OneOf,
+    Quantity,
+    Union,
+)
+from nnilite.config._reading import INVALID, At
+from nnilite.errors import ConfigError, PluginError
+from nnilite.records import Json
+from nnilite.units import PathRule, Unit
+
+_MISSING = dataclasses.MISSING
+_SIMPLE: dict[Any, Kind] = {int: INTEGER, float: NUMBER, str: TEXT, bool: TRUTH, Any: Free(), object: Free()}
+_LISTS = (list, tuple, collections.abc.Sequence)
+_DICTS = (dict, collections.abc.Mapping)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One field of a record."""
+
+    name: str  # in Python
+    key: str  # in YAML
+    kind: Kind
+    required: bool
+    default: Any  # as the program has it; None if required or not set
+    description: str
+    aliases: tuple[str, ...] = ()
+
+
+class Record(Kind):
+    """A dataclass. Keys match whatever their case and underscores; null means not set."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.words = "object"
+        self._entries: tuple[Entry, ...] | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The fields, in order; found at first use, as a dataclass may contain itself."""
+        if self._entries is None:
+            hints = typing.get_type_hints(self.cls, include_extras=True)
+            fields = [field for field in dataclasses.fields(self.cls) if field.init]
+            self._entries = tuple(_entry(field, hints[field.name]) for field in fields)
+        return self._entries
+
+    def fits(self, raw: Any) -> bool:
+        return isinstance(raw, (Mapping, self.cls))
+
+    def read(self, raw: Any, at: At) -> Any:
+        values = self.read_fields(raw, at)
+        if values is INVALID or any(value is INVALID for value in values.values()):
+            return INVALID
+        try:
+            return self.cls(**values)
+        except ConfigError as error:
+            return at.take(error)
+        except ValueError as error:
+            return at.fault(str(error))
+
+    def read_fields(self, raw: Any, at: At) -> Any:
+        """All given fields, each perhaps INVALID; what is not given and has a default is left out."""
+        raw = as_mapping(raw)
+        if not isinstance(raw, Mapping):
+            return at.fault(f"must be a mapping with {self._outline()}, not {raw!r}")
+        values: dict[str, Any] = {}
+        misspelt = [key for key, value in raw.items() if not self._read_one(key, value, values, at)]
+        meant = {meant_by(str(key), [entry.key for entry in self.entries]) for key in misspelt}
+        for entry in self.entries:
+            if entry.required and entry.name not in values and entry.key not in meant:
+                what = f" ({entry.description})" if entry.description else ""
+                values[entry.name] = at.fault(f"{entry.key} is not set{what}")
+        return values
+
+    def _read_one(self, key: Any, value: Any, values: dict[str, Any], at: At) -> bool:
+        """Whether there is such a field."""
+        entry = self.entry(key) if isinstance(key, str) else None
+        if entry is None:
+            known = [entry.key for entry in self.entries]
+            at.below(str(key)).fault(f"there is no such field{did_you_mean(str(key), known)}", misspelt=True)
+        elif entry.name in values:
+            at.below(key).fault(f"{entry.key} is there twice, in two spellings", misspelt=True)
+        elif value is not None:
+            values[entry.name] = entry.kind.read(value, at.below(entry.key))
+        return entry is not None
+
+    def entry(self, key: str) -> Entry | None:
+        """The field that a key means."""
+        for entry in self.entries:
+            if plain(key) in (plain(entry.name), *map(plain, entry.aliases)):
+                return entry
+        return None
+
+    def _outline(self) -> str:
+        return ", ".join(entry.key for entry in self.entries[:4]) + (", ..." if len(self.entries) > 4 else "")
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        pairs = ((entry, getattr(value, entry.name)) for entry in self.entries)
+        return {entry.key: entry.kind.write(item, secrets) for entry, item in pairs if item is not None}
+
+    def json_schema(self) -> dict[str, Any]:
+        return self.schema_of(self.entries)
+
+    def schema_of(self, entries: tuple[Entry, ...]) -> dict[str, Any]:
+        """JSON Schema of an object with some of the fields."""
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {entry.key: property_schema(entry) for entry in entries},
+            "additionalProperties": False,
+        }
+        required = [entry.key for entry in entries if entry.required]
+        return {**schema, "required": required} if required else schema
+
+
+def property_schema(entry: Entry) -> dict[str, Any]:
+    """JSON Schema of one field, with its description and default; null is the same as leaving it out."""
+    schema = entry.kind.json_schema()
+    if not entry.required and schema:
+        schema = {"anyOf": [*schema["anyOf"], {"type": "null"}]} if set(schema) == {"anyOf"} else schema
+        schema = {"enum": [*schema["enum"], None]} if set(schema) == {"enum"} else schema
+        schema = {**schema, "type": [schema["type"], "null"]} if isinstance(schema.get("type"), str) else schema
+    if entry.description:
+        schema["description"] = entry.description
+    if entry.default not in (None, [], {}, ()):
+        schema["default"] = entry.kind.write(entry.default, secrets=False)
+    return schema
+
+
+def _entry(field: dataclasses.Field[Any], hint: Any) -> Entry:
+    required = field.default is _MISSING and field.default_factory is _MISSING
+    default = None if field.default is _MISSING else field.default
+    if field.default_factory is not _MISSING:
+        default = field.default_factory()
+    described = [item for item in get_args(hint)[1:] if isinstance(item, str)] if _annotated(hint) else []
+    text = field.metadata.get("description") or " ".join(described)
+    aliases = tuple(field.metadata.get("aliases", ()))
+    return Entry(field.name, camel(field.name), kind_of(hint), required, default, text, aliases)
+
+
+def _annotated(hint: Any) -> bool:
+    return get_origin(hint) is Annotated
+
+
+@cache
+def record_of(cls: type) -> Record:
+    """The kind of a dataclass."""
+    return Record(cls)
+
+
+def kind_of(hint: Any) -> Kind:
+    """The kind of a type hint. Raises: PluginError for a type that no YAML could hold."""
+    if _annotated(hint):
+        return _kind_of_annotated(hint)
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is typing.Union or origin is types.UnionType:
+        kinds = [kind_of(argument) for argument in arguments if argument is not type(None)]
+        return kinds[0] if len(kinds) == 1 else Union(kinds)
+    if origin is Literal:
+        return OneOf({value: value for value in arguments})
+    if (origin or hint) in _LISTS:
+        make = tuple if (origin or hint) is tuple else list
+        return ListOf(kind_of(arguments[0]) if arguments else Free(), make)
+    if (origin or hint) in _DICTS:
+        return DictOf(kind_of(arguments[1])) if arguments else Free()
+    return _kind_of_class(hint)
+
+
+def _kind_of_annotated(hint: Any) -> Kind:
+    base, *marks = get_args(hint)
+    for mark in marks:
+        if isinstance(mark, Kind):
+            return mark
+        if isinstance(mark, Unit):
+            return Quantity(mark)
+        if isinstance(mark, PathRule):
+            return Located(mark)
+    return kind_of(base)
+
+
+def _kind_of_class(hint: Any) -> Kind:
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return OneOf({member.value: member for member in hint})
+    if isinstance(hint, type) and issubclass(hint, Path):
+        return Located(PathRule.ANY)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return record_of(hint)
+    raise PluginError(f"a Config field of type {hint!r} cannot be read from YAML")

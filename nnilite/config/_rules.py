@@ -1,0 +1,174 @@
+"""Rules between the fields of an experiment, and what follows from them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from nnilite import _plugins
+from nnilite._space_checks import check
+from nnilite.config._fields import plain
+from nnilite.config._reading import INVALID, At
+from nnilite.config._record import record_of
+from nnilite.config._services import SHORTCUTS, Service, ServiceConfig, TrialSettings
+from nnilite.config._source import Source, read_space
+from nnilite.errors import ConfigError, PluginError, SpaceError
+from nnilite.records import Json
+
+Values = dict[str, Any]
+"""Field names to checked values; INVALID where a fault was noted already; what is not given is missing."""
+
+_GROUPS = {"tuner": _plugins.TUNERS, "assessor": _plugins.ASSESSORS}
+_LOOKUPS = {"tuner": "tuner_class", "assessor": "assessor_class"}
+
+
+def complete(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings]]:
+    """Check the rules, noting faults, and set what depends on other fields."""
+    if values.get("use_annotation") is True:
+        at.below("useAnnotation").fault("annotations are not supported; write the search space to searchSpace")
+    _advisor(values, at)
+    for word in ("tuner", "assessor"):
+        _algorithm(word, values, at)
+    _space(values, at)
+    default = "debug" if values.get("debug") is True else "info"
+    level = values.get("log_level") or default
+    values["log_level"] = "fatal" if level == "critical" else level
+    return _services(values, at)
+
+
+def _advisor(values: Values, at: At) -> None:
+    advisor = values.pop("advisor", None)
+    if advisor and "tuner" in values:
+        at.below("advisor").fault("is the older name of tuner; give only one of the two")
+    elif advisor:
+        values["tuner"] = advisor
+    values["advisor"] = None
+    values.setdefault("assessor", None)
+    if "tuner" not in values:
+        values["tuner"] = at.fault("tuner is not set; write for example tuner: {name: TPE}")
+
+
+def _algorithm(word: str, values: Values, at: At) -> None:
+    algorithm = values[word]
+    if algorithm is None or algorithm is INVALID:
+        return
+    here = at.below(word)
+    if bool(algorithm.name) == bool(algorithm.class_name):
+        if at.reading.misspelt:
+            return  # perhaps just that field
+        here.fault("needs either name, for an installed one, or className and codeDirectory, for your own")
+    elif algorithm.name:
+        algorithm.name = _installed(word, algorithm.name, here)
+        if algorithm.code_directory:
+            here.below("codeDirectory").fault("goes with className; an installed algorithm, by name, needs none")
+    else:
+        _own(algorithm, here)
+
+
+def _installed(word: str, name: str, here: At) -> str:
+    """The name as its plugin spells it. The plugin itself is not imported: that is the tuner host's affair."""
+    known = {plain(item): item for item in _plugins.names(_GROUPS[word])}
+    for spelling in (plain(name), plain(name).removesuffix(word)):
+        if spelling in known:
+            return known[spelling]
+    try:
+        getattr(_plugins, _LOOKUPS[word])(name)
+    except PluginError as error:
+        here.below("name").fault(str(error))
+    return name
+
+
+def _own(algorithm: Any, here: At) -> None:
+    module, _, name = algorithm.class_name.rpartition(".")
+    if not module or not all(part.isidentifier() for part in (*module.split("."), name)):
+        here.below("className").fault(f"{algorithm.class_name!r} is not of the form module.Class")
+        return
+    folder = algorithm.code_directory or here.reading.base
+    algorithm.code_directory = Path(folder)
+    if not here.reading.paths:
+        return
+    top = Path(folder, module.split(".")[0])
+    if not (top.is_dir() or top.with_suffix(".py").is_file() or any(top.parent.glob(f"{top.name}.*.so"))):
+        here.below("className").fault(f"there is no module {module.split('.')[0]!r} in {str(folder)!r}")
+
+
+def _space(values: Values, at: At) -> None:
+    file, given = values.pop("search_space_file", None), values.get("search_space")
+    if file is INVALID or given is INVALID:
+        return
+    if file is not None and given is not None:
+        at.below("searchSpaceFile").fault("give either searchSpace or searchSpaceFile, not both")
+    elif file is not None:
+        _space_file(file, values, at)
+    elif given is None:
+        at.fault("there is no search space; give searchSpace or searchSpaceFile")
+    else:
+        _space_content(given, values, at.reading.source, at.below("searchSpace"))
+
+
+def _space_file(file: Path, values: Values, at: At) -> None:
+    try:
+        content, source = read_space(file)
+    except ConfigError as error:
+        at.reading.errors.append(SpaceError(error.message, error.place))
+        return
+    values["search_space"] = content
+    _space_content(content, values, source, At(at.reading))
+
+
+def _space_content(space: Json, values: Values, source: Source, at: At) -> None:
+    """NNI's types, unless the tuner is the user's own, which may want anything."""
+    tuner = values["tuner"]
+    if tuner is not INVALID and tuner.class_name:
+        if space is None:
+            at.space_fault("is null", source)
+        return
+    for path, message in check(space)[1]:
+        at.below(*path).space_fault(message, source)
+
+
+def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings]]:
+    given = values.get("training_service", INVALID)
+    if given is INVALID:
+        return (), {}
+    sections: list[ServiceConfig] = given if isinstance(given, list) else [given]
+    if not sections:
+        at.below("trainingService").fault("is an empty list; name at least one platform")
+    services: list[Service] = []
+    settings: dict[str, TrialSettings] = {}
+    for section in sections:
+        number = 1 + sum(service.platform == section.platform for service in services)
+        name = section.platform if number == 1 else f"{section.platform}-{number}"
+        services.append(Service(name, section.platform, section._config))
+        settings[name] = _settings(section, values)
+        if settings[name].trial_command is None:
+            at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
+            break
+    _settle(values, list(settings.values()))
+    return tuple(services), settings
+
+
+def _settings(section: ServiceConfig, values: Values) -> TrialSettings:
+    """A service's own settings, completed from the top level."""
+    found = {}
+    for entry in SHORTCUTS.entries:
+        own = getattr(section._settings, entry.name)
+        found[entry.name] = values.get(entry.name) if own is None else own
+    if found["trial_command"] is None:
+        found["trial_command"] = _plugin_default(section)
+    return TrialSettings(**found)
+
+
+def _plugin_default(section: ServiceConfig) -> str | None:
+    cls: type = type(section._config)
+    entry = record_of(cls).entry("trial_command")
+    return None if entry is None or entry.required else entry.default
+
+
+def _settle(values: Values, settings: list[TrialSettings]) -> None:
+    """What services say counts for the experiment too, where there is one service or nothing else is said."""
+    for field in dataclasses.fields(TrialSettings):
+        said = [getattr(item, field.name) for item in settings if getattr(item, field.name) is not None]
+        if said and (len(settings) == 1 or values.get(field.name) is None):
+            values[field.name] = said[0]

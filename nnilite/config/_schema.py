@@ -1,0 +1,119 @@
+"""What editors and the reference need, made from the same fields as the check: JSON Schema and Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnilite import _plugins
+from nnilite.config._experiment import (
+    AlgorithmConfig,
+    CheckpointConfig,
+    CodeLimits,
+    ExperimentConfig,
+    SharedStorageConfig,
+)
+from nnilite.config._kinds import Quantity
+from nnilite.config._record import Entry, record_of
+from nnilite.config._services import SHORTCUTS, platforms, service_record
+from nnilite.errors import ConfigError
+from nnilite.space import Kind
+
+_SPACE = {"$ref": "#/$defs/searchSpace"}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a config file, with the sections of the installed platforms."""
+    schema = record_of(ExperimentConfig).json_schema()
+    properties = schema["properties"]
+    for word, group in (("tuner", _plugins.TUNERS), ("assessor", _plugins.ASSESSORS)):
+        properties[word]["properties"]["name"]["examples"] = _plugins.names(group)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "nnilite experiment",
+        **schema,
+        "if": {"properties": {"tuner": {"required": ["className"]}}, "required": ["tuner"]},
+        "else": {"properties": {"searchSpace": _SPACE}},  # a tuner of one's own may want anything
+        "$defs": {"searchSpace": _space_schema(), "parameter": {"oneOf": [_parameter(kind) for kind in Kind]}},
+    }
+
+
+def _space_schema() -> dict[str, Any]:
+    return {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/parameter"}}
+
+
+def _parameter(kind: Kind) -> dict[str, Any]:
+    return {
+        "title": kind.value,
+        "type": "object",
+        "properties": {"_type": {"const": kind.value}, "_value": _value(kind)},
+        "required": ["_type", "_value"],
+    }
+
+
+def _value(kind: Kind) -> dict[str, Any]:
+    if kind is Kind.CHOICE:
+        name = {"type": "string", "minLength": 1}
+        nested = {
+            "type": "object",
+            "properties": {"_name": name},
+            "additionalProperties": {"$ref": "#/$defs/parameter"},
+        }
+        all_named = {"items": {"type": "object", "required": ["_name"]}}
+        return {"type": "array", "minItems": 1, "uniqueItems": True, "if": all_named, "then": {"items": nested}}
+    one: dict[str, Any] = {"type": "integer" if kind is Kind.RANDINT else "number"}
+    positive = {"type": "number", "exclusiveMinimum": 0}
+    first = positive if kind.log and not kind.normal else one
+    items = [first, positive if kind.normal else one, *([positive] if kind.quantised else [])]
+    return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+
+
+_PARTS = (
+    ("tuner, assessor, advisor", AlgorithmConfig),
+    ("checkpoint", CheckpointConfig),
+    ("codeLimits", CodeLimits),
+    ("sharedStorage", SharedStorageConfig),
+)
+
+
+def reference_markdown() -> str:
+    """All fields as Markdown tables, for the reference documentation."""
+    parts = [_section("The experiment", record_of(ExperimentConfig).entries)]
+    parts += [_section(title, record_of(cls).entries) for title, cls in _PARTS]
+    parts.append(_section("trainingService, on every platform", SHORTCUTS.entries))
+    for platform in platforms():
+        parts += _platform_sections(platform)
+    return "\n\n".join(parts) + "\n"
+
+
+def _platform_sections(platform: str) -> list[str]:
+    try:
+        entries = service_record(platform).entries
+    except ConfigError as error:
+        return [f"## trainingService, platform `{platform}`\n\n{error}"]
+    found = [_section(f"trainingService, platform `{platform}`", entries)]
+    for entry in entries:
+        inner = getattr(entry.kind, "item", entry.kind)
+        below = getattr(inner, "entries", None)
+        if below:
+            found.append(_section(f"`{entry.key}` of platform `{platform}`", below))
+    return found
+
+
+def _section(title: str, entries: tuple[Entry, ...]) -> str:
+    rows = [
+        f"| `{entry.key}` | {entry.kind.words} | {_default(entry)} | {entry.description.replace('|', '&#124;')} |"
+        for entry in entries
+    ]
+    head = f"## {title}\n\n| field | type | default | meaning |\n| --- | --- | --- | --- |\n"
+    return head + "\n".join(rows)
+
+
+def _default(entry: Entry) -> str:
+    if entry.required:
+        return "**required**"
+    if entry.default in (None, "", [], (), {}) or hasattr(entry.default, "__dataclass_fields__"):
+        return ""
+    value = entry.kind.write(entry.default, secrets=False)
+    if isinstance(entry.kind, Quantity):
+        value = entry.kind.unit.spell(value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"

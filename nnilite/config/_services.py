@@ -1,0 +1,229 @@
+"""The sections of training services: read by the plugin's own `Config`, whichever plugin it is.
+
+Some top-level fields (`SHORTCUTS`) may also stand in a section, and then count for that service alone. A plugin whose
+`Config` has a field of the same name gets its value there; `trial_command: str = ""` in it means that its jobs can do
+without a trial command.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from nnilite import _plugins
+from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
+from nnilite.config._kinds import HIDDEN, Kind
+from nnilite.config._reading import INVALID, At
+from nnilite.config._record import Record, property_schema, record_of
+from nnilite.errors import ConfigError, PluginError
+from nnilite.records import Json
+from nnilite.units import DirPath, NonNegativeInt
+
+_OVERRIDES = "as at the top level, for this service alone"
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """What a service's trials run with: of its section, or else of the top level."""
+
+    trial_command: Annotated[str | None, _OVERRIDES] = None
+    trial_code_directory: Annotated[DirPath | None, _OVERRIDES] = None
+    trial_gpu_number: Annotated[NonNegativeInt | None, _OVERRIDES] = None
+    nni_manager_ip: Annotated[str | None, _OVERRIDES] = None
+    debug: Annotated[bool | None, "accepted, as in NNI; has no effect here"] = None
+
+
+SHORTCUTS = record_of(TrialSettings)
+
+
+class Service(NamedTuple):
+    """One training service of a checked config."""
+
+    name: str  # unique in the experiment: the platform's, numbered from the second of its kind on
+    platform: str
+    config: Any  # an instance of the plugin's Config
+
+
+class ServiceConfig:
+    """A training service's section as people fill it in: its attributes are the fields of the plugin's Config.
+
+        service = ServiceConfig("local", trial_gpu_number=1)
+        service.use_active_gpu = True
+
+    Raises: ConfigError for an unknown platform, AttributeError for an unknown field.
+    """
+
+    platform: str
+
+    def __init__(self, platform: str, **fields: Any) -> None:
+        service_record(platform)
+        self.__dict__.update(platform=platform, _values={}, _config=None, _settings=None)
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "platform" or name.startswith("_"):
+            self.__dict__[name] = value
+            return
+        entries = (*service_record(self.platform).entries, *SHORTCUTS.entries)
+        found = [entry for entry in entries if plain(entry.name) == plain(name)]
+        if not found:
+            known = [entry.name for entry in entries]
+            raise AttributeError(f"{self.platform} has no field {name!r}{did_you_mean(name, known)}")
+        self._values[found[0].name] = value
+        self.__dict__["_config"] = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._values:
+            return self._values[name]
+        for entry in (*service_record(self.platform).entries, *SHORTCUTS.entries):
+            if entry.name == name:
+                return entry.default
+        raise AttributeError(f"{self.platform} has no field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ServiceConfig) and self.as_mapping() == other.as_mapping()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ServiceConfig({self.platform!r}, {', '.join(f'{name}=...' for name in self._values)})"
+
+    def as_mapping(self) -> dict[str, Any]:
+        """As the YAML has it."""
+        given = {camel(name): value for name, value in self._values.items() if value is not None}
+        return {"platform": self.platform, **given}
+
+
+def service_object(raw: Any) -> Any:
+    """A mapping as a ServiceConfig, if it is one; anything else, for `checked` to complain about, as it is."""
+    platform = find(raw, "platform") if isinstance(raw, Mapping) else None
+    try:
+        section = ServiceConfig(platform) if isinstance(platform, str) else None
+        if section is None or not all(isinstance(key, str) for key in raw):
+            return raw
+        for key, value in raw.items():
+            if plain(key) != "platform" and value is not None:
+                setattr(section, key, value)
+    except (ConfigError, AttributeError):
+        return raw
+    return section
+
+
+def shortcuts(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the top level, by their Python names, the fields that services take over."""
+    return {entry.name: raw[entry.key] for entry in SHORTCUTS.entries if entry.key in raw}
+
+
+def service_record(platform: str) -> Record:
+    """The fields of a platform's Config. Raises: ConfigError if there is no such platform."""
+    try:
+        return record_of(_plugins.training_service_class(platform).Config)
+    except PluginError as error:
+        raise ConfigError(str(error)) from error
+
+
+def platforms() -> list[str]:
+    """The installed training services."""
+    return _plugins.names(_plugins.SERVICES)
+
+
+class ServiceKind(Kind):
+    """A section: `platform` decides on the other fields."""
+
+    words = "object with a platform"
+
+    def fits(self, raw: Any) -> bool:
+        return isinstance(raw, (Mapping, ServiceConfig))
+
+    def read(self, raw: Any, at: At) -> Any:
+        raw = as_mapping(raw)
+        if not isinstance(raw, Mapping):
+            return at.fault(f"must be a mapping with platform and its fields, not {raw!r}")
+        platform = find(raw, "platform")
+        if not isinstance(platform, str):
+            return at.fault(f"platform is not set; installed are {', '.join(platforms()) or 'none'}")
+        try:
+            record = service_record(platform)
+        except ConfigError as error:
+            return at.below("platform").fault(error.message)
+        own, settings = self._parts(raw, record)
+        shared = SHORTCUTS.read(settings, at)
+        config = record.read(_completed(record, own, at), at)
+        if config is INVALID or shared is INVALID:
+            return INVALID
+        return _checked_section(_canonical(platform), config, shared, settings)
+
+    @staticmethod
+    def _parts(raw: Mapping[Any, Any], record: Record) -> tuple[dict[Any, Any], dict[str, Any]]:
+        """What the plugin reads, and what counts for every service."""
+        settings = {key: value for key, value in raw.items() if isinstance(key, str) and SHORTCUTS.entry(key)}
+        own = {
+            key: value
+            for key, value in raw.items()
+            if not isinstance(key, str) or (plain(key) != "platform" and (key not in settings or record.entry(key)))
+        }
+        return own, settings
+
+    def write(self, value: Any, secrets: bool) -> Json:
+        record = service_record(value.platform)
+        if value._config is None:
+            return value.as_mapping() if secrets else _hidden(record, value.as_mapping())
+        given = {name: item for name, item in value._values.items() if not record.entry(name)}
+        shared = {camel(name): str(item) if isinstance(item, Path) else item for name, item in given.items()}
+        return {"platform": value.platform, **shared, **record.write(value._config, secrets)}
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [section_schema(platform) for platform in platforms()]}
+
+
+def _hidden(record: Record, mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """A section not checked yet: of it only simple values can be shown."""
+    simple = (bool, int, float)
+    return {key: item if isinstance(item, simple) or key == "platform" else HIDDEN for key, item in mapping.items()}
+
+
+def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
+    """The plugin's part, with what the top level gives; keys that nobody knows are noted and left out."""
+    known = {key: value for key, value in own.items() if isinstance(key, str) and record.entry(key)}
+    names = [entry.key for entry in (*record.entries, *SHORTCUTS.entries)]
+    for key in own:
+        if key not in known:
+            at.below(str(key)).fault(f"there is no such field{did_you_mean(str(key), names)}", misspelt=True)
+    for name, value in at.reading.shortcuts.items():
+        if record.entry(name) and find(known, name) is None:
+            known[camel(name)] = value
+    return known
+
+
+def _canonical(platform: str) -> str:
+    return next((name for name in platforms() if name.lower() == platform.lower()), platform)
+
+
+def _checked_section(platform: str, config: Any, shared: TrialSettings, given: Mapping[str, Any]) -> ServiceConfig:
+    section = ServiceConfig.__new__(ServiceConfig)
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config) if field.init}
+    for key in given:
+        entry = SHORTCUTS.entry(key)
+        if entry is not None and entry.name not in values:
+            values[entry.name] = getattr(shared, entry.name)
+    section.__dict__.update(platform=platform, _values=values, _config=config, _settings=shared)
+    return section
+
+
+def section_schema(platform: str) -> dict[str, Any]:
+    """JSON Schema of one platform's section; of a platform whose libraries are missing, any."""
+    try:
+        record = service_record(platform)
+    except ConfigError:
+        return {"type": "object", "properties": {"platform": {"const": platform}}, "required": ["platform"]}
+    own = record.json_schema()
+    shared = {entry.key: property_schema(entry) for entry in SHORTCUTS.entries}
+    properties = {"platform": {"const": platform}, **shared, **own["properties"]}
+    required = ["platform", *(key for key in own.get("required", []) if key not in shared)]
+    return {**own, "title": platform, "properties": properties, "required": required}

@@ -1,0 +1,184 @@
+"""The text of a config file, and on which line each field stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nnilite._space_checks import dotted
+from nnilite.config._fields import plain
+from nnilite.errors import ConfigError, Place
+
+_EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+_FREE_JSON = {"searchspace", "classargs"}  # where 1e-5 can only be meant as a number
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 without dates, which are no JSON."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class Source:
+    """Finds lines. `origins` maps places in a converted config to those in the file."""
+
+    def __init__(
+        self,
+        file: str | None = None,
+        root: yaml.Node | None = None,
+        origins: Mapping[tuple[str | int, ...], tuple[str | int, ...]] | None = None,
+    ) -> None:
+        self.file = file
+        self.root = root
+        self.origins = origins or {}
+
+    def place(self, path: tuple[str | int, ...]) -> Place:
+        """Where a field stands, or the nearest thing around it."""
+        path = self._origin(path)
+        line = _line(self.root, path) if self.root is not None else None
+        return Place(self.file, line, dotted(path) or None)
+
+    def _origin(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.origins:
+                return self.origins[path[:length]] + path[length:]
+        return path
+
+
+def _line(node: yaml.Node, path: Sequence[str | int]) -> int:
+    line = int(node.start_mark.line) + 1
+    for part in path:
+        found = _entry(node, part)
+        if found is None:
+            break
+        key, node = found
+        line = int(key.start_mark.line) + 1
+    return line
+
+
+def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part]
+    if isinstance(node, yaml.MappingNode):
+        exact = [pair for pair in node.value if pair[0].value == part]
+        alike = [pair for pair in node.value if plain(str(pair[0].value)) == plain(str(part))]
+        pairs: list[tuple[yaml.Node, yaml.Node]] = exact or alike
+        return pairs[0] if pairs else None
+    return None
+
+
+def read_text(path: Path) -> str:
+    """The text of a user's file. Raises: ConfigError."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not text in UTF-8 (byte {error.start})", Place(str(path))) from error
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", Place(str(path))) from error
+
+
+def read_yaml(path: Path) -> tuple[Any, Source]:
+    """The content of a YAML (or JSON) file. Raises: ConfigError with the line."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_space(path: Path) -> tuple[Any, Source]:
+    """The content of a search space file: JSON if it is JSON, otherwise YAML. Raises: ConfigError."""
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        if path.suffix.lower() == ".json" and "\t" in text:  # YAML would only complain about the tab
+            message = f"is not JSON: {error.msg}, column {error.colno}"
+            raise ConfigError(message, Place(str(path), error.lineno)) from error
+        return parse_yaml(text, str(path), numbers=True)
+    except RecursionError:
+        raise ConfigError("is nested too deep", Place(str(path))) from None
+    return value, Source(str(path), _nodes(text))
+
+
+def _nodes(text: str) -> yaml.Node | None:
+    """The lines of JSON, as far as it is YAML too."""
+    try:
+        return yaml.compose(text.replace("\t", "    "), Loader=_Loader)
+    except (yaml.YAMLError, RecursionError):
+        return None
+
+
+def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any, Source]:
+    """Content and lines. `numbers`: 1e-5 is a number everywhere, not only in search space and classArgs."""
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            raise ConfigError("is empty", Place(file))
+        _Check(file).node(root, numbers, ())
+        return loader.construct_document(root), Source(file, root)
+    except yaml.MarkedYAMLError as error:
+        raise _marked(error, file) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"is not YAML: {' '.join(str(error).split())}", Place(file)) from error
+    except RecursionError:
+        raise ConfigError("is nested too deep", Place(file)) from None
+    finally:
+        loader.dispose()
+
+
+def _marked(error: yaml.MarkedYAMLError, file: str | None) -> ConfigError:
+    mark = error.problem_mark or error.context_mark
+    problem = " ".join(part for part in (error.context, error.problem) if part)
+    if "'\\t'" in problem:
+        problem += "; indent with blanks, not tabs"
+    line = mark.line + 1 if mark else None
+    return ConfigError(f"is not YAML: {problem}", Place(file, line))
+
+
+class _Check:
+    """What YAML lets pass and people do not mean: a field twice, a structure in itself."""
+
+    def __init__(self, file: str | None) -> None:
+        self.file = file
+        self.done: set[tuple[int, bool]] = set()
+
+    def node(self, node: yaml.Node, numbers: bool, above: tuple[int, ...]) -> None:
+        if id(node) in above:
+            raise ConfigError("contains itself", Place(self.file, node.start_mark.line + 1))
+        if (id(node), numbers) in self.done:
+            return
+        self.done.add((id(node), numbers))
+        above = (*above, id(node))
+        if isinstance(node, yaml.MappingNode):
+            self.twice(node)
+            for key, value in node.value:
+                free = isinstance(key, yaml.ScalarNode) and plain(key.value) in _FREE_JSON
+                self.node(value, numbers or free, above)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                self.node(item, numbers, above)
+        elif isinstance(node, yaml.ScalarNode) and numbers:
+            _retag(node)
+
+    def twice(self, node: yaml.MappingNode) -> None:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    message = f"is there twice, first on line {lines[key.value]}"
+                    raise ConfigError(message, Place(self.file, line, key.value))
+                lines[key.value] = line
+
+
+def _retag(node: yaml.ScalarNode) -> None:
+    """YAML 1.1 takes 1e-5 for text, as it has no point; everybody else does not."""
+    if node.style is None and node.tag == "tag:yaml.org,2002:str" and _EXPONENT.fullmatch(node.value):
+        node.tag = "tag:yaml.org,2002:float"

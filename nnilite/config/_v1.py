@@ -1,0 +1,368 @@
+"""NNI's older config format (before 2.0, `trainingServicePlatform` at the top): from it to today's, field by field.
+
+Each platform has a table, old place -> new place in its section. What is in no table is misspelt; what has no meaning
+any more is left out with a warning. `origins` remembers where each new field came from, for errors and their lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from nnilite._space_checks import dotted
+from nnilite.config._fields import did_you_mean, plain
+from nnilite.config._source import Source
+from nnilite.errors import ConfigError
+from nnilite.records import Json
+
+Where = tuple[str | int, ...]
+
+_TOP = {
+    "experimentName": "experimentName",
+    "trialConcurrency": "trialConcurrency",
+    "maxExecDuration": "maxExperimentDuration",
+    "maxTrialNum": "maxTrialNumber",
+    "maxTrialDuration": "maxTrialDuration",
+    "nniManagerIp": "nniManagerIp",
+    "debug": "debug",
+    "logLevel": "logLevel",
+    "useAnnotation": "useAnnotation",
+    "searchSpacePath": "searchSpaceFile",
+    "logDir": "experimentWorkingDirectory",
+    "trial.command": "trialCommand",
+    "trial.codeDir": "trialCodeDirectory",
+    "trial.gpuNum": "trialGpuNumber",
+    "tuner.gpuIndices": "tunerGpuIndices",
+    "advisor.gpuIndices": "tunerGpuIndices",
+    "sharedStorage": "sharedStorage",
+}
+_DROPPED = ("authorName", "description", "multiThread", "multiPhase", "versionCheck", "logCollection")
+_DROPPED_BELOW = (
+    "includeIntermediateResults",
+    "checkpointDir",
+    "passWord",
+    "uploadRetryCount",
+    "privateRegistryAuthPath",
+    "shmMB",
+)
+_NFS = {"storage": "storage.storageType", "nfs.server": "storage.server", "nfs.path": "storage.path"}
+_KUBERNETES_STORAGE = {
+    **_NFS,
+    "keyVault.vaultName": "storage.keyVaultName",
+    "keyVault.name": "storage.keyVaultKey",
+    "azureStorage.accountName": "storage.azureAccount",
+    "azureStorage.azureShare": "storage.azureShare",
+    "reuse": "reuseMode",
+    "namespace": "namespace",
+    "apiVersion": "apiVersion",
+}
+_GPUS = {"gpuIndices": "gpuIndices", "maxTrialNumPerGpu": "maxTrialNumberPerGpu", "useActiveGpu": "useActiveGpu"}
+_ROLE = {
+    "command": "command",
+    "gpuNum": "gpuNumber",
+    "cpuNum": "cpuNumber",
+    "memoryMB": "memorySize",
+    "image": "dockerImage",
+}
+_MACHINE = {
+    "ip": "host",
+    "port": "port",
+    "username": "user",
+    "passwd": "password",
+    "sshKeyPath": "sshKeyFile",
+    "passphrase": "sshPassphrase",
+    "pythonPath": "pythonPath",
+    **_GPUS,
+}
+_POLICY = "frameworkAttemptCompletionPolicy"
+_TASK = {
+    "name": "name",
+    "taskNum": "taskNumber",
+    **_ROLE,
+    f"{_POLICY}.minFailedTaskCount": f"{_POLICY}.minFailedTaskCount",
+    f"{_POLICY}.minSucceededTaskCount": f"{_POLICY}.minSucceedTaskCount",
+}
+
+
+def _under(prefix: str, table: Mapping[str, str]) -> dict[str, str]:
+    return {f"{prefix}.{old}": new for old, new in table.items()}
+
+
+_PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
+    "local": ("local", _under("localConfig", _GPUS)),
+    "remote": ("remote", {"remoteConfig.reuse": "reuseMode"}),
+    "pai": (
+        "openpai",
+        {
+            "trial.nniManagerNFSMountPath": "localStorageMountPoint",
+            "trial.containerNFSMountPath": "containerStorageMountPoint",
+            "trial.cpuNum": "trialCpuNumber",
+            "trial.memoryMB": "trialMemorySize",
+            "trial.image": "dockerImage",
+            "trial.virtualCluster": "virtualCluster",
+            "trial.paiStorageConfigName": "storageConfigName",
+            "trial.paiConfigPath": "openpaiConfigFile",
+            "paiConfig.userName": "username",
+            "paiConfig.token": "token",
+            "paiConfig.host": "host",
+            "paiConfig.reuse": "reuseMode",
+            "paiConfig.gpuNum": "trialGpuNumber",
+            "paiConfig.cpuNum": "trialCpuNumber",
+            "paiConfig.memoryMB": "trialMemorySize",
+        },
+    ),
+    "aml": (
+        "aml",
+        {
+            "trial.image": "dockerImage",
+            "amlConfig.subscriptionId": "subscriptionId",
+            "amlConfig.resourceGroup": "resourceGroup",
+            "amlConfig.workspaceName": "workspaceName",
+            "amlConfig.computeTarget": "computeTarget",
+            "amlConfig.maxTrialNumPerGpu": "maxTrialNumberPerGpu",
+        },
+    ),
+    "kubeflow": (
+        "kubeflow",
+        {"kubeflowConfig.operator": "operator", **_under("kubeflowConfig", _KUBERNETES_STORAGE)},
+    ),
+    "frameworkcontroller": (
+        "frameworkcontroller",
+        {
+            "frameworkcontrollerConfig.serviceAccountName": "serviceAccountName",
+            "frameworkcontrollerConfig.configPath": "configPath",
+            **_under("frameworkcontrollerConfig", _KUBERNETES_STORAGE),
+        },
+    ),
+    "dlts": (
+        "dlts",
+        {
+            "trial.image": "dockerImage",
+            **_under("dltsConfig", {name: name for name in ("dashboard", "cluster", "team", "email", "password")}),
+        },
+    ),
+    "adl": (
+        "adl",
+        {
+            "trial.image": "dockerImage",
+            "trial.cpuNum": "cpuNumber",
+            "trial.memorySize": "memorySize",
+            **_under(
+                "trial",
+                {name: name for name in ("namespace", "imagePullSecrets", "nfs", "adaptive", "checkpoint")},
+            ),
+        },
+    ),
+}
+_ROLE_PLATFORMS = {"kubeflow": ("worker", "ps", "master")}
+_NO_MEANING = {  # of a platform: known, but without effect
+    "pai": ("paiConfig.maxTrialNumPerGpu", "paiConfig.useActiveGpu"),
+    "aml": ("amlConfig.useActiveGpu",),
+}
+
+
+@dataclass
+class Converted:
+    """Today's config, where its fields came from, and what was left out."""
+
+    config: dict[str, Json] = field(default_factory=dict)
+    origins: dict[Where, Where] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def recognised(data: Mapping[Any, Any]) -> bool:
+    """Whether a file is in the older format."""
+    return any(isinstance(key, str) and plain(key) == "trainingserviceplatform" for key in data)
+
+
+def convert(data: Mapping[str, Any], source: Source) -> Converted:
+    """Raises: ConfigError for fields that do not exist, and for what cannot be carried over."""
+    return _Conversion(data, source).all()
+
+
+class _Conversion:
+    """One conversion. `taken` has the old places that were read; what is left over at the end is misspelt."""
+
+    def __init__(self, data: Mapping[str, Any], source: Source) -> None:
+        self.old = data
+        self.source = source
+        self.new = Converted()
+        self.taken: set[Where] = set()
+
+    def all(self) -> Converted:
+        platform = self._platform()
+        self._drop(*_DROPPED)
+        for old, new in _TOP.items():
+            self._move(_split(old), _split(new))
+        for word in ("tuner", "assessor", "advisor"):
+            self._algorithm(word)
+        if platform == "hybrid":
+            self._hybrid()
+        else:
+            self._service(platform, ("trainingService",))
+        self._leftovers()
+        return self.new
+
+    def _platform(self) -> str:
+        platform = str(self._get(("trainingServicePlatform",))).lower()
+        if platform in ("hybrid", *_PLATFORMS):
+            return platform
+        known = (*_PLATFORMS, "hybrid")
+        self._fault(("trainingServicePlatform",), f"there is no {platform!r}{did_you_mean(platform, known)}")
+        return platform
+
+    def _fault(self, path: Where, message: str) -> None:
+        raise ConfigError(message, self.source.place(path))
+
+    def _get(self, path: Where) -> Any:
+        """A value of the old config, None if it is not there; its place counts as read."""
+        node: Any = self.old
+        written: Where = ()
+        for part in path:
+            key = _key(node, part)
+            if key is None:
+                return None
+            node, written = node[key], (*written, key)
+        self.taken.add(written)
+        return node
+
+    def _put(self, new: Where, value: Any, old: Where) -> None:
+        node: Any = self.new.config
+        for part, following in pairwise(new):
+            empty: Any = [] if isinstance(following, int) else {}
+            node = _child(node, part, empty)
+        if isinstance(node, dict):
+            node[new[-1]] = value
+        self.new.origins[new] = old
+
+    def _move(self, old: Where, new: Where) -> None:
+        value = self._get(old)
+        if value is not None:
+            self._put(new, value, old)
+
+    def _drop(self, *paths: str) -> None:
+        for path in paths:
+            value = self._get(_split(path))
+            if value is not None and value is not False:
+                self._warn_dropped(path)
+        if self._get(("multiPhase",)) is True:
+            self._fault(("multiPhase",), "is not supported; trials get their parameters once")
+
+    def _warn_dropped(self, path: str) -> None:
+        self.new.warnings.append(f"{path} has no meaning any more and was left out")
+
+    def _algorithm(self, word: str) -> None:
+        if self._get((word,)) is None:
+            return
+        self.taken.discard((word,))
+        self.new.origins[(word,)] = (word,)
+        self._move((word, f"builtin{word.capitalize()}Name"), (word, "name"))
+        self._move((word, "classArgs"), (word, "classArgs"))
+        self._move((word, "codeDir"), (word, "codeDirectory"))
+        file, name = self._get((word, "classFileName")), self._get((word, "className"))
+        if name is not None:
+            if not isinstance(file, str) or not file.endswith(".py"):
+                self._fault((word, "classFileName"), "must name the Python file of className, such as tuner.py")
+            self._put((word, "className"), f"{str(file)[:-3]}.{name}", (word, "className"))
+
+    def _hybrid(self) -> None:
+        names = self._get(("hybridConfig", "trainingServicePlatforms"))
+        if not isinstance(names, list) or not names:
+            self._fault(("hybridConfig",), "needs trainingServicePlatforms, a list such as [local, remote]")
+        for k, name in enumerate(names):
+            place = ("hybridConfig", "trainingServicePlatforms", k)
+            if not isinstance(name, str) or name.lower() not in _PLATFORMS:
+                self._fault(place, f"there is no {name!r}{did_you_mean(str(name), _PLATFORMS)}")
+            self._service(name.lower(), ("trainingService", k))
+
+    def _service(self, old_name: str, to: Where) -> None:
+        name, table = _PLATFORMS[old_name]
+        self._put((*to, "platform"), name, ("trainingServicePlatform",))
+        self.new.origins[to] = ("trainingServicePlatform",)
+        for old, new in table.items():
+            self._move(_split(old), (*to, *_split(new)))
+        self._drop(*_NO_MEANING.get(old_name, ()))
+        if old_name == "remote":
+            self._list(("machineList",), (*to, "machineList"), _MACHINE)
+        if old_name == "frameworkcontroller":
+            self._list(("trial", "taskRoles"), (*to, "taskRoles"), _TASK)
+            self._move(("trial", "taskRoles", 0, "command"), ("trialCommand",))
+        if old_name == "local" and self._get(("trial", "gpuNum")):
+            self._default((*to, "useActiveGpu"), False)
+        for role in _ROLE_PLATFORMS.get(old_name, ()):
+            self._role(role, (*to, role))
+
+    def _list(self, old: Where, new: Where, table: Mapping[str, str]) -> None:
+        items = self._get(old)
+        if not isinstance(items, list):
+            return
+        self.taken.discard(old)
+        self.new.origins[new] = old
+        for k in range(len(items)):
+            for old_name, new_name in table.items():
+                self._move((*old, k, *_split(old_name)), (*new, k, *_split(new_name)))
+
+    def _role(self, role: str, new: Where) -> None:
+        if not isinstance(self._get(("trial", role)), Mapping):
+            return
+        self.taken.discard(("trial", role))
+        self.new.origins[new] = ("trial", role)
+        for old_name, new_name in {"replicas": "replicas", **_ROLE}.items():
+            self._move(("trial", role, old_name), (*new, new_name))
+        self._move(("trial", "codeDir"), (*new, "codeDirectory"))
+
+    def _default(self, new: Where, value: Json) -> None:
+        if new not in self.new.origins:
+            self._put(new, value, ("trainingServicePlatform",))
+
+    def _leftovers(self) -> None:
+        """Complain about what nothing has read; what is known to be without meaning only gets a warning."""
+        known = {plain(str(part)): str(part) for old in self._known() for part in old}
+        for path in _leaves(self.old, ()):
+            if any(path[: len(taken)] == taken for taken in self.taken):
+                continue
+            if plain(str(path[-1])) in map(plain, _DROPPED_BELOW):
+                self._warn_dropped(dotted(path))
+            elif plain(str(path[-1])) in known or plain(str(path[0])).endswith("config"):
+                self.new.warnings.append(f"{dotted(path)} means nothing on this platform and was left out")
+            else:
+                hint = did_you_mean(str(path[-1]), known.values())
+                hint = hint if hint.endswith("?") else ""
+                self._fault(path, f"there is no such field in NNI's older format{hint}")
+
+    @staticmethod
+    def _known() -> list[Where]:
+        tables = [_TOP, _MACHINE, _TASK, *(table for _, table in _PLATFORMS.values())]
+        words = "trainingServicePlatform builtinTunerName builtinAssessorName builtinAdvisorName classArgs codeDir"
+        more = (*_DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles")
+        return [(name,) for name in more] + [_split(old) for table in tables for old in table]
+
+
+def _split(path: str) -> Where:
+    return tuple(path.split("."))
+
+
+def _key(node: Any, part: str | int) -> Any:
+    if isinstance(node, list) and isinstance(part, int):
+        return part if part < len(node) else None
+    if isinstance(node, Mapping):
+        return next((key for key in node if plain(str(key)) == plain(str(part))), None)
+    return None
+
+
+def _child(node: Any, part: str | int, empty: Any) -> Any:
+    if isinstance(node, list) and isinstance(part, int):
+        while len(node) <= part:
+            node.append({})
+        return node[part]
+    return node.setdefault(part, empty)
+
+
+def _leaves(value: Any, path: Where) -> list[Where]:
+    if isinstance(value, Mapping) and value:
+        return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, str(key)))]
+    if isinstance(value, list) and value:
+        return [leaf for k, item in enumerate(value) for leaf in _leaves(item, (*path, k))]
+    return [path]

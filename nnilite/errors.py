@@ -1,0 +1,100 @@
+"""Every error that nnilite raises on purpose.
+
+    NniliteError                    catch this one to catch them all
+    ├── ConfigError                 the user's input cannot work; says where it is and what would be right
+    │   └── SpaceError              ... in the search space
+    ├── CodeDirError                the code directory cannot be packed (too large, unreadable, missing)
+    ├── PluginError                 a tuner, assessor or training service is not installed or cannot be imported
+    ├── ServiceError                a platform cannot do it now; trying again later may help
+    │   └── NoCapacity              ... because nothing is free; the reason is shown on the waiting trial
+    ├── TunerError                  the user's tuner or assessor raised, hung or died
+    ├── StoreError                  the experiment's database is broken, foreign, locked or on a full disk
+    ├── NotFound                    no such experiment, trial or file
+    ├── Conflict                    asked for something that the present state does not allow
+    └── NoMoreTrialError            raised by a tuner: the search space is exhausted (NNI's name)
+
+A message is one or two plain sentences: what is wrong, where, and what would help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class NniliteError(Exception):
+    """Base of all errors that nnilite raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where bad input stands: any part may be unknown. `line` counts from 1; `field` is a dotted path."""
+
+    file: str | None = None
+    line: int | None = None
+    field: str | None = None
+
+    def __str__(self) -> str:
+        where = self.file or ""
+        if self.line is not None:
+            where += f":{self.line}"
+        return ": ".join(part for part in (where, self.field) if part)
+
+
+class ConfigError(NniliteError):
+    """Input that cannot work. `str()` gives `file:line: field: what is wrong; what would be right`."""
+
+    def __init__(self, message: str, place: Place | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place or Place()
+
+    def __str__(self) -> str:
+        where = str(self.place)
+        return f"{where}: {self.message}" if where else self.message
+
+
+class SpaceError(ConfigError):
+    """A search space that no tuner could use."""
+
+
+class CodeDirError(NniliteError):
+    """The code directory cannot be packed as it is."""
+
+
+class PluginError(NniliteError):
+    """A plugin is not installed, or importing it failed."""
+
+
+class ServiceError(NniliteError):
+    """A training service cannot do what was asked now; the manager will try again."""
+
+
+class NoCapacity(ServiceError):
+    """Nothing is free for this job at the moment. The message is the reason shown on the waiting trial."""
+
+
+class TunerError(NniliteError):
+    """A tuner or assessor raised, hung or died; the message holds the user's own traceback where there is one."""
+
+
+class StoreError(NniliteError):
+    """The experiment's database cannot be used. `busy`: it may work later (disk full, locked)."""
+
+    def __init__(self, message: str, busy: bool = False) -> None:
+        super().__init__(message)
+        self.busy = busy
+
+
+class NotFound(NniliteError):
+    """No such experiment, trial or file."""
+
+
+class Conflict(NniliteError):
+    """What was asked is not possible in the present state."""
+
+
+class NoMoreTrialError(NniliteError):
+    """Raised by a tuner that has no further parameters to propose."""
+
+    def __init__(self, message: str = "Search space fully explored") -> None:
+        super().__init__(message)

@@ -1,0 +1,296 @@
+"""Quantities as people write them in YAML, and the types by which a `Config` dataclass asks for them.
+
+A field annotated with one of the aliases below is read by that alias's rule and then holds the plain value:
+
+    @dataclass(frozen=True)
+    class Config:
+        memory: MemoryMb = 512             # "4gb" in the YAML, 4096 in the program
+        key_file: FilePath | None = None   # relative to the YAML file; must exist
+        password: Secret | None = None     # "${env:NAME}" is read from the environment; never shown
+
+Text that reads wrong raises ValueError with a sentence; who calls knows the place.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+__all__ = [
+    "AnyPath",
+    "Bytes",
+    "DirPath",
+    "Duration",
+    "FilePath",
+    "GpuIndices",
+    "MemoryMb",
+    "NonNegativeInt",
+    "PathRule",
+    "Port",
+    "PositiveInt",
+    "Secret",
+    "SecretText",
+    "Unit",
+    "format_duration",
+    "format_size",
+    "parse_duration_s",
+    "parse_gpu_indices",
+    "parse_memory_mb",
+    "parse_secret",
+    "parse_size_bytes",
+]
+
+_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_BYTES = {"tb": 1024**4, "gb": 1024**3, "mb": 1024**2, "kb": 1024, "b": 1}
+_LONGEST_S = 10**12
+_LARGEST_B = 10**18
+_QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
+
+
+def parse_duration_s(value: object) -> int:
+    """Seconds, rounded up: an int is seconds, text is a number and one of d, h, m, s ("10m", "0.5h", "1 H").
+
+    Raises: ValueError with a sentence.
+
+    >>> parse_duration_s("0.5h")
+    1800
+    """
+    example = 'write seconds as a whole number, or a number and a unit such as "10m" or "1.5h"'
+    if isinstance(value, str):
+        seconds = math.ceil(_amount(value, _SECONDS, "d, h, m, s", example))
+    else:
+        seconds = _whole(value, example)
+    return _between(seconds, _LONGEST_S, f"the duration {value!r}", example)
+
+
+def parse_size_bytes(value: object) -> int:
+    """Bytes, rounded up: an int is bytes, text is a number and one of tb, gb, mb, kb, b (of 1024).
+
+    Raises: ValueError with a sentence.
+
+    >>> parse_size_bytes("300mb")
+    314572800
+    """
+    example = 'write bytes as a whole number, or a number and a unit such as "300mb"'
+    if isinstance(value, str):
+        size = math.ceil(_amount(value, _BYTES, "tb, gb, mb, kb, b", example))
+    else:
+        size = _whole(value, example)
+    return _between(size, _LARGEST_B, f"the size {value!r}", example)
+
+
+def parse_memory_mb(value: object) -> int:
+    """Megabytes, rounded up: an int is megabytes, text is a number and one of tb, gb, mb, kb, b (of 1024).
+
+    Raises: ValueError with a sentence.
+
+    >>> parse_memory_mb("4gb")
+    4096
+    """
+    example = 'write megabytes as a whole number, or a number and a unit such as "4gb"'
+    if isinstance(value, str):
+        size = math.ceil(_amount(value, _BYTES, "tb, gb, mb, kb, b", example) / _BYTES["mb"])
+    else:
+        size = _whole(value, example)
+    return _between(size, _LARGEST_B, f"the size {value!r}", example)
+
+
+def parse_gpu_indices(value: object) -> list[int]:
+    """GPU numbers in the order given: 0, "0,1" or [0, 1]. Raises: ValueError with a sentence."""
+    example = 'write a number, a list such as [0, 1], or "0,1"'
+    parts: list[object]
+    if isinstance(value, str):
+        parts = [_index(part) for part in value.split(",")]
+    elif isinstance(value, (list, tuple)):
+        parts = list(value)
+    else:
+        parts = [value]
+    indices = [part for part in parts if isinstance(part, int) and not isinstance(part, bool) and part >= 0]
+    if len(indices) != len(parts):
+        raise ValueError(f"{value!r} is not a list of GPU numbers from 0; {example}")
+    if len(set(indices)) != len(indices):
+        raise ValueError(f"{value!r} names a GPU twice")
+    return indices
+
+
+def _index(text: str) -> object:
+    return int(text) if text.strip().isdecimal() else text
+
+
+def _amount(text: str, units: Mapping[str, int], names: str, example: str) -> Decimal:
+    """The number in `text`, times its unit; exact, so that 1.1h is 3960 s and not 3961."""
+    match = _QUANTITY.fullmatch(text)
+    try:
+        number = Decimal(match.group(1)) if match else Decimal("nan")
+    except InvalidOperation:
+        number = Decimal("nan")
+    if match is None or not number.is_finite():
+        raise ValueError(f"{text!r} is not a number with a unit; {example}")
+    unit = match.group(2).lower()
+    if not unit:
+        raise ValueError(f"{text!r} has no unit; the units are {names}")
+    if unit not in units:
+        raise ValueError(f"{text!r} has the unknown unit {unit!r}; the units are {names}")
+    return min(number, Decimal(_LARGEST_B)) * units[unit]
+
+
+def _whole(value: object, example: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"{value!r} is neither a whole number nor text; {example}")
+
+
+def _between(amount: int, largest: int, what: str, example: str) -> int:
+    if amount <= 0:
+        raise ValueError(f"{what} must be above 0; {example}")
+    if amount > largest:
+        raise ValueError(f"{what} is out of all measure; leave the field out for no limit")
+    return amount
+
+
+def format_duration(seconds: float) -> str:
+    """For people, in the two largest units: "42s", "5m 03s", "1h 02m", "2d 03h"."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600:02}h"
+
+
+def format_size(size_bytes: float) -> str:
+    """For people, of 1024: "17 B", "1.5 KB", "300 MB"."""
+    amount = float(size_bytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} {unit}" if amount >= 100 or amount == int(amount) else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"
+
+
+class SecretText(str):
+    """Text whose `repr` hides it, so that a dataclass that holds it can be logged."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'********'"
+
+
+def parse_secret(value: object, environment: Mapping[str, str] = os.environ) -> SecretText:
+    """The text itself, each `${env:NAME}` in it replaced from the environment. Raises: ValueError."""
+    if not isinstance(value, str):
+        raise ValueError("must be text; put it in quotes")
+
+    def replace(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in environment:
+            raise ValueError(f"the environment variable {name!r} is not set")
+        return environment[name]
+
+    return SecretText(value) if isinstance(value, SecretText) else SecretText(_ENVIRONMENT.sub(replace, value))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The rule behind an alias: how the value is read, and what documents say of it."""
+
+    name: str  # what the reference calls the type
+    parse: Callable[[Any], Any]  # raises ValueError with a sentence
+    json_schema: Mapping[str, Any] = field(default_factory=dict)  # what may stand in the YAML
+    secret: bool = False
+    spell: Callable[[Any], str] = str  # as people would write it
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class PathRule(Enum):
+    """What must be at a path."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    ANY = "path"  # may be missing
+
+    def resolve(self, value: object, base: Path) -> Path:
+        """Absolute, `~` and links resolved, relative to `base`. Raises: ValueError with a sentence."""
+        if not isinstance(value, (str, os.PathLike)) or not str(value):
+            raise ValueError(f"{value!r} is not a path; write it as text")
+        try:
+            path = Path(os.path.realpath(base / Path(value).expanduser()))
+        except (RuntimeError, ValueError) as error:  # no such user, a null character
+            raise ValueError(f"{value!r} is not a usable path: {error}") from error
+        if self is PathRule.FILE and not path.is_file():
+            raise ValueError(f"the file {str(path)!r} does not exist")
+        if self is PathRule.DIRECTORY and not path.is_dir():
+            raise ValueError(f"the folder {str(path)!r} does not exist")
+        return path
+
+
+def _largest(units: Mapping[str, int], smallest: str) -> Callable[[int], str]:
+    """Spells a number in the largest unit in which it is whole."""
+
+    def spell(amount: int) -> str:
+        total = amount * units[smallest]
+        return next(f"{total // size}{unit}" for unit, size in units.items() if total % size == 0)
+
+    return spell
+
+
+def _range(low: int, high: int | None) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"must be a whole number, not {value!r}")
+        if value < low or (high is not None and value > high):
+            raise ValueError(f"must be {f'from {low} to {high}' if high else f'at least {low}'}, not {value}")
+        return value
+
+    return parse
+
+
+_INDICES = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": r"^\s*\d+\s*(,\s*\d+\s*)*$"},
+        {"type": "array", "items": {"type": "integer", "minimum": 0}, "uniqueItems": True},
+    ]
+}
+
+
+def _quantity(units: str) -> dict[str, Any]:
+    text = {"type": "string", "pattern": rf"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*({units})\s*$"}
+    return {"anyOf": [{"type": "integer", "minimum": 1}, text]}
+
+
+_DURATION = _quantity("[dhmsDHMS]")
+_SIZE = _quantity("[tgmkTGMK]?[bB]")
+
+Duration = Annotated[int, Unit("duration", parse_duration_s, _DURATION, spell=_largest(_SECONDS, "s"))]
+"""Seconds; see `parse_duration_s`."""
+MemoryMb = Annotated[int, Unit("memory size", parse_memory_mb, _SIZE, spell=_largest(_BYTES, "mb"))]
+"""Megabytes; see `parse_memory_mb`."""
+Bytes = Annotated[int, Unit("size", parse_size_bytes, _SIZE, spell=_largest(_BYTES, "b"))]
+"""Bytes; see `parse_size_bytes`."""
+GpuIndices = Annotated[list[int], Unit("GPU indices", parse_gpu_indices, _INDICES)]
+"""See `parse_gpu_indices`."""
+Secret = Annotated[str, Unit("secret", parse_secret, {"type": "string"}, secret=True)]
+"""Hidden in every output; see `parse_secret`."""
+PositiveInt = Annotated[int, Unit("integer > 0", _range(1, None), {"type": "integer", "minimum": 1})]
+NonNegativeInt = Annotated[int, Unit("integer ≥ 0", _range(0, None), {"type": "integer", "minimum": 0})]
+Port = Annotated[int, Unit("port", _range(1, 65535), {"type": "integer", "minimum": 1, "maximum": 65535})]
+FilePath = Annotated[Path, PathRule.FILE]
+"""An existing file; relative to the YAML file's folder."""
+DirPath = Annotated[Path, PathRule.DIRECTORY]
+"""An existing folder; relative to the YAML file's folder."""
+AnyPath = Annotated[Path, PathRule.ANY]
+"""A path that may be missing; relative to the YAML file's folder."""
