@@ -1,0 +1,126 @@
+"""The files of one attempt, by which any process can learn how far it came.
+
+    parameter.cfg       the parameters, NNI's record
+    trial.stdout, trial.stderr
+    code/               the working copy, if the trial has one of its own
+    .nni/metrics        the spool: one line for each report
+    .nni/started        who runs it: pid, when that process started, host, boot
+    .nni/exit           how it ended
+    .nni/delivered      how much of all this the manager has
+    .nni/keeper.log     what the keeper has to say
+    .nni/lock           held by the keeper at work
+
+Files are written under another name and renamed: each is whole or absent. `.nni/exit` has its place on the disk
+from the start, so that the end can be told on a full disk too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from typing import Any, Dict, Optional
+
+_RESERVED_BYTES = 16384
+_MAX_LOG_BYTES = 1_000_000
+
+
+class Folder:
+    """One attempt's folder. Nothing is touched before `create`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.inner = os.path.join(path, ".nni")
+        self.metrics = os.path.join(self.inner, "metrics")
+        self.stdout = os.path.join(path, "trial.stdout")
+        self.stderr = os.path.join(path, "trial.stderr")
+        self._lock: Optional[int] = None
+
+    def create(self) -> None:
+        """Make the folder, for its user alone. Raises: OSError."""
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        os.makedirs(self.inner, mode=0o700, exist_ok=True)
+
+    def lock(self) -> bool:
+        """Become the keeper of this attempt, until this process ends; False if there is another one."""
+        lock = os.open(os.path.join(self.inner, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        except OSError as error:  # a file system without locks
+            self.note("no lock: {}".format(error))
+        self._lock = lock
+        return True
+
+    def reserve(self) -> bool:
+        """Take the place on the disk that the later files will need. False: another keeper has been here before.
+
+        Raises: OSError.
+        """
+        if any(os.path.exists(os.path.join(self.inner, name)) for name in ("started", "exit", "exit.new")):
+            return False
+        for name in ("started", "exit"):
+            with open(self._draft(name), "wb", opener=_private) as file:
+                file.write(b" " * _RESERVED_BYTES)
+        return True
+
+    def read(self, name: str) -> Optional[Dict[str, Any]]:
+        """The JSON object in `.nni/<name>`; None if there is none."""
+        try:
+            with open(os.path.join(self.inner, name), encoding="utf-8") as file:
+                value = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def write(self, name: str, value: Dict[str, Any]) -> bool:
+        """Write the JSON object to `.nni/<name>`; a failure is noted, and False."""
+        draft = self._draft(name)
+        try:
+            self._fill(draft, json.dumps(value).encode("ascii"))
+            os.replace(draft, os.path.join(self.inner, name))
+        except OSError as error:
+            self.note("{} cannot be written: {}".format(name, error))
+            return False
+        return True
+
+    def write_parameters(self, parameters: Any) -> None:
+        """Raises: OSError."""
+        path = os.path.join(self.path, "parameter.cfg")
+        self._fill(path + ".new", json.dumps(parameters).encode("ascii"))
+        os.replace(path + ".new", path)
+
+    def disk_is_full(self) -> bool:
+        """Whether there is no space left for the trial's files."""
+        try:
+            disk = os.statvfs(self.path)
+        except OSError:
+            return False
+        return disk.f_bavail * disk.f_frsize < _RESERVED_BYTES
+
+    def note(self, text: str) -> None:
+        """Add a line to the keeper's log, if that is possible: the trial must not suffer from it."""
+        line = "{} {}\n".format(time.strftime("%Y-%m-%d %H:%M:%S"), text)
+        try:
+            with open(os.path.join(self.inner, "keeper.log"), "ab", opener=_private) as file:
+                if file.tell() < _MAX_LOG_BYTES:
+                    file.write(line.encode("utf-8", "replace"))
+        except OSError:
+            return
+
+    def _draft(self, name: str) -> str:
+        return os.path.join(self.inner, name + ".new")
+
+    def _fill(self, path: str, data: bytes) -> None:
+        """Over what is there, since that has its place on the disk already."""
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(file, "wb") as stream:
+            stream.write(data)
+            stream.truncate()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

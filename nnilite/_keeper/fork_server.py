@@ -1,0 +1,153 @@
+"""Forks a keeper for each job, so that none pays for starting Python and importing.
+
+One JSON object a line. On standard input:   {"spec": "/path/spec.json"}
+On standard output, `job` as in the spec:    {"event": "started", "job": ..., "pid": ..., "start": ...}
+                                             {"event": "ended", "job": ..., "pid": ..., "status": exit code}
+                                             {"event": "refused", "spec": ..., "message": ...}
+
+`pid` and `start` are the keeper's (`start` as in `.nni/started`, against reused pids); a negative status is a signal.
+The server ends when its standard input is closed. Keepers have sessions of their own and go on.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+from typing import Any, Dict, NoReturn, Optional
+
+from . import process
+from .attempt import run
+from .spec import Spec, SpecError, load
+from .wake import Wake
+
+_MAX_LINE_BYTES = 1_000_000
+_READ_BYTES = 65536
+_WAIT_S = 60.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_CRASHED = 70
+
+
+def serve() -> int:
+    """Serve until standard input is closed."""
+    import base64  # noqa: F401 - here once, instead of in each keeper
+    import http.client  # noqa: F401
+    import tarfile  # noqa: F401
+
+    from . import sdk_folder, working_copy  # noqa: F401
+
+    server = _Server()
+    signal.signal(signal.SIGCHLD, server.wake.nothing)
+    signal.set_wakeup_fd(server.wake.writer, warn_on_full_buffer=False)
+    gc.collect()
+    gc.freeze()
+    while server.turn():
+        continue
+    return 0
+
+
+class _Server:
+    def __init__(self) -> None:
+        self.wake = Wake()
+        self._jobs: Dict[int, str] = {}
+        self._line = b""
+
+    def turn(self) -> bool:
+        """Wait for something and handle it; False at the end of the input."""
+        readable = self.wake.wait(_WAIT_S, 0)
+        self._reap()
+        if not readable:
+            return True
+        data = os.read(0, _READ_BYTES)
+        *lines, self._line = (self._line + data).split(b"\n")
+        if len(self._line) > _MAX_LINE_BYTES:
+            self._refuse(None, "a line of input is too long")
+            self._line = b""
+        for line in lines:
+            if line.strip():
+                self._take(line)
+        return bool(data)
+
+    def _take(self, line: bytes) -> None:
+        path: Any = None
+        try:
+            order = json.loads(line.decode("utf-8"))
+            path = order.get("spec") if isinstance(order, dict) else None
+            if not isinstance(path, str) or path == "-":
+                raise SpecError('the input is not of the form {"spec": "/path/spec.json"}')
+            spec = load(path)
+            if spec.report != "rest":
+                raise SpecError("a forked keeper has no standard output of its own to report to")
+        except (ValueError, RecursionError) as error:
+            self._refuse(path, str(error))
+            return
+        self._fork(spec, path)
+
+    def _fork(self, spec: Spec, path: str) -> None:
+        # Until the keeper has its own handlers, a signal for it must wait.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._refuse(path, "no keeper can be forked: {}".format(error.strerror))
+            pid = -1
+        if pid == 0:
+            _be_keeper(spec)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if pid > 0:
+            self._jobs[pid] = spec.job
+            self._say({"event": "started", "job": spec.job, "pid": pid, "start": process.started_at(pid)})
+
+    def _reap(self) -> None:
+        while self._jobs:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            self._say({"event": "ended", "job": self._jobs.pop(pid, ""), "pid": pid, "status": code})
+
+    def _refuse(self, path: Optional[str], message: str) -> None:
+        self._say({"event": "refused", "spec": path, "message": message})
+
+    def _say(self, event: Dict[str, Any]) -> None:
+        try:
+            sys.stdout.write(json.dumps(event) + "\n")
+            sys.stdout.flush()
+        except OSError:  # nobody listens; the end of the input will come
+            return
+
+
+def _be_keeper(spec: Spec) -> NoReturn:
+    """The forked process, from here to its end."""
+    code = _CRASHED
+    try:
+        os.setsid()
+        _leave_streams(os.path.join(spec.directory, ".nni"))
+        wake = Wake()
+        wake.listen()
+        code = run(spec, wake)
+    finally:
+        if sys.exc_info()[0] is not None:
+            sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _leave_streams(inner: str) -> None:
+    """Let go of the server's pipes, so that their other end sees when the server itself has gone."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    try:
+        os.makedirs(inner, mode=0o700, exist_ok=True)
+        log = os.open(os.path.join(inner, "keeper.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:  # `run` says it to the manager
+        log = null
+    os.dup2(log, 2)
+    for file in {null, log} - {0, 1, 2}:
+        os.close(file)

@@ -1,0 +1,82 @@
+"""The trial's output: files that the trial itself writes, so that none is lost with the keeper, but with a cap.
+
+A file that grows over the cap is cut: its first half of the cap stays, a line says how much is left out, and the
+last quarter of the cap stays, where the traceback is. This is done again whenever it is needed. What the trial writes
+in the very moment of a cut may be lost or stand in another order. A dead keeper cuts nothing.
+
+Where output is sent, the first half of the cap is sent as it comes, since it will not change any more, and the rest
+when the trial has ended. So the manager's copy is equal to the file.
+"""
+
+from __future__ import annotations
+
+import os
+
+_MARK = b"\n[nnilite: %20d bytes of output left out here: over maxOutputSize]\n"
+_MARK_BYTES = len(_MARK % 0)
+_MIN_CAP_BYTES = 16 * _MARK_BYTES
+
+
+class OutputFile:
+    """One stream. `size` is the file's size when `grown` looked last."""
+
+    def __init__(self, path: str, cap_bytes: int) -> None:
+        self.path = path
+        self.size = 0
+        self._cap = max(cap_bytes, _MIN_CAP_BYTES) if cap_bytes else 0
+        self._left_out = 0
+
+    @property
+    def stable(self) -> int:
+        """How much of the file, from its start, stays as it is while the trial runs."""
+        return self._cap // 2 if self._cap else self.size
+
+    @property
+    def near_cap(self) -> bool:
+        return bool(self._cap) and self.size > self.stable
+
+    def grown(self) -> bool:
+        """Whether the file has changed its size since the last call."""
+        size = _size(self.path)
+        changed = size != self.size
+        self.size = size
+        return changed
+
+    def cut(self) -> None:
+        """Cut the file if it is over the cap. Raises: OSError."""
+        if not self._cap or self.size <= self._cap:
+            return
+        head, tail = self._cap // 2, self._cap // 4
+        with open(self.path, "rb+") as file:
+            begin = file.seek(0, os.SEEK_END) - tail
+            file.seek(begin)
+            kept = file.read()
+            self._left_out += begin - head - (_MARK_BYTES if self._left_out else 0)
+            file.truncate(head)
+        with open(self.path, "ab") as file:
+            file.write(_MARK % self._left_out + kept)
+        self.size = _size(self.path)
+
+    def read(self, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; nothing if there is no such file (any more)."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(offset)
+                return file.read(limit)
+        except OSError:
+            return b""
+
+    def last(self, limit: int) -> str:
+        """About the last `limit` bytes, from the beginning of a line on."""
+        size = _size(self.path)
+        text = self.read(max(0, size - limit), limit)
+        if size > limit:
+            text = text.partition(b"\n")[2] or text
+        return text.decode("utf-8", "replace").rstrip()
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

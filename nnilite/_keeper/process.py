@@ -1,0 +1,148 @@
+"""Starting a trial's command, knowing its process again, and ending all of its process group.
+
+The command is the leader of a session of its own, so its group has its pid, and no signal sent to the keeper's group
+or terminal reaches it. A pid alone names nobody for long: with the time at which that process started, and the boot
+of the machine, it does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Mapping
+
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+_OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append: the cap may cut the file
+
+
+def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> "subprocess.Popen[bytes]":
+    """Start the command by bash, or sh where there is none. Raises: OSError."""
+    shell = next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
+    out = os.open(stdout, _OUT_FLAGS, 0o600)
+    err = os.open(stderr, _OUT_FLAGS, 0o600)
+    try:
+        return subprocess.Popen(
+            [shell, "-c", command],
+            cwd=directory,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    finally:
+        os.close(out)
+        os.close(err)
+
+
+def identity(pid: int) -> Dict[str, Any]:
+    """What tells this process from any other, now and later, as JSON."""
+    return {"pid": pid, "start": started_at(pid), "boot": boot_id(), "host": socket.gethostname()}
+
+
+def is_running(known: Mapping[str, Any]) -> bool:
+    """Whether the process of this identity runs on this machine; a zombie does not."""
+    pid, start = known.get("pid"), known.get("start")
+    if not isinstance(pid, int) or pid <= 1 or not start:
+        return False
+    here = known.get("host") == socket.gethostname() and known.get("boot") == boot_id()
+    return here and started_at(pid) == start
+
+
+def started_at(pid: int) -> str:
+    """When the process started, in whatever unit the system has; "" if it is not running."""
+    if os.path.exists("/proc/self/stat"):
+        fields = _stat(pid)
+        return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
+    if sys.platform != "darwin":
+        return ""
+    found = subprocess.run(
+        ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)], stdout=subprocess.PIPE, check=False, timeout=10
+    )
+    state, _, when = found.stdout.decode("ascii", "replace").strip().partition(" ")
+    return "" if state.startswith("Z") else when.strip()
+
+
+def _stat(pid: int) -> List[str]:
+    """The fields of /proc/PID/stat from the third (the state) on: the second, a name, may hold anything."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            return file.read().rpartition(b")")[2].decode("ascii", "replace").split()
+    except OSError:
+        return []
+
+
+def boot_id() -> str:
+    """Changes with every start of the machine; "" where the system has none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to every process of the group; False if there is none left."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # macOS says so of zombies; elsewhere the group runs something of another user
+        return sys.platform != "darwin"
+    return True
+
+
+def group_runs(group: int) -> bool:
+    """Whether a process of the group runs. Zombies, which a container without an init keeps, do not count."""
+    if not signal_group(group, 0):
+        return False
+    if not os.path.exists("/proc/self/stat"):
+        return True
+    return any(_is_of_group(int(name), group) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _is_of_group(pid: int, group: int) -> bool:
+    fields = _stat(pid)
+    return len(fields) > 2 and fields[2] == str(group) and fields[0] not in "ZX"
+
+
+def end_group(group: int, grace_s: float) -> None:
+    """SIGTERM to the group, SIGKILL to what is left of it after the grace. Returns when it is gone."""
+    deadline = time.monotonic() + grace_s
+    signal_group(group, signal.SIGTERM)
+    while group_runs(group):
+        if time.monotonic() >= deadline:
+            signal_group(group, signal.SIGKILL)
+            _await_end(group, 5)
+            return
+        time.sleep(0.02)
+
+
+def _await_end(group: int, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while group_runs(group) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def groups_of(job: str, directory: str) -> List[int]:
+    """The process groups of this attempt that run on this machine, known by their environment (Linux)."""
+    groups = set()
+    marks = {os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)}
+    for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
+        if name.isdigit() and int(name) != os.getpid() and marks <= _environment(name):
+            fields = _stat(int(name))
+            if len(fields) > 2 and fields[0] not in "ZX" and int(fields[2]) != os.getpgrp():
+                groups.add(int(fields[2]))
+    return sorted(groups)
+
+
+def _environment(pid: str) -> "set[bytes]":
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            return set(file.read().split(b"\0"))
+    except OSError:
+        return set()

@@ -1,0 +1,77 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import List
+
+from .attempt import deliver, run
+from .spec import SpecError, load
+from .wake import Wake
+
+USAGE = """usage: keeper.pyz run SPEC.json        run an attempt of a trial (-: the specification comes on stdin)
+       keeper.pyz deliver DIR SPEC.json  deliver what a dead keeper has left in DIR
+       keeper.pyz serve                  fork keepers for specifications named on stdin
+       keeper.pyz --version
+"""
+BAD_INPUT = 2
+
+
+def main(arguments: List[str]) -> int:
+    """Run the command; its exit code."""
+    _open_streams()
+    command, *rest = arguments or [""]
+    if command == "run" and len(rest) == 1:
+        return _run(rest[0])
+    if command == "deliver" and len(rest) == 2:
+        return _deliver(rest[0], rest[1])
+    if command == "serve" and not rest:
+        from .fork_server import serve
+
+        return serve()
+    if command == "--version" and not rest:
+        return _version()
+    sys.stderr.write(USAGE)
+    return BAD_INPUT
+
+
+def _run(source: str) -> int:
+    wake = Wake()
+    wake.listen()
+    try:
+        spec = load(source)
+    except SpecError as error:
+        return _bad(error)
+    return run(spec, wake)
+
+
+def _deliver(directory: str, source: str) -> int:
+    wake = Wake()
+    wake.listen()
+    try:
+        spec = load(source)
+    except SpecError as error:
+        return _bad(error)
+    return deliver(spec._replace(directory=os.path.abspath(directory)), wake)
+
+
+def _open_streams() -> None:
+    """Where standard streams are closed, the next files opened would be taken for them."""
+    for stream in range(3):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _version() -> int:
+    from . import BUILD, version
+
+    sys.stdout.write("nnilite keeper {}{}\n".format(version(), BUILD and " " + BUILD))
+    return 0
+
+
+def _bad(error: SpecError) -> int:
+    sys.stderr.write("keeper: {}\n".format(error))
+    return BAD_INPUT

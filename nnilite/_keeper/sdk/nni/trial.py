@@ -1,0 +1,21 @@
+"""`nni.trial`: the calls of trial code, as in NNI."""
+
+from nnilite import (
+    get_current_parameter,
+    get_experiment_id,
+    get_next_parameter,
+    get_sequence_id,
+    get_trial_id,
+    report_final_result,
+    report_intermediate_result,
+)
+
+__all__ = [
+    "get_current_parameter",
+    "get_experiment_id",
+    "get_next_parameter",
+    "get_sequence_id",
+    "get_trial_id",
+    "report_final_result",
+    "report_intermediate_result",
+]

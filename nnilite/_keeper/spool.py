@@ -1,0 +1,168 @@
+"""Reading a trial's reports.
+
+The spool is a file of lines, and each line is one report. Two forms can be mixed:
+
+    ME000123{"parameter_id": 0, "trial_job_id": "x", "type": "PERIODICAL", "sequence": 0, "value": "0.5"}
+    intermediate 0.5                or: final 0.93, final {"default": 0.93, "loss": 0.2}, final nan
+
+The first is NNI's: the number is the length in bytes of what follows, with the line end. `value` is the metric as
+JSON text; our SDK adds `time`. The second is for people and for programs in any language.
+
+A report's number is its place among the readable reports, and the number of an intermediate result is its place
+among these, so both follow from the file alone, whoever reads it and how often. A line that was cut by a full disk
+is left out, and what another process wrote behind it is found; lines that cannot be read are counted, not numbered.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from typing import IO, Any, Iterator, List, NamedTuple, Optional, Tuple
+
+PERIODICAL = "PERIODICAL"
+FINAL = "FINAL"
+
+_HEAD = re.compile(rb"ME\d{6}(?=\{)")
+_WORDS = {b"intermediate": PERIODICAL, b"final": FINAL}
+_MAX_LINE_BYTES = 1 << 20  # a little over what the SDK and NNI's own allow
+_MAX_TIME_S = 1e11
+
+
+class Report(NamedTuple):
+    """One reported metric; `value` is JSON text."""
+
+    number: int
+    kind: str
+    sequence: int
+    value: str
+    time: float
+
+
+class _Unreadable(ValueError):
+    """Not a report."""
+
+
+class SpoolReader:
+    """Reads on from where it stopped. `count` is the number of the next report."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again with the first report."""
+        self.offset = 0
+        self.count = 0
+        self.unreadable = 0
+        self.example = ""  # the first unreadable line
+        self._intermediates = 0
+        self._in_long_line = False
+
+    def read(self, limit: int, limit_bytes: int, final: bool = False) -> List[Report]:
+        """At least one of the next reports if there are any, and about `limit` or `limit_bytes` at most.
+
+        A last line without an end counts only if `final`, when nothing more will be written.
+        """
+        reports: List[Report] = []
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                begin = self.offset
+                written = os.fstat(file.fileno()).st_mtime
+                for line in self._lines(file, final):
+                    self._add(line, written, reports)
+                    if len(reports) >= limit or (reports and self.offset - begin >= limit_bytes):
+                        break
+        except OSError:  # nothing was reported, or the trial has deleted its folder
+            return reports
+        return reports
+
+    def _lines(self, file: IO[bytes], final: bool) -> Iterator[bytes]:
+        while True:
+            line = file.readline(_MAX_LINE_BYTES)
+            whole = line.endswith(b"\n")
+            if not line or not (whole or final or len(line) == _MAX_LINE_BYTES):
+                return
+            self.offset += len(line)
+            if self._in_long_line or (not whole and len(line) == _MAX_LINE_BYTES):
+                if not self._in_long_line:
+                    self._refuse(line)
+                self._in_long_line = not whole
+            else:
+                yield line
+
+    def _add(self, line: bytes, written: float, reports: List[Report]) -> None:
+        try:
+            parsed = parse_line(line)
+        except _Unreadable:
+            self._refuse(line)
+            return
+        if parsed is None:
+            return
+        kind, value, when = parsed
+        sequence = 0
+        if kind == PERIODICAL:
+            sequence = self._intermediates
+            self._intermediates += 1
+        reports.append(Report(self.count, kind, sequence, value, written if when is None else when))
+        self.count += 1
+
+    def _refuse(self, line: bytes) -> None:
+        self.unreadable += 1
+        self.example = self.example or line[:80].decode("utf-8", "replace").strip()
+
+
+def parse_line(line: bytes) -> Optional[Tuple[str, str, Optional[float]]]:
+    """Kind, JSON text and time (None: not known) of a report; None if the line says nothing. Raises: ValueError."""
+    for head in _HEAD.finditer(line):
+        record = _json(line[head.end() :])
+        if isinstance(record, dict):
+            return _of_nni(record)
+    words = line.split(None, 1)
+    if not words:
+        return None
+    kind = _WORDS.get(words[0].lower())
+    if kind is None or len(words) < 2:
+        raise _Unreadable
+    return kind, _value(words[1]), None
+
+
+def _of_nni(record: Any) -> Optional[Tuple[str, str, Optional[float]]]:
+    kind = record.get("type")
+    if kind not in (PERIODICAL, FINAL):
+        return None  # NNI's multi-phase requests
+    value = record.get("value")
+    if not isinstance(value, str) or _json(value.encode("utf-8", "surrogatepass")) is _NOT_JSON:
+        value = json.dumps(value)
+    return kind, value, _time(record.get("time"))
+
+
+def _time(value: Any) -> Optional[float]:
+    if isinstance(value, (int, float)) and 0 <= value < _MAX_TIME_S:
+        return float(value)
+    return None
+
+
+def _value(text: bytes) -> str:
+    """The JSON text of a plain line's value; numbers also as other languages write them (nan, -inf, .5)."""
+    value = _json(text)
+    if value is _NOT_JSON:
+        try:
+            value = float(text)
+        except ValueError:
+            raise _Unreadable from None
+        if math.isnan(value):
+            value = math.nan
+    return json.dumps(value)
+
+
+_NOT_JSON = object()
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return _NOT_JSON

@@ -1,0 +1,135 @@
+"""Gets the trial's working copy of the code: unpacked from an archive that is here, or from the manager.
+
+The archive is named `<hash>.tar.gz`, and the hash covers names, modes and bytes of what is in it (the rule stands in
+`nnilite.codedir`), so a damaged or exchanged archive is found out while it is unpacked. Nothing in an archive can
+come to lie outside the copy: names are checked, files are written before links, and a link that leads out is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tarfile
+import time
+import zlib
+from typing import IO, Callable, List, Tuple
+
+from .link import LinkDown, RestLink
+
+_CHUNK_BYTES = 1 << 20
+_DOWNLOAD_LIMIT_S = 900.0
+_PAUSE_S = (0.2, 5.0)
+_HASH = re.compile(r"[0-9a-f]{64}$")
+_HASH_START = b"nnilite code 1\0"
+
+
+class CodeError(Exception):
+    """There is no usable code package; one sentence."""
+
+
+def unpack(archive: str, target: str) -> None:
+    """Unpack `<hash>.tar.gz` to `target`, wholly or not at all. Raises: CodeError, OSError."""
+    name = os.path.basename(archive).split(".", 1)[0]
+    if not _HASH.match(name):
+        raise CodeError("the code package {} is not named by its hash".format(archive))
+    draft = "{}.{}.new".format(target, os.getpid())
+    os.makedirs(draft, mode=0o700)
+    try:
+        if _extract(archive, draft) != name:
+            raise CodeError("the code package {} is damaged: its content is not what its name says".format(archive))
+        os.rename(draft, target)
+    except (tarfile.TarError, EOFError, zlib.error, UnicodeError) as error:
+        raise CodeError("the code package {} is damaged: {}".format(archive, error)) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def download(link: RestLink, name: str, target: str, canceled: Callable[[], bool]) -> str:
+    """Fetch `<hash>.tar.gz` from the manager into the folder `target`; its path. Raises: CodeError, OSError."""
+    if not _HASH.match(name):
+        raise CodeError("{!r} is not the hash of a code package".format(name))
+    path = os.path.join(target, name + ".tar.gz")
+    deadline = time.monotonic() + _DOWNLOAD_LIMIT_S
+    pause, longest = _PAUSE_S
+    while True:
+        try:
+            with open(path, "wb") as file:
+                link.download(name, file)
+            return path
+        except LinkDown as error:
+            if time.monotonic() > deadline or canceled():
+                raise CodeError("the code package cannot be fetched from the manager: {}".format(error)) from error
+        time.sleep(pause)
+        pause = min(longest, 2 * pause)
+
+
+def _extract(archive: str, target: str) -> str:
+    """Unpack to an empty folder; the hash of what was in the archive."""
+    digest = hashlib.sha256(_HASH_START)
+    links: List[Tuple[str, str]] = []
+    with tarfile.open(archive, "r:gz") as tar:
+        for member in tar:
+            path = _place(target, member.name)
+            digest.update(_header(member))
+            if member.issym():
+                links.append((member.linkname, path))
+            elif member.isdir():
+                os.makedirs(path, mode=0o755, exist_ok=True)
+            elif member.isreg():
+                _write(tar, member, path, digest)
+            else:
+                raise CodeError("the code package has {!r}, neither a file nor a folder nor a link".format(member.name))
+    for linkname, path in links:
+        _link(linkname, path, target)
+    return digest.hexdigest()
+
+
+def _place(target: str, name: str) -> str:
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or "\0" in name or not name:
+        raise CodeError("the code package has {!r}, which would lie outside of it".format(name))
+    return os.path.join(target, *parts)
+
+
+def _header(member: tarfile.TarInfo) -> bytes:
+    kind = stat.S_IFLNK if member.issym() else stat.S_IFDIR if member.isdir() else stat.S_IFREG
+    return b"\0".join(
+        (
+            os.fsencode(member.name),
+            b"%o" % (kind | member.mode),
+            b"%d" % member.size,
+            os.fsencode(member.linkname if member.issym() else ""),
+            b"",
+        )
+    )
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, digest: "hashlib._Hash") -> None:
+    source = tar.extractfile(member)
+    if source is None:
+        raise CodeError("the code package has {!r} without its bytes".format(member.name))
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
+    with source, open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        _copy(source, file, digest)
+
+
+def _copy(source: IO[bytes], target: IO[bytes], digest: "hashlib._Hash") -> None:
+    while True:
+        chunk = source.read(_CHUNK_BYTES)
+        if not chunk:
+            return
+        digest.update(chunk)
+        target.write(chunk)
+
+
+def _link(linkname: str, path: str, target: str) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    os.symlink(linkname, path)
+    inside = os.path.realpath(target)
+    real = os.path.realpath(path)
+    if os.path.isabs(linkname) or (real != inside and not real.startswith(inside + os.sep)):
+        raise CodeError("the code package has a link to {!r}, outside of it".format(linkname))
