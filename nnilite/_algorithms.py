@@ -1,0 +1,101 @@
+"""Tuners and assessors that the user registered under a name (`nnictl algo register`), beside the installed plugins.
+
+Kept in `algorithms.json` of the user's configuration folder: $NNI_CONFIG_DIR, or `nnilite` in $XDG_CONFIG_HOME.
+A package of one's own that others install is better a plugin with an entry point; this is for code that just lies
+around.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from nnilite.errors import ConfigError, NotFound, Place
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One registration. `kind` is "tuner" or "assessor"; `class_name` is `module.Class`."""
+
+    name: str
+    kind: str
+    class_name: str
+    code_directory: str = ""  # where its module lies, "" if it can be imported anyway
+
+    def entry_point(self, group: str) -> EntryPoint:
+        """As if it were installed; its folder becomes importable."""
+        if self.code_directory and self.code_directory not in sys.path:
+            sys.path.append(self.code_directory)
+        module, _, name = self.class_name.rpartition(".")
+        return EntryPoint(self.name, f"{module}:{name}", group)
+
+
+def registered(kind: str | None = None) -> list[Registered]:
+    """What is registered, by name. Raises: ConfigError if the file cannot be read."""
+    path = _path()
+    if not path.is_file():
+        return []
+    try:
+        found = [Registered(**entry) for entry in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"cannot be read ({error}); mend it or remove it", Place(str(path))) from error
+    return [entry for entry in found if kind in (None, entry.kind)]
+
+
+def from_meta(meta: Any, file: Path) -> list[Registered]:
+    """The registrations of one of NNI's meta files: one, or a list under `algorithms`. Raises: ConfigError."""
+    entries = meta.get("algorithms", [meta]) if isinstance(meta, Mapping) else meta
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise ConfigError("must be a mapping, or have a list of them under `algorithms`", Place(str(file)))
+    return [_one(entry, file) for entry in entries]
+
+
+def _one(entry: Mapping[str, Any], file: Path) -> Registered:
+    kind = str(entry.get("algoType", ""))
+    if kind not in ("tuner", "assessor", "advisor"):
+        raise ConfigError(f"must be tuner or assessor, not {kind!r}", Place(str(file), field="algoType"))
+    for key in ("builtinName", "className"):
+        if not isinstance(entry.get(key), str) or not entry[key]:
+            raise ConfigError("is missing", Place(str(file), field=key))
+    if "." not in entry["className"]:
+        raise ConfigError("must be module.Class", Place(str(file), field="className"))
+    code = entry.get("codeDirectory")
+    folder = str((file.resolve().parent / str(code)).resolve()) if code else ""
+    return Registered(entry["builtinName"], "tuner" if kind == "advisor" else kind, entry["className"], folder)
+
+
+def register(entry: Registered) -> None:
+    """Keep a registration; one of the same name and kind is replaced."""
+    others = [e for e in registered() if (e.name.lower(), e.kind) != (entry.name.lower(), entry.kind)]
+    _write([*others, entry])
+
+
+def unregister(name: str) -> Registered:
+    """Forget a registration. Raises: NotFound."""
+    known = registered()
+    for entry in known:
+        if entry.name.lower() == name.lower():
+            _write([e for e in known if e is not entry])
+            return entry
+    names = ", ".join(e.name for e in known) or "none"
+    raise NotFound(f"There is no registered algorithm {name!r}; registered are: {names}.")
+
+
+def _write(entries: list[Registered]) -> None:
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps([asdict(entry) for entry in entries], indent=2), "utf-8")
+    draft.replace(path)
+
+
+def _path() -> Path:
+    own = os.environ.get("NNI_CONFIG_DIR")
+    base = Path(own) if own else Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "nnilite"
+    return base / "algorithms.json"

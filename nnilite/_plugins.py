@@ -1,0 +1,137 @@
+"""From a plugin's name to its class. Only the plugin that is asked for gets imported.
+
+A name is that of an entry point (case does not matter, and `TPETuner` finds `TPE`), or a dotted path `module.Class`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from nnilite import _algorithms
+from nnilite.assessor import Assessor
+from nnilite.errors import PluginError
+from nnilite.service import TrainingService
+from nnilite.tuner import Tuner
+
+SERVICES = "nnilite.training_services"
+TUNERS = "nnilite.tuners"
+ASSESSORS = "nnilite.assessors"
+
+_WORD = {SERVICES: "training service", TUNERS: "tuner", ASSESSORS: "assessor"}
+_BASE: dict[str, type] = {SERVICES: TrainingService, TUNERS: Tuner, ASSESSORS: Assessor}
+_SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor"}
+
+
+def _found(group: str) -> dict[str, EntryPoint]:
+    """Installed plugins and what the user registered; an installed one wins."""
+    own = {entry.name.lower(): entry.entry_point(group) for entry in _algorithms.registered(_WORD[group])}
+    return {**own, **_installed(group)}
+
+
+@cache
+def _installed(group: str) -> dict[str, EntryPoint]:
+    return {point.name.lower(): point for point in entry_points(group=group)}
+
+
+def is_installed(group: str, name: str) -> bool:
+    """Whether a plugin of this name is installed, as opposed to registered by the user."""
+    return name.lower() in _installed(group)
+
+
+def names(group: str) -> list[str]:
+    """The names of all installed plugins of a group, sorted."""
+    return sorted(point.name for point in _found(group).values())
+
+
+def training_service_class(name: str) -> type[TrainingService]:
+    """Raises: PluginError if there is no such training service, or its extra is not installed."""
+    return _checked(SERVICES, name)
+
+
+def tuner_class(name: str) -> type[Tuner]:
+    """Raises: PluginError if there is no such tuner, or its extra is not installed."""
+    return _checked(TUNERS, name)
+
+
+def assessor_class(name: str) -> type[Assessor]:
+    """Raises: PluginError if there is no such assessor, or its extra is not installed."""
+    return _checked(ASSESSORS, name)
+
+
+def check_class(group: str, point: EntryPoint) -> None:
+    """Raises: PluginError if it cannot be imported or is no class of its group."""
+    _of_group(group, point.name, _loaded(group, point))
+
+
+def _checked(group: str, name: str) -> type:
+    return _of_group(group, name, _import(group, name))
+
+
+def _of_group(group: str, name: str, found: object) -> type:
+    base = _BASE[group]
+    if not (inspect.isclass(found) and issubclass(found, base)):
+        raise PluginError(f"{_WORD[group]} {name!r} is not a class derived from nnilite's {base.__name__}.")
+    return found
+
+
+def _import(group: str, name: str) -> object:
+    point = _entry_point(group, name)
+    if point is None and "." in name:
+        return import_class(name)
+    if point is None:
+        raise PluginError(_unknown(group, name))
+    return _loaded(group, point)
+
+
+def _loaded(group: str, point: EntryPoint) -> object:
+    try:
+        return point.load()
+    except AttributeError as error:
+        raise PluginError(f"{_WORD[group]} {point.name!r}: there is no {point.value}.") from error
+    except ImportError as error:
+        extra = f" Install it with: pip install 'nnilite[{point.extras[0]}]'" if point.extras else ""
+        missing = getattr(error, "name", None) or str(error)
+        raise PluginError(f"{_WORD[group]} {point.name!r} needs the module {missing!r}.{extra}") from error
+
+
+def _entry_point(group: str, name: str) -> EntryPoint | None:
+    key = name.lower()
+    suffix = _SUFFIX[group]
+    found = _found(group)
+    return found.get(key) or (found.get(key[: -len(suffix)]) if key.endswith(suffix) else None)
+
+
+_LEFT_OUT = {
+    "ppo": "PPO is for architecture search only",
+    "regularizedevolution": "RegularizedEvolution is for architecture search only; Evolution searches parameters",
+    "networkmorphism": "NetworkMorphism is for architecture search only",
+    "tpe_legacy": "TPE_legacy stood for hyperopt; TPE takes its place",
+}
+"""NNI's algorithms that nnilite has on purpose not."""
+
+
+def _unknown(group: str, name: str) -> str:
+    left_out = _LEFT_OUT.get(name.lower().removesuffix("tuner"))
+    if group == TUNERS and left_out:
+        return f"there is no tuner {name!r}: {left_out}. docs/reference/tuners says more."
+    known = names(group)
+    close = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
+    hint = f"; did you mean {_found(group)[close[0]].name!r}?" if close else "."
+    return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known) or 'none'}."
+
+
+def import_class(path: str) -> object:
+    """The class at `module.Class`. Raises: PluginError if the module or the class does not exist."""
+    module_name, _, class_name = path.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise PluginError(f"cannot import module {module_name!r} of {path!r}: {error}.") from error
+    if not hasattr(module, class_name):
+        raise PluginError(f"module {module_name!r} has no class {class_name!r}.")
+    found: object = getattr(module, class_name)
+    return found

@@ -1,0 +1,46 @@
+"""The base class of assessors: NNI's, method by method."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+__all__ = ["AssessResult", "Assessor"]
+
+
+class AssessResult(Enum):
+    """What an assessor thinks of a running trial."""
+
+    Good = True
+    Bad = False
+
+
+class Assessor:
+    """Stops poor trials early.
+
+    A subclass implements `assess_trial`. It is called after each intermediate result, in order. Calls come from one
+    thread; an exception ends the experiment with the traceback.
+
+        class StopBelowHalf(Assessor):
+            def assess_trial(self, trial_job_id, trial_history):
+                return AssessResult.Bad if trial_history[-1] < 0.5 else AssessResult.Good
+    """
+
+    def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult | bool:
+        """Judge a running trial by all its intermediate results so far, oldest first, as reported."""
+        raise NotImplementedError(f"{type(self).__name__} must implement assess_trial")
+
+    def trial_end(self, trial_job_id: str, success: bool) -> None:
+        """A trial that had reported at least one intermediate result has ended; `success`: as SUCCEEDED."""
+
+    def load_checkpoint(self) -> None:
+        """Kept for NNI's assessors; nnilite rebuilds an assessor from the recorded history instead."""
+
+    def save_checkpoint(self) -> None:
+        """Kept for NNI's assessors; nnilite does not call it."""
+
+    def _on_exit(self) -> None:
+        """The experiment has ended."""
+
+    def _on_error(self) -> None:
+        """The assessor's process ends because of an error."""

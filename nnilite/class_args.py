@@ -1,0 +1,94 @@
+"""Checks of `classArgs`: the arguments that users give to tuners and assessors.
+
+`construct` checks the names against the constructor, so that a misspelt one is found; the constructors check the
+values, with `number` and `one_of`. Every fault is a ConfigError whose field is `classArgs.<name>`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from nnilite.errors import ConfigError, Place
+
+__all__ = ["check_names", "construct", "number", "one_of", "whole_number"]
+
+_Built = TypeVar("_Built")
+
+
+def construct(cls: type[_Built], class_args: Mapping[str, Any] | None = None) -> _Built:
+    """Make an instance with the user's arguments.
+
+    Raises: ConfigError if an argument is unknown, missing or out of range.
+
+        tuner = construct(TPETuner, {"optimize_mode": "maximize"})
+    """
+    given = dict(class_args or {})
+    check_names(cls, given)
+    return cls(**given)
+
+
+def check_names(cls: type, class_args: Mapping[str, Any]) -> None:
+    """Compare the names of the arguments with the constructor. Raises: ConfigError."""
+    known = {k: p for k, p in inspect.signature(cls).parameters.items() if p.kind not in _STARRED}
+    if not _takes_any(cls):
+        for name in class_args:
+            if name not in known:
+                raise _fault(name, f"{cls.__name__} has no such argument{_hint(name, list(known))}")
+    for name, parameter in known.items():
+        if parameter.default is inspect.Parameter.empty and name not in class_args:
+            raise _fault(name, f"{cls.__name__} needs this argument")
+
+
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _takes_any(cls: type) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(cls).parameters.values())
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; it takes {', '.join(known)}" if known else "; it takes none"
+
+
+def _fault(name: str, message: str) -> ConfigError:
+    return ConfigError(message, Place(field=f"classArgs.{name}"))
+
+
+def number(name: str, value: Any, low: float | None = None, high: float | None = None) -> float:
+    """`value` as a float if it is a finite number in [low, high]. Raises: ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise _fault(name, f"must be a number{_range(low, high)}, not {value!r}")
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise _fault(name, f"must be{_range(low, high)}, not {value!r}")
+    return float(value)
+
+
+def whole_number(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
+    """`value` if it is an integer in [low, high]. Raises: ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _fault(name, f"must be a whole number{_range(low, high)}, not {value!r}")
+    number(name, value, low, high)
+    return value
+
+
+def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
+    """`value` if it is one of the choices. Raises: ConfigError."""
+    if any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
+        return value
+    names = ", ".join(repr(choice) for choice in choices)
+    raise _fault(name, f"must be one of {names}, not {value!r}")
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f" between {low:g} and {high:g}"
+    if low is not None:
+        return f" of at least {low:g}"
+    return f" of at most {high:g}" if high is not None else ""

@@ -1,0 +1,5 @@
+"""Imported before the contracts, so that their assertions explain themselves as those of test files do."""
+
+import pytest
+
+pytest.register_assert_rewrite("nnilite.testing.service_contract", "nnilite.testing.tuner_contract")

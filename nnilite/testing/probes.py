@@ -1,0 +1,39 @@
+"""Looking at this machine: words of shell commands, files, processes."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+
+def quoted(path: Path) -> str:
+    """A path as a word of a shell command."""
+    return shlex.quote(str(path))
+
+
+def python(program: str) -> str:
+    """A shell command that runs a Python program; arguments may follow."""
+    return " ".join([shlex.quote(sys.executable), "-c", shlex.quote(program)])
+
+
+def holds(path: Path, text: str) -> bool:
+    """Whether a file has this text in it."""
+    try:
+        return text.encode() in path.read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False, timeout=10)
+    state = found.stdout.decode().strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def command_lines() -> list[str]:
+    """The command lines of all processes."""
+    found = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, check=True, timeout=10)
+    return found.stdout.decode("utf-8", "replace").splitlines()

@@ -1,0 +1,194 @@
+"""A manager's callback in a thread: takes events by the rules of the real one, remembers all, and fails on demand."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from nnilite.records import Json, MetricKind
+
+_PREFIX = "/api/v1/callback/"
+_CODE = "/api/v1/code/"
+
+
+@dataclass
+class Received:
+    """What came of one job. Lists hold what was committed, so nothing is there twice unless it was reported twice."""
+
+    token: str
+    started: list[Json] = field(default_factory=list)
+    metrics: list[tuple[MetricKind, int, Json]] = field(default_factory=list)  # kind, sequence, value
+    output: dict[str, bytes] = field(default_factory=lambda: {"stdout": b"", "stderr": b""})
+    exits: list[Json] = field(default_factory=list)
+    refused: int = 0  # requests with a wrong token
+    requests: int = 0
+    cancel: bool = False  # say so in each answer
+    given_up: bool = False  # answer 410
+
+    @property
+    def values(self) -> list[Json]:
+        """The values of all metrics, in the order of their reports."""
+        return [value for _, _, value in self.metrics]
+
+    def take(self, event: Json) -> bool:
+        """Commit an event; False if one before it is missing."""
+        kind = event["type"]
+        if kind == "metric":
+            if event["index"] > len(self.metrics):
+                return False
+            if event["index"] == len(self.metrics):
+                value = json.loads(event["value"])
+                self.metrics.append((MetricKind(event["kind"]), event["sequence"], value))
+        elif kind == "output":
+            return self._take_output(event["stream"], event["offset"], base64.b64decode(event["data"]))
+        else:
+            seen = self.started if kind == "started" else self.exits
+            if not seen:
+                seen.append(event)
+        return True
+
+    def _take_output(self, stream: str, offset: int, data: bytes) -> bool:
+        have = len(self.output[stream])
+        if offset > have:
+            return False
+        self.output[stream] += data[have - offset :]
+        return True
+
+
+class Receiver:
+    """Listens on a loopback port from `start` to `stop`; may be started again on the same port."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Received] = {}
+        self.packages: dict[str, Path] = {}  # code packages to hand out, by hash
+        self.lose_answers = 0  # take so many requests, and break the connection in place of an answer
+        self.break_requests = 0  # break so many connections before anything is taken
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """The base URL for keepers on this machine."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def expect(self, job: str, token: str) -> Received:
+        """Accept events of a job from now on."""
+        return self.jobs.setdefault(job, Received(token))
+
+    def start(self) -> None:
+        """Listen, on the same port as before if there was one."""
+        self._server = _Server(("127.0.0.1", self._port), self)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="receiver", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop listening and break all connections, as a manager does that is killed."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server.break_connections()
+            self._server = None
+
+    def post(self, job: str, token: str, body: bytes) -> tuple[int, Json] | None:
+        """The answer to a batch; None: break the connection."""
+        with self._lock:
+            received = self.jobs.get(job)
+            if self.break_requests:
+                self.break_requests -= 1
+                return None
+            if received is None:
+                return 404, {"error": f"there is no job {job}"}
+            received.requests += 1
+            if token != received.token:
+                received.refused += 1
+                return 401, {"error": "wrong token"}
+            if received.given_up:
+                return 410, {"reason": "given up"}
+            status = 200 if all(received.take(event) for event in json.loads(body)["events"]) else 409
+            if self.lose_answers:
+                self.lose_answers -= 1
+                return None
+            return status, self._cursors(received)
+
+    @staticmethod
+    def _cursors(received: Received) -> Json:
+        output = {stream: len(data) for stream, data in received.output.items()}
+        return {"cancel": received.cancel, "metrics": len(received.metrics), "output": output}
+
+    def package(self, name: str, token: str) -> bytes | None:
+        """The archive of that hash, for any job's token."""
+        known = any(token == received.token for received in self.jobs.values())
+        return self.packages[name].read_bytes() if known and name in self.packages else None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], receiver: Receiver) -> None:
+        super().__init__(address, _Handler)
+        self.receiver = receiver
+        self._connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is nothing to print about."""
+
+    def break_connections(self) -> None:
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        job = self.path.removeprefix(_PREFIX)
+        self._answer(lambda token: self.server.receiver.post(job, token, body))
+
+    def do_GET(self) -> None:
+        data = self.server.receiver.package(self.path.removeprefix(_CODE), self._token())
+        if data is None:
+            self._answer(lambda token: (404, {"error": "there is no such package"}))
+            return
+        self._send(200, "application/gzip", data)
+
+    def _answer(self, decide: Callable[[str], tuple[int, Json] | None]) -> None:
+        answer = decide(self._token())
+        if answer is None:
+            self.close_connection = True
+            return
+        self._send(answer[0], "application/json", json.dumps(answer[1]).encode())
+
+    def _token(self) -> str:
+        return (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+
+    def _send(self, status: int, kind: str, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""

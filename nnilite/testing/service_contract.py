@@ -1,0 +1,471 @@
+"""The tests that every training service passes, built in or not. They really run commands.
+
+    class TestMyService(ServiceContract):
+        @pytest.fixture
+        def make_service(self):
+            return lambda context: MyService("mine", MyConfig(...), context)
+
+A service may say by class attributes what it does not do. What a platform must do beyond this (one that kills its
+jobs, loses a node) is for its own tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nnilite.errors import NotFound
+from nnilite.records import MetricKind
+from nnilite.service import JobState, ServiceContext, TrainingService
+from nnilite.testing._programs import IMPORT, LIST, MEET, REPORT_ENVIRONMENT, SOIL, STUBBORN
+from nnilite.testing.bench import ServiceBench, eventually
+from nnilite.testing.probes import command_lines, holds, python, quoted, runs
+
+
+class ServiceContract:
+    """Requirements on a training service, beyond the signatures of `TrainingService`:
+
+    - `submit` returns soon, with a handle that is JSON, holds no secret and is all that is needed later
+    - the same job name is started once, whatever happens in between
+    - a trial gets its own folder, the code, its parameters, and no token
+    - what it reports arrives once, also what it reports at its very end
+    - `cancel` ends all of its processes, softly first, and is harmless at any time
+    - nothing is lost when the manager goes and comes back
+    """
+
+    own_copy = True  # trials run in a copy of the code
+    same_machine = True  # trials run on this machine, under this user
+    has_logs = True  # `logs` and `fetch` work
+    pushes = False  # the service hears of the end of jobs, and wakes the manager
+
+    @pytest.fixture
+    def make_service(self) -> Callable[[ServiceContext], TrainingService]:
+        """To be overridden: makes a service that has not been opened."""
+        raise NotImplementedError("define the fixture make_service")
+
+    @pytest.fixture
+    def bench(
+        self, tmp_path: Path, make_service: Callable[[ServiceContext], TrainingService]
+    ) -> Iterator[ServiceBench]:
+        """An open service and its surroundings."""
+        with ServiceBench(tmp_path, make_service) as bench:
+            yield bench
+
+    # lifecycle
+
+    def test_a_service_can_be_closed_twice_and_opened_again(self, bench: ServiceBench) -> None:
+        bench.call(bench.service.close())
+        bench.close()
+        bench.open()
+        assert bench.finish(bench.run("true")).exits[0]["code"] == 0
+
+    def test_closing_is_quick_and_leaves_jobs_running(self, bench: ServiceBench) -> None:
+        names = [bench.run("sleep 60") for _ in range(4)]
+        for name in names:
+            bench.wait(name, JobState.RUNNING)
+        began = time.monotonic()
+        bench.restart()
+        assert time.monotonic() - began < 15
+        assert [bench.status(name).state for name in names] == [JobState.RUNNING] * 4
+
+    def test_polling_nothing_gives_nothing(self, bench: ServiceBench) -> None:
+        assert list(bench.call(bench.service.poll([]))) == []
+
+    def test_statuses_come_in_the_order_of_the_handles(self, bench: ServiceBench) -> None:
+        names = [bench.run(f"exit {code}") for code in (3, 0, 5)]
+        for name in names:
+            bench.wait(name)
+        handles = [bench.handles[name] for name in reversed(names)]
+        assert [status.exit_code for status in bench.call(bench.service.poll(handles))] == [5, 0, 3]
+
+    # submitting
+
+    def test_a_job_runs_once_and_its_end_is_told(self, bench: ServiceBench) -> None:
+        name = bench.run(f"echo once >> {quoted(bench.mark())}")
+        assert bench.wait(name).state is JobState.SUCCEEDED
+        assert bench.lines() == ["once"]
+
+    def test_submitting_returns_before_the_job_has_ended(self, bench: ServiceBench) -> None:
+        assert not bench.status(bench.run("sleep 60")).state.ended
+
+    def test_submitting_the_same_name_twice_starts_it_once(self, bench: ServiceBench) -> None:
+        job = bench.job(f"echo once >> {quoted(bench.mark())}; sleep 0.5")
+        bench.submit(job)
+        bench.submit(job)
+        bench.finish(job.name)
+        bench.submit(job)
+        assert bench.wait(job.name).state is JobState.SUCCEEDED
+        assert bench.lines() == ["once"]
+
+    def test_submitting_again_after_a_restart_finds_the_running_job(self, bench: ServiceBench) -> None:
+        job = bench.job(f"echo once >> {quoted(bench.mark())}; sleep 1")
+        bench.submit(job)
+        eventually(bench.lines)
+        bench.handles.clear()
+        bench.restart()
+        bench.submit(job)
+        assert bench.wait(job.name).state is JobState.SUCCEEDED
+        assert bench.lines() == ["once"]
+
+    def test_jobs_run_at_the_same_time(self, bench: ServiceBench) -> None:
+        names = [bench.python(MEET.format(str(bench.scratch), str(number))) for number in range(3)]
+        assert [bench.wait(name).state for name in names] == [JobState.SUCCEEDED] * 3
+
+    def test_handles_are_json_and_differ(self, bench: ServiceBench) -> None:
+        names = [bench.run("true", trial=trial) for trial in ("Ab1cd", "aB1cd")]
+        texts = {json.dumps(bench.handles[name], sort_keys=True) for name in names}
+        assert len(texts) == 2
+        assert [bench.wait(name).state for name in names] == [JobState.SUCCEEDED] * 2
+
+    # what a trial finds
+
+    def test_the_documented_variables_are_there(self, bench: ServiceBench) -> None:
+        name = bench.python(REPORT_ENVIRONMENT)
+        [report] = bench.finish(name).values
+        job = bench.received(name)
+        env = report["env"]
+        assert env["NNI_PLATFORM"] == "local"
+        assert env["NNILITE_ATTEMPT"] == "0"
+        assert name == f"nni-{env['NNI_EXP_ID']}-{env['NNI_TRIAL_JOB_ID']}-0"
+        assert env["NNI_CODE_DIR"] == report["cwd"]
+        assert {"NNI_TRIAL_SEQ_ID", "NNI_SYS_DIR", "NNI_OUTPUT_DIR"} <= set(env)
+        assert job.token not in json.dumps(report)
+
+    def test_the_output_folder_can_be_written_and_is_the_trials_own(self, bench: ServiceBench) -> None:
+        program = """
+import nnilite, os, pathlib
+place = pathlib.Path(os.environ["NNI_OUTPUT_DIR"], "model.bin")
+found = place.exists()
+place.write_bytes(b"x")
+nnilite.report_final_result(found)
+"""
+        names = [bench.python(program) for _ in range(2)]
+        assert [bench.finish(name).values for name in names] == [[False], [False]]
+
+    def test_variables_of_the_specification_reach_the_trial(self, bench: ServiceBench) -> None:
+        hostile = 'it\'s "$HOME"\n`x` \\ ü'
+        name = bench.python(REPORT_ENVIRONMENT, env={"MY_VARIABLE": hostile})
+        assert bench.finish(name).values[0]["env"]["MY_VARIABLE"] == hostile
+
+    def test_no_gpus_means_that_none_is_visible(self, bench: ServiceBench) -> None:
+        name = bench.python(REPORT_ENVIRONMENT, gpus=0)
+        assert bench.finish(name).values[0]["env"].get("CUDA_VISIBLE_DEVICES") == ""
+
+    def test_not_saying_anything_of_gpus_leaves_their_variable_alone(self, bench: ServiceBench) -> None:
+        name = bench.python(REPORT_ENVIRONMENT)
+        expected = os.environ.get("CUDA_VISIBLE_DEVICES") if self.same_machine else None
+        assert bench.finish(name).values[0]["env"].get("CUDA_VISIBLE_DEVICES") == expected
+
+    # code
+
+    def test_the_trial_runs_among_its_code(self, bench: ServiceBench) -> None:
+        script = '#!/bin/sh\nexec "$@"\n'
+        bench.put_code(**{"a b/c'$d\ne/mod.py": "VALUE = 'found'", "run it.sh": script})
+        command = "./run\\ it.sh " + python(IMPORT) + " " + quoted(Path("a b") / "c'$d\ne")
+        assert bench.finish(bench.run(command)).values == ["found"]
+
+    def test_what_is_ignored_is_not_sent(self, bench: ServiceBench) -> None:
+        if not self.own_copy:
+            pytest.skip("trials run in the user's folder")
+        ignored = dict.fromkeys(("data/x", "model.ckpt", "sub/model.ckpt"), "x")
+        bench.put_code(**ignored, **{"keep.py": "x", ".nniignore": "data/\n*.ckpt\n"})
+        assert bench.finish(bench.python(LIST)).values == [[".nniignore", "keep.py"]]
+
+    def test_an_edit_after_the_start_does_not_leak_into_trials(self, bench: ServiceBench) -> None:
+        if not self.own_copy:
+            pytest.skip("trials run in the user's folder")
+        bench.put_code(**{"shared.txt": "old"})
+        assert bench.finish(bench.python(SOIL)).values == ["old"]
+        (bench.code / "shared.txt").write_text("new")
+        assert bench.finish(bench.python(SOIL)).values == ["old"]
+
+    def test_a_trial_can_write_to_its_code_without_harm_to_others(self, bench: ServiceBench) -> None:
+        if not self.own_copy:
+            pytest.skip("trials run in the user's folder")
+        bench.put_code(**{"shared.txt": "clean"})
+        names = [bench.python(SOIL) for _ in range(2)]
+        assert [bench.finish(name).values for name in names] == [["clean"], ["clean"]]
+        assert (bench.code / "shared.txt").read_text() == "clean"
+
+    # parameters
+
+    def test_each_trial_gets_its_own_parameters(self, bench: ServiceBench) -> None:
+        program = "import nnilite; nnilite.report_final_result(nnilite.get_next_parameter())"
+        given = [{"number": number, "nested": {"_name": "ü'$\n", "x": [number]}} for number in range(8)]
+        names = [bench.python(program, parameters=parameters) for parameters in given]
+        assert [bench.finish(name).values for name in names] == [[parameters] for parameters in given]
+
+    def test_large_parameters_arrive_whole(self, bench: ServiceBench) -> None:
+        program = "import nnilite; nnilite.report_final_result(len(nnilite.get_next_parameter()['x']))"
+        assert bench.finish(bench.python(program, parameters={"x": "ü" * 500_000})).values == [500_000]
+
+    # metrics
+
+    def test_metrics_arrive_once_and_in_order(self, bench: ServiceBench) -> None:
+        program = """
+import nnilite
+for value in (0.1, {"default": 0.2, "loss": [1, 2]}, 0.3):
+    nnilite.report_intermediate_result(value)
+nnilite.report_final_result(0.4)
+"""
+        metrics = bench.finish(bench.python(program)).metrics
+        assert [kind for kind, _, _ in metrics] == [MetricKind.PERIODICAL] * 3 + [MetricKind.FINAL]
+        assert [value for _, _, value in metrics] == [0.1, {"default": 0.2, "loss": [1, 2]}, 0.3, 0.4]
+
+    def test_a_metric_right_before_a_violent_end_arrives(self, bench: ServiceBench) -> None:
+        program = "import os, nnilite; nnilite.report_final_result(0.5); os.kill(os.getpid(), 9)"
+        assert bench.finish(bench.python(program)).values == [0.5]
+
+    def test_a_large_metric_arrives(self, bench: ServiceBench) -> None:
+        program = "import nnilite; nnilite.report_final_result({'default': 1, 'x': 'y' * 900_000})"
+        [value] = bench.finish(bench.python(program)).values
+        assert len(value["x"]) == 900_000
+
+    def test_many_metrics_of_many_trials_are_not_mixed_up(self, bench: ServiceBench) -> None:
+        program = """
+import nnilite
+number = nnilite.get_next_parameter()["number"]
+for step in range(300):
+    nnilite.report_intermediate_result(number * 1000 + step)
+"""
+        names = [bench.python(program, parameters={"number": number}) for number in range(3)]
+        for number, name in enumerate(names):
+            assert bench.finish(name).values == [number * 1000 + step for step in range(300)]
+
+    def test_metrics_survive_a_manager_that_is_away(self, bench: ServiceBench) -> None:
+        go = bench.mark("go")
+        program = f"""
+import nnilite, os, time
+nnilite.report_intermediate_result(1)
+while not os.path.exists({str(go)!r}): time.sleep(0.02)
+nnilite.report_intermediate_result(2)
+nnilite.report_final_result(3)
+"""
+        name = bench.python(program)
+        eventually(lambda: bench.received(name).values == [1])
+        bench.receiver.stop()
+        go.touch()
+        bench.wait(name, JobState.SUCCEEDED)
+        bench.receiver.start()
+        assert bench.finish(name).values == [1, 2, 3]
+
+    def test_a_lost_answer_doubles_nothing(self, bench: ServiceBench) -> None:
+        bench.receiver.lose_answers = 3
+        program = "import nnilite\nfor n in range(5): nnilite.report_intermediate_result(n)"
+        received = bench.finish(bench.python(program))
+        assert received.values == [0, 1, 2, 3, 4]
+        assert len(received.started) == len(received.exits) == 1
+
+    def test_a_wrong_token_is_refused_and_harms_only_its_job(self, bench: ServiceBench) -> None:
+        bad = bench.job("true")
+        bench.received(bad.name).token = "another"
+        bench.submit(bad)
+        good = bench.run("true")
+        assert bench.finish(good).refused == 0
+        eventually(lambda: bench.received(bad.name).refused)
+        assert bench.received(bad.name).exits == []
+
+    # status
+
+    @pytest.mark.parametrize(
+        ("command", "state", "code"),
+        [
+            ("exit 0", JobState.SUCCEEDED, 0),
+            ("exit 1", JobState.FAILED, 1),
+            ("exit 137", JobState.FAILED, 137),
+            ("kill -9 $$", JobState.FAILED, -9),
+            ("no-such-command-here", JobState.FAILED, 127),
+            ("if then", JobState.FAILED, 2),
+        ],
+    )
+    def test_the_exit_code_is_told(self, bench: ServiceBench, command: str, state: JobState, code: int) -> None:
+        name = bench.run(command)
+        status = bench.wait(name)
+        assert (status.state, status.exit_code) == (state, code)
+        assert bench.finish(name).exits[0]["code"] == code
+
+    def test_a_running_job_is_running_and_started_when_it_was(self, bench: ServiceBench) -> None:
+        before = time.time()
+        status = bench.wait(bench.run("sleep 60"), JobState.RUNNING)
+        assert status.started is not None
+        assert before - 2 < status.started < time.time() + 2
+
+    def test_start_and_end_of_an_ended_job_are_told(self, bench: ServiceBench) -> None:
+        status = bench.wait(bench.run("sleep 0.3"))
+        assert status.started is not None
+        assert status.ended is not None
+        assert 0.2 < status.ended - status.started < 10
+
+    def test_an_unknown_job_is_lost(self, bench: ServiceBench, tmp_path: Path) -> None:
+        name = bench.run("true")
+        bench.finish(name)
+        other = json.loads(json.dumps(bench.handles[name]).replace(name.split("-")[2], "Nowhere"))
+        eventually(lambda: bench.call(bench.service.poll([other]))[0].state is JobState.LOST)
+
+    def test_the_end_of_a_job_wakes_the_manager(self, bench: ServiceBench) -> None:
+        if not self.pushes:
+            pytest.skip("this service has to be polled")
+        bench.run("true")
+        eventually(lambda: bench.wakes)
+
+    def test_output_that_nobody_reads_does_not_hold_a_trial_up(self, bench: ServiceBench) -> None:
+        status = bench.wait(bench.run("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2"))
+        assert status.state is JobState.SUCCEEDED
+
+    # canceling
+
+    def test_a_canceled_job_ends_as_canceled(self, bench: ServiceBench) -> None:
+        name = bench.run("sleep 60")
+        bench.wait(name, JobState.RUNNING)
+        bench.call(bench.service.cancel(bench.handles[name]))
+        assert bench.wait(name).state is JobState.CANCELED
+
+    def test_canceling_right_after_submitting_works(self, bench: ServiceBench) -> None:
+        for _ in range(5):
+            name = bench.run("sleep 60")
+            bench.call(bench.service.cancel(bench.handles[name]))
+            assert bench.wait(name).state is JobState.CANCELED
+
+    def test_canceling_ends_children_and_grandchildren(self, bench: ServiceBench) -> None:
+        mark = quoted(bench.mark())
+        nested = f"(sleep 61 & echo $! >> {mark}; (sleep 62 & echo $! >> {mark}; wait) & wait)"
+        name = bench.run(f"true && {nested}; true")
+        eventually(lambda: len(bench.lines()) == 2)
+        bench.call(bench.service.cancel(bench.handles[name]))
+        bench.wait(name)
+        assert not [pid for pid in bench.lines() if runs(int(pid))]
+
+    def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(self, bench: ServiceBench) -> None:
+        command = python(STUBBORN) + " " + quoted(bench.mark())
+        name = bench.run(command, grace_s=0.5)
+        eventually(bench.lines)
+        bench.call(bench.service.cancel(bench.handles[name]))
+        assert bench.wait(name).state is JobState.CANCELED
+
+    def test_a_job_may_clean_up_during_the_grace(self, bench: ServiceBench) -> None:
+        mark = quoted(bench.mark())
+        clean = f"clean() {{ sleep 1; echo clean >> {mark}; exit 3; }}; trap clean TERM"
+        name = bench.run(f"{clean}; echo up >> {mark}; sleep 60 & wait")
+        eventually(bench.lines)
+        bench.call(bench.service.cancel(bench.handles[name]))
+        assert bench.wait(name).state is JobState.CANCELED
+        assert bench.lines() == ["up", "clean"]
+
+    def test_canceling_twice_or_after_the_end_is_harmless(self, bench: ServiceBench) -> None:
+        ended, running = bench.run("exit 3"), bench.run("sleep 60")
+        bench.finish(ended)
+        for name in (ended, running, running):
+            bench.call(bench.service.cancel(bench.handles[name]))
+        bench.finish(running)
+        bench.call(bench.service.cancel(bench.handles[running]))
+        assert bench.status(ended).exit_code == 3
+        assert bench.status(running).state is JobState.CANCELED
+
+    def test_the_manager_can_cancel_by_its_answer(self, bench: ServiceBench) -> None:
+        name = bench.run("sleep 60")
+        bench.wait(name, JobState.RUNNING)
+        bench.received(name).cancel = True
+        assert bench.wait(name).state is JobState.CANCELED
+
+    def test_canceling_one_job_leaves_the_others_alone(self, bench: ServiceBench) -> None:
+        first, second = bench.run("sleep 60"), bench.run("sleep 1")
+        bench.call(bench.service.cancel(bench.handles[first]))
+        assert bench.wait(second).state is JobState.SUCCEEDED
+
+    # logs
+
+    def test_output_can_be_read_while_the_trial_runs_and_after(self, bench: ServiceBench) -> None:
+        if not self.has_logs:
+            pytest.skip("this service has no logs")
+        go = bench.mark("go")
+        name = bench.run(f"echo first; echo bad >&2; while ! test -e {quoted(go)}; do sleep 0.02; done; echo last")
+        eventually(lambda: self._log(bench, name, "stdout") == b"first\n")
+        go.touch()
+        bench.wait(name)
+        assert self._log(bench, name, "stdout") == b"first\nlast\n"
+        assert self._log(bench, name, "stderr") == b"bad\n"
+        assert bench.call(bench.service.logs(bench.handles[name], "stdout", 6, 3)) == b"las"
+
+    def test_a_stream_that_does_not_exist_gives_no_file_away(self, bench: ServiceBench) -> None:
+        if not self.has_logs:
+            pytest.skip("this service has no logs")
+        name = bench.run("true")
+        bench.wait(name)
+        for stream in ("../spec.json", "/etc/passwd", ""):
+            assert isinstance(bench.refusal(bench.service.logs(bench.handles[name], stream, 0, 9)), NotFound)
+
+    def test_the_trials_files_can_be_fetched(self, bench: ServiceBench) -> None:
+        if not self.has_logs:
+            pytest.skip("this service has no files")
+        name = bench.run("""echo weights > "$NNI_OUTPUT_DIR"/'model $x.bin'""")
+        bench.finish(name)
+        target = bench.scratch / "fetched"
+        bench.call(bench.service.fetch(bench.handles[name], target))
+        assert (target / "model $x.bin").read_text() == "weights\n"
+        assert not [path for path in target.rglob("*") if path.is_file() and holds(path, bench.received(name).token)]
+
+    @staticmethod
+    def _log(bench: ServiceBench, name: str, stream: str) -> bytes:
+        return bench.call(bench.service.logs(bench.handles[name], stream, 0, 1_000_000))
+
+    # a manager that goes and comes back
+
+    def test_a_restarted_manager_finds_its_jobs(self, bench: ServiceBench) -> None:
+        go = bench.mark("go")
+        name = bench.run(f"while ! test -e {quoted(go)}; do sleep 0.02; done; exit 7")
+        bench.wait(name, JobState.RUNNING)
+        bench.restart()
+        assert bench.status(name).state is JobState.RUNNING
+        go.touch()
+        assert bench.wait(name).exit_code == 7
+
+    def test_a_job_that_ended_while_no_manager_was_there_has_its_exit_code(self, bench: ServiceBench) -> None:
+        name = bench.run(f"sleep 0.5; echo done >> {quoted(bench.mark())}; exit 7")
+        bench.close()
+        eventually(bench.lines)
+        bench.open()
+        assert bench.wait(name).exit_code == 7
+
+    def test_a_job_of_an_earlier_manager_can_be_canceled(self, bench: ServiceBench) -> None:
+        name = bench.run("sleep 60")
+        bench.wait(name, JobState.RUNNING)
+        bench.restart()
+        bench.call(bench.service.cancel(bench.handles[name]))
+        assert bench.wait(name).state is JobState.CANCELED
+
+    # secrets
+
+    def test_the_token_is_on_no_command_line_and_in_no_handle(self, bench: ServiceBench) -> None:
+        name = bench.run("sleep 60")
+        bench.wait(name, JobState.RUNNING)
+        token = bench.received(name).token
+        assert token not in json.dumps(bench.handles[name])
+        assert token not in repr(bench.status(name))
+        if self.same_machine:
+            assert not [line for line in command_lines() if token in line]
+
+    def test_a_dry_run_is_json_and_shows_no_token(self, bench: ServiceBench) -> None:
+        job = bench.job(f"echo ran >> {quoted(bench.mark())}")
+        text = json.dumps(bench.service.describe(job))
+        assert job.name in text
+        assert bench.received(job.name).token not in text
+        assert bench.lines() == []
+
+    def test_files_with_the_token_are_for_their_owner_only(self, bench: ServiceBench) -> None:
+        name = bench.run("sleep 60")
+        bench.wait(name, JobState.RUNNING)
+        token = bench.received(name).token
+        open_files = [path for path in bench.folder.rglob("*") if path.is_file() and holds(path, token)]
+        assert not [path for path in open_files if path.stat().st_mode & 0o077]
+
+    def test_removing_an_ended_job_leaves_no_token_behind(self, bench: ServiceBench) -> None:
+        name = bench.run("true")
+        bench.finish(name)
+        bench.call(bench.service.remove(bench.handles[name]))
+        token = bench.received(name).token
+        eventually(lambda: not any(holds(path, token) for path in bench.folder.rglob("*") if path.is_file()))
