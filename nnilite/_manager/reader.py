@@ -1,0 +1,152 @@
+"""Queries of the REST interface, each in a thread with a read-only connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from nnilite._manager.rows import METRIC_COLUMNS, TRIAL_COLUMNS, attempt_from, metric_from, trial_from
+from nnilite._rest.backend import MetricPage, MetricQuery, TrialPage, TrialQuery, TrialSort
+from nnilite.errors import NotFound
+from nnilite.records import Attempt, Json, MetricKind, Trial
+
+T = TypeVar("T")
+
+_EXPORT_CHUNK = 500
+_ORDER = {
+    TrialSort.SEQUENCE: "sequence",
+    TrialSort.VALUE: "score",
+    TrialSort.STARTED: "started",
+    TrialSort.ENDED: "ended",
+    TrialSort.DURATION: "ended - started",
+}
+
+
+class Reader:
+    """Sees what is committed. All methods but `close` are for the event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = ThreadPoolExecutor(2, "reader")
+        self._local = threading.local()
+
+    async def trials(self, query: TrialQuery) -> TrialPage:
+        return await self._run(self._trials, query)
+
+    async def trial(self, trial: str) -> tuple[Trial, list[Attempt]]:
+        """Raises: NotFound."""
+        return await self._run(self._trial, trial)
+
+    async def metrics(self, query: MetricQuery) -> MetricPage:
+        return await self._run(self._metrics, query)
+
+    async def ended(self) -> AsyncIterator[Trial]:
+        """All ended trials, by sequence."""
+        after = -1
+        while True:
+            found = await self._run(self._ended, after)
+            for trial in found:
+                yield trial
+            if len(found) < _EXPORT_CHUNK:
+                return
+            after = found[-1].sequence
+
+    async def imported(self) -> list[tuple[Json, Json]]:
+        """The (parameters, value) pairs imported so far."""
+        return await self._run(self._imported)
+
+    async def ask(self, work: Callable[..., T], *arguments: Any) -> T:
+        """`work(rows, *arguments)` in a thread, where `rows(query, *values)` reads from the database."""
+        return await self._run(work, self._rows, *arguments)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+    # ------------------------------------------------------------ in a thread
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        db: sqlite3.Connection | None = getattr(self._local, "db", None)
+        if db is None:
+            db = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
+            self._local.db = db
+        return db.execute(query, values).fetchall()
+
+    def _trials(self, query: TrialQuery) -> TrialPage:
+        where, values = _condition(query)
+        column = _ORDER[query.sort]
+        order = f"{column} DESC" if query.descending else f"{column} IS NULL, {column}"
+        if query.sort is TrialSort.SEQUENCE:
+            order = f"sequence {'DESC' if query.descending else 'ASC'}"
+        total = self._rows(f"SELECT COUNT(*) FROM trials {where}", *values)[0][0]
+        rows = self._rows(
+            f"SELECT {TRIAL_COLUMNS} FROM trials {where} ORDER BY {order}, sequence LIMIT ? OFFSET ?",
+            *values,
+            query.limit,
+            query.offset,
+        )
+        revision = self._rows("SELECT COALESCE(MAX(revision), 0) FROM trials")[0][0]
+        return TrialPage([trial_from(row) for row in rows], total, revision)
+
+    def _trial(self, trial: str) -> tuple[Trial, list[Attempt]]:
+        rows = self._rows(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", trial)
+        if not rows:
+            raise NotFound(f"There is no trial {trial!r} in this experiment.")
+        found = trial_from(rows[0])
+        attempts = self._rows("SELECT * FROM attempts WHERE trial = ? ORDER BY number", found.sequence)
+        return found, [attempt_from(trial, row) for row in attempts]
+
+    def _metrics(self, query: MetricQuery) -> MetricPage:
+        conditions, values = ["m.rowid > ?"], [query.after]
+        if query.trial is not None:
+            conditions.append("m.trial = ?")
+            values.append(self._trial(query.trial)[0].sequence)
+        if query.kind is not None:
+            conditions.append("m.final = ?")
+            values.append(int(query.kind is MetricKind.FINAL))
+        if query.attempt is not None:
+            conditions.append("m.attempt = ?")
+            values.append(query.attempt)
+        rows = self._rows(
+            f"SELECT m.rowid, {METRIC_COLUMNS} FROM metrics m JOIN trials t ON t.sequence = m.trial "
+            f"WHERE {' AND '.join(conditions)} ORDER BY m.rowid LIMIT ?",
+            *values,
+            query.limit,
+        )
+        return MetricPage([metric_from(row[1:]) for row in rows], rows[-1][0] if rows else query.after)
+
+    def _ended(self, after: int) -> list[Trial]:
+        rows = self._rows(
+            f"SELECT {TRIAL_COLUMNS} FROM trials WHERE sequence > ? AND ended IS NOT NULL ORDER BY sequence LIMIT ?",
+            after,
+            _EXPORT_CHUNK,
+        )
+        return [trial_from(row) for row in rows]
+
+    def _imported(self) -> list[tuple[Json, Json]]:
+        rows = self._rows("SELECT value FROM calls WHERE kind = 'import' ORDER BY number")
+        return [(item["parameter"], item["value"]) for (text,) in rows for item in json.loads(text)]
+
+
+def _condition(query: TrialQuery) -> tuple[str, list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+    if query.states:
+        conditions.append(f"state IN ({', '.join('?' * len(query.states))})")
+        values += [state.value for state in query.states]
+    if query.id_prefix:
+        conditions.append("id >= ? AND id < ?")
+        values += [query.id_prefix, query.id_prefix + "\U0010ffff"]
+    if query.after_revision:
+        conditions.append("revision > ?")
+        values.append(query.after_revision)
+    return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values
