@@ -1,0 +1,135 @@
+"""Puts the REST interface together, and listens."""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+from pathlib import Path
+
+from tornado.httpserver import HTTPServer
+from tornado.routing import URLSpec
+from tornado.web import Application, RequestHandler
+
+from nnilite._rest.auth import Gate, HostNames, is_loopback
+from nnilite._rest.backend import Backend
+from nnilite._rest.handler import Answering, Site
+from nnilite._rest.log_filter import guard_server_logs
+from nnilite._rest.openapi import document
+from nnilite._rest.options import Options
+from nnilite._rest.ports import bind
+from nnilite._rest.route import SERVER_BODY_MAX
+from nnilite._rest.routes import ROUTES
+from nnilite._rest.web import PlainPage, WebHandler
+from nnilite.errors import ConfigError
+
+access_log = logging.getLogger("tornado.access")
+
+HEADERS_MAX = 32 * 1024  # bytes
+
+
+class RestApplication(Application):
+    """A tornado application that knows its site."""
+
+    site: Site
+
+
+def make_application(backend: Backend, options: Options | None = None) -> RestApplication:
+    """The whole REST interface of one manager.
+
+    Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
+    """
+    options = options or Options()
+    site = Site(backend, Gate(backend, HostNames(options.bind, options.hosts)), options)
+    guard_server_logs([backend.token] if backend.token else [])
+    application = RestApplication(
+        _rules(site),
+        default_handler_class=Answering,
+        default_handler_args={"site": site},
+        openapi=document(ROUTES, options.prefix, site.gate.cookie),
+        log_function=_log_request,
+        websocket_ping_interval=options.ping_s,
+        websocket_ping_timeout=options.ping_s,
+        websocket_max_message_size=4096,
+    )
+    application.site = site
+    return application
+
+
+def sign_in_path(application: RestApplication) -> str:
+    """Path of the user interface with a fresh one-time token, or without one where nobody needs to sign in."""
+    sign_in = application.site.gate.sign_in
+    token = "" if sign_in is None else f"?token={sign_in.link()}"
+    return f"{application.site.options.prefix}/{token}"
+
+
+def _rules(site: Site) -> list[URLSpec]:
+    prefix = re.escape(site.options.prefix)
+    rules = [
+        URLSpec(f"{prefix}/api/v1{route.pattern}", route.handler, {"site": site, "route": route}) for route in ROUTES
+    ]
+    rules.append(URLSpec(rf"{prefix}/api(?:/.*)?", Answering, {"site": site}))
+    rules.append(_web_rule(site, prefix))
+    return rules
+
+
+def _web_rule(site: Site, prefix: str) -> URLSpec:
+    pattern = rf"{prefix}(?:/(?P<path>.*))?"
+    if (site.options.web_folder / "index.html").is_file():
+        return URLSpec(pattern, WebHandler, {"site": site})
+    return URLSpec(pattern, PlainPage, {"site": site, "routes": ROUTES})
+
+
+def _log_request(handler: RequestHandler) -> None:
+    """Callbacks come by the thousand: they are told only to those who debug, unless they fail."""
+    status = handler.get_status()
+    level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.ERROR
+    if access_log.isEnabledFor(level):
+        request = handler.request
+        seconds = request.request_time()
+        access_log.log(level, "%d %s %s %.1f ms", status, request.method, request.uri, 1000 * seconds)
+
+
+class RestServer(HTTPServer):
+    """A listening server; `port` is the one it got."""
+
+    port: int
+
+
+def listen(
+    application: RestApplication,
+    host: str,
+    port: int,
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> RestServer:
+    """Begin to serve. `host` "" means all addresses, `port` 0 any free one. Call on the event loop.
+
+    Raises: Conflict if the port is taken, ConfigError if it cannot be listened on, or without a token where others
+    than this machine could connect.
+    """
+    if application.site.backend.token is None and not is_loopback(host):
+        raise ConfigError(f"listening on '{host or 'all addresses'}' needs a token, since others can connect there")
+    options = application.site.options
+    tls = None if certificate is None else _tls(certificate, key)
+    sockets = bind(host, port)
+    server = RestServer(
+        application,
+        ssl_options=tls,
+        max_header_size=HEADERS_MAX,
+        max_body_size=SERVER_BODY_MAX,
+        idle_connection_timeout=options.idle_timeout_s,
+        body_timeout=options.body_timeout_s,
+    )
+    server.add_sockets(sockets)
+    server.port = sockets[0].getsockname()[1]
+    return server
+
+
+def _tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"the TLS certificate {certificate} and its key cannot be used: {error}") from error
+    return context

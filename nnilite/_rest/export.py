@@ -1,0 +1,101 @@
+"""All ended trials as one file. Sent as it is read from the store: a hundred thousand trials need no memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+from nnilite._rest import wire
+from nnilite._rest.handler import ApiHandler
+from nnilite.records import Json, Trial
+
+CHUNK_BYTES = 64 * 1024
+_FIXED = ("id", "sequence", "state", "attempt", "started", "ended", "value")
+
+
+class ExportHandler(ApiHandler):
+    """The export as JSON or CSV."""
+
+    async def get(self) -> None:
+        kind = self.query["format"]
+        name = f"{self.backend.experiment_id}.{kind}"
+        self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+        if kind == "csv":
+            self.set_header("Content-Type", "text/csv; charset=utf-8")
+            await self._send(csv_lines(self.backend.export(), await columns_of(self.backend.export())))
+        else:
+            self.set_header("Content-Type", "application/json")
+            await self._send(json_lines(self.backend.export()))
+
+    async def _send(self, texts: AsyncIterator[str]) -> None:
+        await send_texts(self, texts)
+
+
+async def send_texts(handler: ApiHandler, texts: AsyncIterator[str]) -> None:
+    """Send pieces of text in chunks of a useful size."""
+    waiting: list[str] = []
+    size = 0
+    async for text in texts:
+        waiting.append(text)
+        size += len(text)
+        if size >= CHUNK_BYTES:
+            await handler.send_piece("".join(waiting).encode())
+            waiting, size = [], 0
+    handler.finish("".join(waiting).encode())
+
+
+async def json_lines(trials: AsyncIterator[Trial]) -> AsyncIterator[str]:
+    """One JSON array, a line for each trial."""
+    separator = "[\n"
+    async for trial in trials:
+        yield separator + wire.dumps(wire.trial(trial))
+        separator = ",\n"
+    yield "\n]\n" if separator == ",\n" else "[]\n"
+
+
+async def columns_of(trials: AsyncIterator[Trial]) -> list[str]:
+    """The parameters and metrics that occur: nested choices give different trials different ones."""
+    found: dict[str, None] = {}
+    async for trial in trials:
+        found.update(dict.fromkeys(name for name, _ in cells_of(trial)))
+    return sorted(found)
+
+
+async def csv_lines(trials: AsyncIterator[Trial], columns: Sequence[str]) -> AsyncIterator[str]:
+    yield _row([*_FIXED, *columns])
+    async for trial in trials:
+        item = wire.trial(trial)
+        cells = dict(cells_of(trial))
+        main = wire.default_metric(trial.value)
+        fixed = [*(item[name] for name in _FIXED[:-1]), main]
+        yield _row([*map(_cell, fixed), *(_cell(cells.get(name)) for name in columns)])
+
+
+def cells_of(trial: Trial) -> list[tuple[str, Json]]:
+    """`parameter.<name>` and, for metrics that are objects, `metric.<name>`; nested ones joined by dots."""
+    cells = list(_flat("parameter", trial.parameters))
+    if isinstance(trial.value, dict):
+        cells += _flat("metric", trial.value)
+    return cells
+
+
+def _flat(prefix: str, value: Json) -> Iterable[tuple[str, Json]]:
+    if not isinstance(value, dict):
+        yield prefix, value
+        return
+    for name, inner in value.items():
+        yield from _flat(f"{prefix}.{name}", inner)
+
+
+def _cell(value: Json) -> Any:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else wire.dumps(value).strip('"')
+
+
+def _row(cells: Iterable[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode("utf-8", "replace").decode()

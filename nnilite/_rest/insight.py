@@ -1,0 +1,91 @@
+"""Many trials at once, for charts and large tables: rows, curves and the importance of parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+
+from nnilite._rest import wire
+from nnilite._rest.handler import ApiHandler
+from nnilite._rest.insight_views import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+
+CURVES_MAX = 500
+TRIAL_COLUMNS = (
+    *("sequence", "id", "state", "reason", "source", "attempt", "created", "started", "ended"),
+    *("parameters", "value", "latest"),
+)
+ATTEMPT_COLUMNS = ("sequence", "trial", "number", "service", "host", "state", "started", "ended", "exitCode")
+_COLUMNS = {Table.TRIALS: TRIAL_COLUMNS, Table.ATTEMPTS: ATTEMPT_COLUMNS}
+_COMPRESSION_LEVEL = 1  # a megabyte in 10 ms
+_WORTH_COMPRESSING_BYTES = 2000
+
+
+class RowsHandler(ApiHandler):
+    """All trials or attempts as arrays, a large page at a time; or those changed since an earlier page."""
+
+    table = Table.TRIALS
+
+    async def get(self) -> None:
+        page = await self.backend.rows(self.table, read_cursor(self.query["after"]), self.query["limit"])
+        text = rows_text(self.table, page).encode()
+        self.set_header("Content-Type", "application/json")
+        if len(text) > _WORTH_COMPRESSING_BYTES and "gzip" in self.request.headers.get("Accept-Encoding", ""):
+            self.set_header("Content-Encoding", "gzip")
+            text = await asyncio.to_thread(gzip.compress, text, _COMPRESSION_LEVEL)
+        self.finish(text)
+
+
+class AttemptRowsHandler(RowsHandler):
+    """All attempts."""
+
+    table = Table.ATTEMPTS
+
+
+class CurvesHandler(ApiHandler):
+    """Intermediate results of some trials, thinned out."""
+
+    async def get(self) -> None:
+        trials = self.query["trial"]
+        if len(trials) > CURVES_MAX:
+            raise ConfigError(f"at most {CURVES_MAX} trials at a time", Place(field="trial"))
+        curves = await self.backend.curves(trials, self.query["points"], self.query["key"] or "default")
+        self.send_json({"curves": [curve(item) for item in curves]})
+
+
+class ImportanceHandler(ApiHandler):
+    """How much each parameter matters."""
+
+    async def get(self) -> None:
+        self.send_json(importance(await self.backend.importance(ImportanceMethod(self.query["method"]))))
+
+
+_CURSOR = re.compile(r"([0-9]{1,16})-([0-9]{1,16})")
+
+
+def read_cursor(text: str | None) -> Cursor:
+    """`12-34`; without one, from the start. Raises: ConfigError."""
+    if text is None:
+        return Cursor()
+    found = _CURSOR.fullmatch(text)
+    if found is None:
+        raise ConfigError("after must be the `next` of an earlier answer", Place(field="after"))
+    return Cursor(int(found[1]), int(found[2]))
+
+
+def rows_text(table: Table, page: RowPage) -> str:
+    """The answer as text: its rows are JSON already."""
+    cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != Cursor() else None
+    about = wire.dumps({"columns": list(_COLUMNS[table]), "count": page.count, "next": cursor})
+    return f'{about[:-1]},"rows":{page.rows}}}'
+
+
+def curve(item: Curve) -> dict[str, Json]:
+    return {"trial": item.trial, "steps": list(item.steps), "values": list(item.values)}
+
+
+def importance(item: Importance) -> dict[str, Json]:
+    shares = [{"parameter": name, "importance": share} for name, share in item.shares]
+    return {"method": item.method.value, "trials": item.trials, "importances": shares, "reason": item.reason}

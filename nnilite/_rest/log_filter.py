@@ -1,0 +1,54 @@
+"""Keeps secrets out of the logs: tokens in addresses and headers, cookies, and values known to be secret."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+
+HIDDEN = "********"
+
+_PATTERNS = (
+    re.compile(r"(?i)([?&;]token=)[^&\s'\")]*"),
+    re.compile(r"(?i)(bearer\s+)[^\s'\",)]+"),
+    re.compile(r"(?i)((?:set-)?cookie['\"]?\s*[:=]\s*)[^\n]+"),
+)
+_FORMATTER = logging.Formatter()
+
+
+class SecretFilter(logging.Filter):
+    """A logging filter that rewrites each record; put it on handlers, or on loggers.
+
+    Example: `handler.addFilter(SecretFilter([manager_token]))`
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._secrets = sorted((secret for secret in secrets if secret), key=len, reverse=True)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = self.redact(record.getMessage())
+        record.args = ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.redact(_FORMATTER.formatException(record.exc_info))
+        return True
+
+    def redact(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        for pattern in _PATTERNS:
+            text = pattern.sub(rf"\g<1>{HIDDEN}", text)
+        return text
+
+
+SERVER_LOGGERS = ("tornado.access", "tornado.application", "tornado.general")
+
+
+def guard_server_logs(secrets: Iterable[str] = ()) -> None:
+    """Put one filter on tornado's own loggers, in place of an earlier one."""
+    guard = SecretFilter(secrets)
+    for name in SERVER_LOGGERS:
+        logger = logging.getLogger(name)
+        for old in [item for item in logger.filters if isinstance(item, SecretFilter)]:
+            logger.removeFilter(old)
+        logger.addFilter(guard)

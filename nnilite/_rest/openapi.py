@@ -1,0 +1,131 @@
+"""The OpenAPI document, made from the table of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnilite import _version
+from nnilite._rest.auth import Access
+from nnilite._rest.handler import ApiHandler
+from nnilite._rest.route import Operation, Param, Route
+from nnilite._rest.schemas import COMPONENTS
+from nnilite.records import Json
+
+Object = dict[str, Json]
+
+_MEANINGS = {
+    400: "something in the request is wrong; `error` says what, `field` where",
+    401: "the token is missing or wrong",
+    403: "not for this host name or origin",
+    404: "there is no such thing",
+    409: "the present state does not allow it, or events are missing before this batch",
+    410: "this attempt was given up",
+    411: "the body needs a Content-Length",
+    413: "the body is too large",
+    415: "the body must be JSON, not compressed",
+    426: "only WebSocket is spoken here",
+    503: "not now; try again later",
+}
+_ALWAYS = (400, 401, 403, 503)
+_WITH_BODY = (411, 413, 415)
+
+
+class OpenApiHandler(ApiHandler):
+    """Serves the document."""
+
+    def get(self) -> None:
+        self.send_json(self.settings["openapi"])
+
+
+def document(routes: Sequence[Route], prefix: str, cookie: str) -> Object:
+    """The document for a server whose API stands below `<prefix>/api/v1`."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "nnilite",
+            "version": _version.__version__,
+            "description": "One experiment. Times are seconds since the epoch; NaN and infinities are strings.",
+        },
+        "servers": [{"url": f"{prefix}/api/v1"}],
+        "paths": {route.path: _path(route) for route in routes},
+        "components": {"schemas": COMPONENTS, "securitySchemes": _security(cookie)},
+    }
+
+
+def _security(cookie: str) -> Object:
+    return {
+        "manager": {"type": "http", "scheme": "bearer", "description": "the manager's token, where it has one"},
+        "browser": {"type": "apiKey", "in": "cookie", "name": cookie, "description": "from a one-time link"},
+        "trial": {"type": "http", "scheme": "bearer", "description": "the token of one job"},
+    }
+
+
+def _path(route: Route) -> Object:
+    return {method.lower(): _operation(route, method, item) for method, item in route.operations.items()}
+
+
+def _operation(route: Route, method: str, operation: Operation) -> Object:
+    described: Object = {
+        "summary": operation.text,
+        "operationId": _operation_id(method, route.path),
+        "parameters": [_param(param, "path") for param in route.params]
+        + [_param(param, "query") for param in operation.query]
+        + _job_header(route),
+        "responses": _responses(route, operation),
+        "security": [{"trial": []}] if route.access is Access.TRIAL else [{"manager": []}, {"browser": []}],
+    }
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": operation.body}},
+        }
+    return described
+
+
+def _operation_id(method: str, path: str) -> str:
+    words = path.replace("{", "").replace("}", "").replace(".", "-").strip("/").replace("/", "-")
+    return f"{method.lower()}-{words}"
+
+
+def _param(param: Param, place: str) -> Object:
+    return {
+        "name": param.wire_name,
+        "in": place,
+        "required": place == "path" or param.required,
+        "description": param.text,
+        "schema": param.schema,
+    }
+
+
+def _job_header(route: Route) -> list[Object]:
+    if route.access is not Access.TRIAL or any(param.name == "job" for param in route.params):
+        return []
+    text = "name of the job whose token is sent"
+    schema = {"type": "string"}
+    return [{"name": "X-Nnilite-Job", "in": "header", "required": True, "description": text, "schema": schema}]
+
+
+def _responses(route: Route, operation: Operation) -> Object:
+    answer = operation.answer
+    success: Object = {"description": answer.text}
+    if answer.schema is not None:
+        success["content"] = {answer.media: {"schema": answer.schema}}
+        if answer.also:
+            success["content"][answer.also] = {"schema": {"type": "string"}}
+    refused = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    return {
+        str(answer.status): success,
+        **{str(status): {"description": _MEANINGS[status], **refused} for status in refusals_of(route, operation)},
+    }
+
+
+def refusals_of(route: Route, operation: Operation) -> list[int]:
+    """The error statuses an operation may answer with."""
+    found = {*_ALWAYS, *operation.refusals}
+    if route.params:
+        found.add(404)
+    if operation.writes:
+        found.add(409)
+    if operation.body is not None:
+        found.update(_WITH_BODY)
+    return sorted(found)

@@ -1,0 +1,76 @@
+"""Binds the server's port, and says clearly why it cannot.
+
+Tornado's own `bind_sockets` leaves sockets open when one of several addresses fails, hence this one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Any
+
+from nnilite.errors import ConfigError, Conflict, NniliteError
+
+BACKLOG = 1024  # a thousand keepers may call at once after a resume
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets for all addresses of `host` ("": of this machine), on one port; 0 finds a free one.
+
+    Raises: Conflict if the port is taken, ConfigError if the address or port is impossible.
+    """
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"{port} is no port; ports are 0 to 65535")
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in _addresses(host):
+            found = sockets[0].getsockname()[1] if sockets else port
+            sockets += _listening(family, (address[0], found, *address[2:]))
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        raise _reason(error, host, port) from error
+    if not sockets:
+        raise ConfigError(f"'{host}' has no address that can be listened on")
+    return sockets
+
+
+def _addresses(host: str) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    """IPv4 first: where only one family can be had, it is this one."""
+    found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return sorted({(item[0], item[4]) for item in found}, key=lambda item: (item[0] != socket.AF_INET, item[1]))
+
+
+def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> list[socket.socket]:
+    """One listening socket; none where the machine has no IPv6 although its names say so (containers)."""
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.setblocking(False)
+        one.bind(address)
+        one.listen(BACKLOG)
+    except OSError as error:
+        one.close()
+        if error.errno == errno.EADDRNOTAVAIL and address[0] in ("::1", "::"):
+            return []
+        raise
+    return [one]
+
+
+def _reason(error: OSError, host: str, port: int) -> NniliteError:
+    where = f"port {port} of {host or 'this machine'}"
+    if isinstance(error, socket.gaierror):
+        return ConfigError(f"'{host}' is no address of this machine: {error.strerror}")
+    if error.errno == errno.EADDRINUSE:
+        return Conflict(
+            f"{where} is taken by another program; choose another with --port, or --port 0 for any free one"
+        )
+    if error.errno == errno.EACCES:
+        return ConfigError(f"{where} needs the rights of an administrator; choose one above 1023")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(f"{host} is no address of this machine")
+    return ConfigError(f"{where} cannot be listened on: {error.strerror}")

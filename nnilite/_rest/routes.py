@@ -1,0 +1,285 @@
+"""The table of all routes below /api/v1: the server, its checks of queries and the OpenAPI document follow from it."""
+
+from __future__ import annotations
+
+from nnilite._rest import schemas as s
+from nnilite._rest.auth import Access
+from nnilite._rest.callbacks import CallbackHandler, CodeHandler, KeeperHandler
+from nnilite._rest.experiment import (
+    ExperimentHandler,
+    ExperimentsHandler,
+    ImportHandler,
+    LogHandler,
+    ResumeHandler,
+    SignInLinkHandler,
+    StopHandler,
+    VersionHandler,
+)
+from nnilite._rest.export import ExportHandler
+from nnilite._rest.insight_routes import INSIGHT_ROUTES
+from nnilite._rest.nni_routes import NNI_ROUTES
+from nnilite._rest.openapi import OpenApiHandler
+from nnilite._rest.route import SERVER_BODY_MAX, Answer, Operation, Param, Route, Schema
+from nnilite._rest.stream import StreamHandler
+from nnilite._rest.trials import (
+    FileHandler,
+    FilesHandler,
+    MetricsHandler,
+    OutputHandler,
+    RerunHandler,
+    TrialHandler,
+    TrialsHandler,
+)
+
+OFFSET_MAX = 2**53 - 1
+PIECE_MAX = 4 * 1024 * 1024
+
+
+def integer(low: int, high: int, default: int | None = None) -> Schema:
+    schema: dict[str, object] = {"type": "integer", "minimum": low, "maximum": high}
+    return schema if default is None else {**schema, "default": default}
+
+
+def flag(default: bool) -> Schema:
+    return {"type": "boolean", "default": default}
+
+
+# Parameters
+
+TRIAL = Param("id", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "id of the trial")
+JOB = Param(
+    "job",
+    {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,200}$"},
+    "name of the job, nni-<experiment>-<trial>-<attempt>",
+)
+DIGEST = Param("digest", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "content hash of the code package")
+STREAM = Param("stream", s.choice(["stdout", "stderr"]), "which output")
+LOG = Param("name", s.choice(["manager", "tuner"]), "whose log")
+PATH = Param(
+    "path", {"type": "string", "pattern": "^.+$"}, "path below the trial's folder; its slashes may stand as they are"
+)
+ATTEMPT = Param("attempt", integer(0, 10**6), "number of the attempt; without it the latest, or for metrics all")
+OFFSET = Param("offset", integer(0, OFFSET_MAX, 0), "how many to leave out")
+TEXT_OFFSET = Param("offset", integer(-OFFSET_MAX, OFFSET_MAX, 0), "first byte; a negative one counts from the end")
+TEXT_LIMIT = Param("limit", integer(1, PIECE_MAX, 1024 * 1024), "how many bytes at most")
+TRIAL_QUERY = (
+    Param("state", s.array(s.choice(s.TRIAL_STATES), default=[]), "only trials in one of these states"),
+    Param("sort", s.choice(s.SORTS, default="sequence"), "by what"),
+    Param("descending", flag(False), "largest first"),
+    OFFSET,
+    Param("limit", integer(1, 1000, 100), "how many at most"),
+    Param("id_prefix", {"type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$"}, "only trials whose id begins so"),
+    Param("after_revision", integer(0, OFFSET_MAX, 0), "only trials changed after this revision"),
+)
+METRIC_QUERY = (
+    Param("kind", s.choice(s.METRIC_KINDS), "only metrics of this kind"),
+    ATTEMPT,
+    Param("after", integer(0, OFFSET_MAX, 0), "the `next` of the page before"),
+    Param("limit", integer(1, 10_000, 1000), "how many at most"),
+)
+FORMAT = Param("format", s.choice(["json", "csv"], default="json"), "of the file")
+METRICS = Param("metrics", flag(True), "whether to tell of metrics too")
+
+_TEXT = "text/plain"
+_PIECE = Answer("the bytes; X-Offset, X-Next-Offset and X-Total-Size say which", s.TEXT, _TEXT)
+
+
+def get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = ()) -> Operation:
+    return Operation(text, Answer("done", schema), query, refusals=refusals)
+
+
+EXPERIMENT_ROUTES = (
+    Route("/version", VersionHandler, {"GET": get("Version", s.record(version=s.TEXT, experiment=s.TEXT))}),
+    Route(
+        "/experiment",
+        ExperimentHandler,
+        {
+            "GET": get("The experiment", s.ref("Experiment")),
+            "PATCH": Operation(
+                "Change limits or the search space while it runs",
+                Answer("the experiment as it is now", s.ref("Experiment")),
+                body=s.CHANGES,
+                writes=True,
+            ),
+        },
+    ),
+    Route(
+        "/experiment/stop",
+        StopHandler,
+        {
+            "POST": Operation(
+                "Stop the experiment",
+                Answer("it begins to stop", s.record(stopping=s.FLAG), status=202),
+                body=s.EMPTY,
+            )
+        },
+    ),
+    Route(
+        "/experiment/resume",
+        ResumeHandler,
+        {
+            "POST": Operation(
+                "Go on with an experiment that is only viewed; the server is back at the same address in a moment",
+                Answer("it begins", s.record(resuming=s.FLAG), status=202),
+                body=s.EMPTY,
+                refusals=(409,),
+            )
+        },
+    ),
+    Route(
+        "/experiments",
+        ExperimentsHandler,
+        {"GET": get("Experiments of this machine", s.record(experiments=s.array(s.ref("Listed"))))},
+    ),
+    Route(
+        "/import",
+        ImportHandler,
+        {
+            "POST": Operation(
+                "Tell the tuner of results known from elsewhere",
+                Answer("how many were new", s.record(imported=s.COUNT)),
+                body=s.IMPORT,
+                writes=True,
+            )
+        },
+        body_max=SERVER_BODY_MAX,
+    ),
+    Route(
+        "/export",
+        ExportHandler,
+        {
+            "GET": Operation(
+                "All ended trials as a file, JSON or CSV",
+                Answer("the file", s.array(s.ref("Trial")), also="text/csv"),
+                (FORMAT,),
+            )
+        },
+    ),
+    Route(
+        "/logs/{name}", LogHandler, {"GET": Operation("A piece of a log", _PIECE, (TEXT_OFFSET, TEXT_LIMIT))}, (LOG,)
+    ),
+    Route(
+        "/sign-in-links",
+        SignInLinkHandler,
+        {
+            "POST": Operation(
+                "Make a one-time link to the user interface",
+                Answer("the link's path; it works once, within ten minutes", s.record(path=s.TEXT), status=201),
+                body=s.EMPTY,
+            )
+        },
+    ),
+    Route("/openapi.json", OpenApiHandler, {"GET": get("This document", s.OBJECT)}),
+    Route(
+        "/stream",
+        StreamHandler,
+        {
+            "GET": Operation(
+                "Live changes, by WebSocket",
+                Answer("the connection becomes a WebSocket", status=101),
+                (METRICS,),
+                refusals=(426,),
+            )
+        },
+    ),
+)
+
+TRIAL_ROUTES = (
+    Route(
+        "/trials",
+        TrialsHandler,
+        {
+            "GET": get("Trials, a page at a time", s.ref("TrialPage"), *TRIAL_QUERY),
+            "POST": Operation(
+                "Add a trial with parameters of your choice",
+                Answer("the new trial", s.ref("Trial"), status=201),
+                body=s.NEW_TRIAL,
+                writes=True,
+            ),
+        },
+    ),
+    Route(
+        "/trials/rerun",
+        RerunHandler,
+        {
+            "POST": Operation(
+                "Run ended trials again",
+                Answer("those trials", s.record(trials=s.array(s.ref("Trial")))),
+                body=s.RERUN,
+                writes=True,
+                refusals=(404,),
+            )
+        },
+    ),
+    Route(
+        "/trials/{id}",
+        TrialHandler,
+        {
+            "GET": get("One trial with its attempts", s.ref("TrialDetails")),
+            "DELETE": Operation("Cancel a trial", Answer("the trial", s.ref("Trial")), writes=True),
+        },
+        (TRIAL,),
+    ),
+    Route("/metrics", MetricsHandler, {"GET": get("Metrics of all trials", s.ref("MetricPage"), *METRIC_QUERY)}),
+    Route(
+        "/trials/{id}/metrics",
+        MetricsHandler,
+        {"GET": get("Metrics of one trial", s.ref("MetricPage"), *METRIC_QUERY)},
+        (TRIAL,),
+    ),
+    Route(
+        "/trials/{id}/output/{stream}",
+        OutputHandler,
+        {"GET": Operation("A piece of a trial's output", _PIECE, (TEXT_OFFSET, TEXT_LIMIT, ATTEMPT))},
+        (TRIAL, STREAM),
+    ),
+    Route(
+        "/trials/{id}/files",
+        FilesHandler,
+        {"GET": get("Files of a trial", s.record(files=s.array(s.ref("File"))))},
+        (TRIAL,),
+    ),
+    Route(
+        "/trials/{id}/files/{path}",
+        FileHandler,
+        {
+            "GET": Operation(
+                "One file of a trial", Answer("the file, text and images to be shown, others to be saved", {}, "*/*")
+            )
+        },
+        (TRIAL, PATH),
+    ),
+)
+
+WORKER_ROUTES = (
+    Route(
+        "/callback/{job}",
+        CallbackHandler,
+        {
+            "POST": Operation(
+                "Take a batch of events; an empty one is the heartbeat",
+                Answer("committed; the keeper's cursors", s.ref("CallbackAnswer")),
+                body=s.BATCH,
+                refusals=(409, 410),
+            )
+        },
+        (JOB,),
+        Access.TRIAL,
+    ),
+    Route(
+        "/code/{digest}",
+        CodeHandler,
+        {"GET": Operation("A code package", Answer("tar, compressed", s.TEXT, "application/gzip"))},
+        (DIGEST,),
+        Access.TRIAL,
+    ),
+    Route(
+        "/keeper.pyz",
+        KeeperHandler,
+        {"GET": Operation("The keeper", Answer("a zipapp", s.TEXT, "application/zip"), refusals=(404,))},
+        (),
+        Access.TRIAL,
+    ),
+)
+
+ROUTES: tuple[Route, ...] = (*EXPERIMENT_ROUTES, *TRIAL_ROUTES, *INSIGHT_ROUTES, *WORKER_ROUTES, *NNI_ROUTES)

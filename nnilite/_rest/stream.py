@@ -1,0 +1,85 @@
+"""The live stream: a WebSocket that tells what changed, in bunches.
+
+Each message is `{"changes": [...]}`, each change `{"type": "trial", "trial": {...}}` and the like, as whole new states:
+telling one twice is harmless. A reader connects first, reads the state by the ordinary routes, and then applies what
+comes. `{"type": "reset"}` says that changes were dropped: read the state again (`afterRevision` gets the differences).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from tornado.web import HTTPError
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from nnilite._rest import wire
+from nnilite._rest.changes import Change, Subscription
+from nnilite._rest.handler import Answering, Site
+from nnilite._rest.refusal import Refusal
+from nnilite._rest.route import Route, read_query
+from nnilite.records import Metric
+
+log = logging.getLogger(__name__)
+
+
+class StreamHandler(Answering, WebSocketHandler):
+    """One reader of the stream. What it sends is ignored."""
+
+    def initialize(self, site: Site, route: Route) -> None:  # type: ignore[override]
+        self.site = site
+        self.route = route
+        self._task: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+
+    def check(self) -> None:
+        self.site.gate.check(self.request, self.route.access)
+        if self.request.method != "GET":
+            raise HTTPError(405)
+        if self.site.streams.open >= self.site.options.streams_max:
+            raise Refusal(503, "too many live streams are open; close other windows of this experiment")
+        if self.request.headers.get("Upgrade", "").lower() != "websocket":
+            raise Refusal(426, "this address speaks WebSocket only")
+        self.query = read_query(self.route.operations["GET"].query, self.request.query_arguments)
+
+    def check_origin(self, origin: str) -> bool:
+        return True  # `check` has seen to it, by the rule for all requests
+
+    def open(self, *args: str, **kwargs: str) -> None:
+        self.site.streams.open += 1
+        self._subscription = self.site.backend.subscribe()
+        self._task = asyncio.get_running_loop().create_task(self._tell(self._subscription))
+
+    def on_message(self, message: str | bytes) -> None:
+        """Nothing that a reader says matters."""
+
+    def on_close(self) -> None:
+        """Tornado calls this also where a connection ends that never became a stream."""
+        if self._subscription is None or self._task is None:
+            return
+        self.site.streams.open -= 1
+        self._subscription.close()
+        self._task.cancel()
+
+    async def _tell(self, subscription: Subscription) -> None:
+        """Send changes until the reader goes. Waiting for each write keeps at most one message in flight."""
+        try:
+            while True:
+                changes = await subscription.next()
+                await self._send(changes)
+                await asyncio.sleep(self.site.options.stream_interval_s)
+        except WebSocketClosedError:
+            log.debug("a reader of the live stream has gone")
+
+    async def _send(self, changes: Sequence[Change]) -> None:
+        wanted = [change for change in changes if self.query["metrics"] or not isinstance(change, Metric)]
+        if not wanted:
+            return
+        message = wire.dumps({"changes": [wire.change(change) for change in wanted]})
+        try:
+            await asyncio.wait_for(self.write_message(message), self.site.options.reader_timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            log.info("a reader of the live stream takes nothing any more; letting it go")
+            self.hang_up()
+            raise WebSocketClosedError from None

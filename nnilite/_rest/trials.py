@@ -1,0 +1,131 @@
+"""The trials of the experiment, their metrics, output and files."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from nnilite._rest import wire
+from nnilite._rest.backend import MetricQuery, Piece, TrialQuery, TrialSort
+from nnilite._rest.files import list_inside, send_inside
+from nnilite._rest.handler import ApiHandler
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json, MetricKind, TrialState
+
+RERUN_MAX = 10_000
+
+
+class TrialsHandler(ApiHandler):
+    """All trials; adding one with parameters of the user's choice."""
+
+    async def get(self) -> None:
+        page = await self.backend.trials(trial_query(self.query))
+        self.send_json(wire.trial_page(page))
+
+    async def post(self) -> None:
+        body = wire.strict_object(self.json(), ["parameters"])
+        parameters = body.get("parameters")
+        if not isinstance(parameters, dict):
+            raise ConfigError("parameters must be an object", Place(field="parameters"))
+        self.send_json(wire.trial(await self.backend.add_trial(parameters)), 201)
+
+
+class TrialHandler(ApiHandler):
+    """One trial with its attempts; cancelling it."""
+
+    async def get(self, id: str) -> None:
+        self.send_json(wire.trial_details(*await self.backend.trial(id)))
+
+    async def delete(self, id: str) -> None:
+        self.send_json(wire.trial(await self.backend.cancel_trial(id)))
+
+
+class RerunHandler(ApiHandler):
+    """Runs ended trials again."""
+
+    async def post(self) -> None:
+        ids, state = rerun_choice(self.json())
+        trials = await self.backend.rerun(ids, state)
+        self.send_json({"trials": [wire.trial(trial) for trial in trials]})
+
+
+class MetricsHandler(ApiHandler):
+    """Metrics of one trial (`id`) or of all."""
+
+    async def get(self, id: str | None = None) -> None:
+        if id is not None:
+            await self.backend.trial(id)
+        page = await self.backend.metrics(metric_query(id, self.query))
+        self.send_json(wire.metric_page(page))
+
+
+class OutputHandler(ApiHandler):
+    """A piece of what a trial printed."""
+
+    async def get(self, id: str, stream: str) -> None:
+        offset, limit = self.query["offset"], self.query["limit"]
+        send_piece(self, await self.backend.output(id, self.query["attempt"], stream, offset, limit))
+
+
+class FilesHandler(ApiHandler):
+    """The list of a trial's files."""
+
+    async def get(self, id: str) -> None:
+        root = await self.backend.directory(id)
+        entries = await asyncio.to_thread(list_inside, root)
+        self.send_json({"files": [wire.file_entry(entry) for entry in entries]})
+
+
+class FileHandler(ApiHandler):
+    """One file of a trial."""
+
+    async def get(self, id: str, path: str) -> None:
+        await send_inside(self, await self.backend.directory(id), path)
+
+
+def send_piece(handler: ApiHandler, piece: Piece) -> None:
+    """Answer with a piece of text, and where the next one begins."""
+    handler.set_header("Content-Type", "text/plain; charset=utf-8")
+    handler.set_header("X-Offset", piece.offset)
+    handler.set_header("X-Next-Offset", piece.offset + len(piece.data))
+    handler.set_header("X-Total-Size", piece.total)
+    handler.finish(piece.data)
+
+
+def trial_query(query: Any) -> TrialQuery:
+    return TrialQuery(
+        states=tuple(TrialState(state) for state in query["state"]),
+        sort=TrialSort(query["sort"]),
+        descending=query["descending"],
+        offset=query["offset"],
+        limit=query["limit"],
+        id_prefix=query["id_prefix"] or "",
+        after_revision=query["after_revision"],
+    )
+
+
+def metric_query(trial: str | None, query: Any) -> MetricQuery:
+    kind = query["kind"]
+    return MetricQuery(
+        trial, None if kind is None else MetricKind(kind), query["attempt"], query["after"], query["limit"]
+    )
+
+
+def rerun_choice(body: Json) -> tuple[list[str], TrialState | None]:
+    """Trial ids, or a state, but not both."""
+    choice = wire.strict_object(body, ["ids", "state"])
+    if len(choice) != 1:
+        raise ConfigError('say which trials: {"ids": [...]} or {"state": "FAILED"}')
+    if "state" in choice:
+        return [], _ended_state(choice["state"])
+    ids = choice["ids"]
+    if not isinstance(ids, list) or not 0 < len(ids) <= RERUN_MAX or not all(isinstance(one, str) for one in ids):
+        raise ConfigError("ids must be a list of trial ids", Place(field="ids"))
+    return ids, None
+
+
+def _ended_state(name: Json) -> TrialState:
+    known = [state.value for state in TrialState if state.ended]
+    if name not in known:
+        raise ConfigError(f"state must be one of {', '.join(known)}", Place(field="state"))
+    return TrialState(name)
