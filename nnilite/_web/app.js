@@ -1,0 +1,187 @@
+// The frame: header, tabs, banners, and the view that the address asks for. Views other than the first are loaded when
+// they are first opened.
+import { html, render, signal, useEffect, useRef } from "./lib/ui.js";
+import { filterQuery } from "./lib/filters.js";
+import { go, href, route } from "./lib/route.js";
+import { link, now, profile, start, connect } from "./lib/store.js";
+import { switchTheme, theme } from "./lib/theme.js";
+import { attempt, Copy, Empty, ExperimentState, Toasts } from "./parts/bits.js";
+import { closeDialog, confirm, DialogHost, openDialog } from "./parts/dialog.js";
+import { Icon } from "./parts/icons.js";
+import { Overview } from "./views/overview.js";
+import { send } from "./lib/api.js";
+
+const TABS = [["overview", "Overview"], ["trials", "Trials"], ["charts", "Charts"], ["experiment", "Experiment"]];
+const LATER = {
+  trials: () => import("./views/trials.js").then((module) => module.Trials),
+  trial: () => import("./views/trial.js").then((module) => module.TrialPage),
+  charts: () => import("./views/charts.js").then((module) => module.Charts),
+  experiment: () => import("./views/experiment.js").then((module) => module.Experiment),
+};
+const AGAIN_MS = 2000;
+const views = signal({ overview: Overview });
+const troubles = signal({});
+
+function viewName([first, second]) {
+  if (first === "trials" && second) return "trial";
+  return TABS.some(([name]) => name === first) ? first : null;
+}
+
+function fetchView(name) {
+  if (views.value[name]) return;
+  LATER[name]().then(
+    (view) => {
+      views.value = { ...views.value, [name]: view };
+      troubles.value = { ...troubles.value, [name]: false };
+    },
+    () => {
+      troubles.value = { ...troubles.value, [name]: true };
+      setTimeout(() => fetchView(name), AGAIN_MS);
+    },
+  );
+}
+
+function View() {
+  const name = viewName(route.value.parts);
+  const main = useRef();
+  useEffect(() => {
+    if (name) fetchView(name);
+    scrollTo(0, 0);
+  }, [route.value.parts.join("/")]);
+  let content;
+  if (link.value.state === "signed-out") content = html`<${SignedOut} />`;
+  else if (name === null) content = html`<${Empty} title="There is no such page"><a href="#/overview">Go to the overview</a></${Empty}>`;
+  else if (!views.value[name] && troubles.value[name]) content = html`<${Empty} title="This page could not be loaded yet">It is tried again until the manager answers.</${Empty}>`;
+  else if (!views.value[name]) content = html`<${Empty} title="Loading …" />`;
+  else {
+    const Content = views.value[name];
+    content = html`<${Content} key=${name === "trial" ? route.value.parts[1] : name} />`;
+  }
+  return html`<main id="main" tabindex="-1" ref=${main}>${content}</main>`;
+}
+
+function SignedOut() {
+  return html`<div class="card"><${Empty} title="Please sign in">
+    This experiment asks for signing in, or you were signed out. Run <code>nnictl webui url</code> where it was started, and open that link.
+  </${Empty}></div>`;
+}
+
+function Header() {
+  const known = profile.value;
+  const here = route.value.parts[0];
+  const shared = here === "trials" || here === "charts" ? filterQuery(route.value.query) : undefined;
+  return html`<header class="top">
+    <a class="brand" href="#/overview" title="Overview">
+      <img src="icon.svg" alt="" /><span style=${{ minWidth: 0 }}><div class="brand-name">${known?.name || "nnilite"}</div><div class="brand-id">${known?.id ?? ""}</div></span>
+    </a>
+    <nav class="tabs" aria-label="Pages">
+      ${TABS.map(([name, title]) => html`<a key=${name} href=${href(name, name === "trials" || name === "charts" ? shared : undefined)}
+        aria-current=${here === name ? "page" : undefined}>${title}</a>`)}
+    </nav>
+    <div class="top-end">
+      <${Link} />
+      ${known && html`<span class="wide-only"><${ExperimentState} state=${known.state} /></span>`}
+      <button class="quiet icon wide-only" onClick=${help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><b>?</b></button>
+      <button class="quiet icon" onClick=${switchTheme} aria-label=${theme.value === "dark" ? "Light colours" : "Dark colours"}><${Icon} name=${theme.value === "dark" ? "sun" : "moon"} /></button>
+      <${StopButton} known=${known} />
+    </div>
+  </header>`;
+}
+
+const LINK_WORDS = { connecting: "Connecting", live: "Live", lost: "Not connected", "signed-out": "Signed out" };
+
+function Link() {
+  const { state } = link.value;
+  return html`<span class="badge" data-state=${state} title="Whether this page hears of changes as they happen">
+    <i class="dot" aria-hidden="true" />${LINK_WORDS[state]}</span>`;
+}
+
+function StopButton({ known }) {
+  if (!known || known.readOnly || ["STOPPED", "STOPPING"].includes(known.state)) return null;
+  const stop = () => confirm({
+    title: "Stop this experiment?",
+    text: `Running trials are ended. All results are kept; “nnictl resume ${known.id}” goes on with it.`,
+    yes: "Stop it",
+    danger: true,
+    act: () => attempt(() => send("POST", "experiment/stop", {}), "The experiment is stopping."),
+  });
+  return html`<button class="danger" onClick=${stop}><${Icon} name="kill" />Stop</button>`;
+}
+
+function Banner() {
+  const { state, since, retryAt } = link.value;
+  const known = profile.value;
+  if (state === "lost") {
+    const stopped = known && ["STOPPED", "STOPPING"].includes(known.state);
+    const wait = Math.max(0, Math.ceil(retryAt / 1000 - now.value));
+    const resume = known && `nnictl resume ${known.id} --port ${location.port || 8080}`;
+    return html`<div class=${`banner ${stopped ? "" : "bad"}`} role="alert">
+      <span><b>${stopped ? "The experiment is stopped." : "The connection to the manager is lost."}</b>
+      ${stopped ? " What is shown is how it ended." : ` What is shown is as of ${new Date(since).toLocaleTimeString()}. Trying again${wait ? ` in ${wait} s` : " …"}`}</span>
+      ${resume && html`<span>To go on with it: <code>${resume}</code></span><${Copy} text=${resume} what="Command" />`}
+      <button class="small" onClick=${connect}><${Icon} name="retry" />Try now</button>
+    </div>`;
+  }
+  if (known?.readOnly) {
+    const resume = () => attempt(() => send("POST", "experiment/resume", {}), "The experiment goes on in a moment.");
+    return html`<div class="banner"><span><b>Read only.</b> This experiment is opened for viewing.</span>
+      <button class="small" onClick=${resume}><${Icon} name="play" />Go on with it</button></div>`;
+  }
+  return null;
+}
+
+const SHORTCUTS = [
+  ["g o", "Overview"], ["g t", "Trials"], ["g c", "Charts"], ["g e", "Experiment"], ["/", "Find trials"], ["n", "New trial (in Trials)"],
+  ["↑ ↓ j k", "Move in the table"], ["Enter", "Open the trial"], ["Space", "Select the trial"], ["Esc", "Close"], ["?", "This help"],
+];
+
+function help() {
+  openDialog(() => html`<h1 id="dialog-title">Keyboard shortcuts</h1>
+    <dl class="facts">${SHORTCUTS.map(([keys, what]) => html`<dt key=${what}>${keys.split(" ").map((key) => html`<kbd key=${key}>${key}</kbd> `)}</dt><dd key=${keys}>${what}</dd>`)}</dl>
+    <div class="dialog-end"><button class="primary" onClick=${closeDialog}>Close</button></div>`);
+}
+
+let pendingG = 0;
+function onKey(event) {
+  const typing = event.target.closest?.("input, textarea, select, dialog, [contenteditable]");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const place = { o: "overview", t: "trials", c: "charts", e: "experiment" }[event.key];
+  if (place && Date.now() - pendingG < 1000) go(place);
+  else if (event.key === "?") help();
+  else if (event.key === "/") findTrials();
+  else if (event.key === "n" && route.value.parts.join("/") === "trials") document.querySelector(".toolbar .primary:enabled")?.click();
+  else {
+    pendingG = event.key === "g" ? Date.now() : 0;
+    return;
+  }
+  pendingG = 0;
+  event.preventDefault();
+}
+
+function findTrials() {
+  const focus = () => document.querySelector("[data-search]")?.focus();
+  if (document.querySelector("[data-search]")) focus();
+  else {
+    go("trials");
+    setTimeout(focus, 150);
+  }
+}
+
+function App() {
+  const known = profile.value;
+  useEffect(() => {
+    const word = known ? `${known.name || known.id} · ${known.state.toLowerCase().replaceAll("_", " ")}` : "nnilite";
+    document.title = word;
+  }, [known?.name, known?.state]);
+  return html`
+    <a class="hidden skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
+    <${Header} />
+    <${Banner} />
+    <${View} />
+    <${DialogHost} />
+    <${Toasts} />`;
+}
+
+addEventListener("keydown", onKey);
+start();
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,22 @@
+// Starts the page. Should one of its files get lost on the way (a network that changes, a manager that restarts), the
+// page is loaded again, a few times.
+const KEY = "nnilite-starts";
+const TRIES_MAX = 5;
+
+function tries(change) {
+  try {
+    const count = change(Number(sessionStorage.getItem(KEY) ?? 0));
+    sessionStorage.setItem(KEY, count);
+    return count;
+  } catch {
+    return TRIES_MAX; // without storage one could reload for ever
+  }
+}
+
+import("./app.js").then(
+  () => tries(() => 0),
+  () => {
+    if (tries((count) => count + 1) < TRIES_MAX) setTimeout(() => location.reload(), 1000);
+    else document.getElementById("app").textContent = "This page could not be loaded. Reload it when the manager runs.";
+  },
+);

@@ -1,0 +1,77 @@
+// Numbers, times and sizes as people read them. Times come as seconds since the epoch and are shown in the local zone.
+
+export function number(value, digits = 5) {
+  if (value === null || value === undefined || value === "") return "";
+  if (typeof value !== "number") return String(value);
+  if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
+  const size = Math.abs(value);
+  if (size >= 1e7 || size < 1e-4) return value.toExponential(digits - 2).replace(/\.?0+e/, "e");
+  const text = value.toPrecision(digits);
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : Number(text).toLocaleString("en");
+}
+
+export function count(value) {
+  return (value ?? 0).toLocaleString("en");
+}
+
+export function plural(value, noun) {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "";
+  if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const pad = (part) => String(part).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} m ${pad(whole % 60)} s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${pad(Math.floor((whole % 3600) / 60))} m`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+// As the limits are written: 5400 -> "1h 30m". The manager reads the same text back.
+export function span(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const exact = units.find(([, size]) => seconds % size === 0);
+  return `${seconds / exact[1]}${exact[0]}`;
+}
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+export function clock(time) {
+  if (time === null || time === undefined) return "";
+  const date = new Date(time * 1000);
+  const today = new Date().toDateString() === date.toDateString();
+  return today ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
+}
+
+export function moment(time) {
+  return time === null || time === undefined ? "" : FULL.format(new Date(time * 1000));
+}
+
+export function bytes(size) {
+  if (size < 1000) return `${size} B`;
+  const units = ["kB", "MB", "GB", "TB"];
+  let power = -1;
+  do {
+    size /= 1000;
+    power += 1;
+  } while (size >= 999.5 && power < units.length - 1);
+  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${units[power]}`;
+}
+
+export function value(given) {
+  if (given === null || given === undefined) return "";
+  if (typeof given === "number") return number(given);
+  if (typeof given === "string") return given;
+  return JSON.stringify(given);
+}
+
+// One word of a POSIX shell.
+export function shellWord(text) {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,33 @@
+// Where the page is: all of it stands behind the # of the address, so that a view can be shared as a link.
+import { signal } from "./ui.js";
+
+function read() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
+  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+  return { parts: parts.length ? parts : ["overview"], query: new URLSearchParams(query ?? "") };
+}
+
+export const route = signal(read());
+addEventListener("hashchange", () => {
+  route.value = read();
+});
+
+export function href(path, query) {
+  const text = query ? new URLSearchParams(query).toString() : "";
+  return `#/${path}${text ? `?${text}` : ""}`;
+}
+
+export function go(path, query) {
+  location.hash = href(path, query);
+}
+
+// Change parts of the query in place: null or "" takes one away. The back button does not stop at each keystroke.
+export function setQuery(changes) {
+  const query = new URLSearchParams(route.value.query);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === undefined || value === "") query.delete(name);
+    else query.set(name, value);
+  }
+  history.replaceState(null, "", href(route.value.parts.map(encodeURIComponent).join("/"), query));
+  route.value = read();
+}

@@ -1,0 +1,46 @@
+// What the views share about trials: the fields that occur, and those that the address asks for.
+import { fieldsOf, matcher, readFilters } from "./filters.js";
+import { profile, trials, version } from "./store.js";
+import { route } from "./route.js";
+import { computed } from "./ui.js";
+
+// What the search space says of a parameter, by its dotted name.
+function spaceOf(name) {
+  let space = profile.value?.searchSpace;
+  for (const part of name.split(".")) space = space?.[part];
+  return space;
+}
+
+export const fields = computed(() => {
+  void version.value;
+  const found = fieldsOf(trials());
+  for (const field of found.parameters) {
+    if (spaceOf(field.field.slice(2))?._type === "choice") field.text = true; // numbers to choose from have no scale
+  }
+  return found;
+});
+
+export const filters = computed(() => readFilters(route.value.query));
+
+export const chosen = computed(() => {
+  void version.value;
+  const { states, text, ranges, choices } = filters.value;
+  if (!states.size && !text && !ranges.length && !choices.length) return trials();
+  return trials().filter(matcher(filters.value));
+});
+
+// Names of the objectives: "default" and the further numbers of metrics that are objects.
+export const objectives = computed(() => ["default", ...fields.value.metrics.map(({ field }) => field.slice(2))]);
+
+export const stateCounts = computed(() => {
+  void version.value;
+  const counts = {};
+  for (const trial of trials()) counts[trial.state] = (counts[trial.state] ?? 0) + 1;
+  return counts;
+});
+
+// Whether a parameter is searched on a logarithmic scale, by its search space.
+export function isLogarithmic(name) {
+  const type = spaceOf(name)?._type;
+  return typeof type === "string" && type.includes("log");
+}

@@ -1,0 +1,146 @@
+// Small things that all views use.
+import { html, signal, useEffect, useRef, useState } from "../lib/ui.js";
+import { STATE_WORDS } from "../lib/trials.js";
+import { clock, moment } from "../lib/format.js";
+import { Icon } from "./icons.js";
+
+const EXPERIMENT_WORDS = {
+  INITIALIZED: "Starting",
+  RUNNING: "Running",
+  NO_MORE_TRIAL: "Finishing",
+  TUNER_NO_MORE_TRIAL: "Finishing",
+  DONE: "Done",
+  ERROR: "Error",
+  STOPPING: "Stopping",
+  STOPPED: "Stopped",
+  VIEWED: "Viewed",
+};
+
+export function State({ state }) {
+  const moving = state === "RUNNING" || state === "STOPPING";
+  return html`<span class="badge" data-state=${state}><i class=${`dot ${moving ? "pulse" : ""}`} aria-hidden="true" />${
+    STATE_WORDS[state] ?? state}</span>`;
+}
+
+export function ExperimentState({ state }) {
+  const moving = state === "RUNNING" || state === "STOPPING";
+  return html`<span class="badge" data-state=${state} title=${state}><i class=${`dot ${moving ? "pulse" : ""}`}
+    aria-hidden="true" />${EXPERIMENT_WORDS[state] ?? state}</span>`;
+}
+
+export function Card({ title, end, children, class: name = "", id }) {
+  return html`<section class=${`card ${name}`} aria-label=${title}>
+    ${(title || end) && html`<div class="card-head"><h2 id=${id}>${title}</h2>${end && html`<div class="end">${end}</div>`}</div>`}
+    ${children}
+  </section>`;
+}
+
+export function Empty({ title, children }) {
+  return html`<div class="empty"><b>${title}</b>${children && html`<p>${children}</p>`}</div>`;
+}
+
+export function Time({ at }) {
+  if (at === null || at === undefined) return "";
+  return html`<time datetime=${new Date(at * 1000).toISOString()} title=${moment(at)}>${clock(at)}</time>`;
+}
+
+// What just happened, told once and to screen readers too.
+const toasts = signal([]);
+let counter = 0;
+
+export function say(text, bad = false) {
+  const id = (counter += 1);
+  toasts.value = [...toasts.value.slice(-3), { id, text, bad }];
+  setTimeout(() => unsay(id), bad ? 12_000 : 4000);
+}
+
+const unsay = (id) => {
+  toasts.value = toasts.value.filter((toast) => toast.id !== id);
+};
+
+export function Toasts() {
+  return html`<div class="toasts" role="status" aria-live="polite">
+    ${toasts.value.map(({ id, text, bad }) => html`<div class=${`toast ${bad ? "bad" : ""}`} key=${id}>
+      <span>${text}</span>
+      <button class="quiet small icon" aria-label="Dismiss" onClick=${() => unsay(id)}><${Icon} name="close" /></button>
+    </div>`)}
+  </div>`;
+}
+
+export async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say(`${what} copied.`);
+  } catch {
+    // no clipboard over plain http from elsewhere: let the browser's own selection do it
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    say(done ? `${what} copied.` : "The browser does not let this page copy.", !done);
+  }
+}
+
+export function Copy({ text, what, label, small = true }) {
+  const get = () => (typeof text === "function" ? text() : text);
+  return html`<button class=${small ? "small" : ""} onClick=${() => copy(get(), what)}>
+    <${Icon} name="copy" />${label ?? "Copy"}</button>`;
+}
+
+// A button that opens a panel, which closes by Escape or a click elsewhere.
+export function Pop({ label, icon, children, pressed, title }) {
+  const [open, setOpen] = useState(false);
+  const box = useRef();
+  useEffect(() => {
+    if (!open) return undefined;
+    const outside = (event) => box.current?.contains(event.target) || setOpen(false);
+    const escape = (event) => {
+      if (event.key !== "Escape") return;
+      setOpen(false);
+      box.current?.querySelector("button")?.focus();
+    };
+    addEventListener("pointerdown", outside);
+    addEventListener("keydown", escape);
+    return () => {
+      removeEventListener("pointerdown", outside);
+      removeEventListener("keydown", escape);
+    };
+  }, [open]);
+  return html`<div class="pop" ref=${box}>
+    <button aria-expanded=${open} aria-pressed=${pressed ? "true" : undefined} title=${title}
+      onClick=${() => setOpen(!open)}>${icon && html`<${Icon} name=${icon} />`}${label}</button>
+    ${open && html`<div class="pop-panel">${children}</div>`}
+  </div>`;
+}
+
+export function saveFile(name, data, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(data instanceof Blob ? data : new Blob([data], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// Rows of values as CSV. A cell that a spreadsheet would take for a formula gets a quote in front.
+export function csv(header, rows) {
+  const cell = (value) => {
+    let text = value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
+    if (typeof value === "string" && /^[=+@\t\r-]/.test(text)) text = `'${text}`;
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [header, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+// Calls `work` and says what went wrong, if anything did. Resolves to whether it went well.
+export async function attempt(work, done) {
+  try {
+    await work();
+  } catch (error) {
+    say(error.message, true);
+    return false;
+  }
+  if (done) say(done);
+  return true;
+}

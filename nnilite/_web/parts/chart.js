@@ -1,0 +1,134 @@
+// ECharts, loaded when the first chart is drawn, in the colours of the page, with saving as PNG and CSV.
+import { html, useEffect, useRef } from "../lib/ui.js";
+import { theme } from "../lib/theme.js";
+import { profile } from "../lib/store.js";
+import { csv, saveFile } from "./bits.js";
+import { Icon } from "./icons.js";
+
+let library = null;
+const AGAIN_MS = 2000;
+
+// Resolves when the library is there, however often it takes to load it.
+async function load() {
+  for (;;) {
+    try {
+      return await (library ??= import("../vendor/echarts.js"));
+    } catch {
+      library = null;
+      await new Promise((done) => setTimeout(done, AGAIN_MS));
+    }
+  }
+}
+
+// The colours of the page by name: colours().accent. Asked anew for each drawing, since the theme may change.
+export function colours() {
+  const style = getComputedStyle(document.documentElement);
+  return new Proxy({}, { get: (_, name) => style.getPropertyValue(`--${name}`).trim() });
+}
+
+export const STATE_COLOURS = {
+  WAITING: "s-waiting", RUNNING: "s-running", SUCCEEDED: "s-succeeded", FAILED: "s-failed",
+  EARLY_STOPPED: "s-early", USER_CANCELED: "s-killed", SYS_CANCELED: "s-system", UNKNOWN: "s-waiting",
+};
+
+export const series = (index) => colours()[`series-${(index % 8) + 1}`];
+
+// A tooltip as an element: ECharts' own are HTML text with inline styles, which the page's policy forbids.
+export function tip(title, pairs) {
+  const box = document.createElement("div");
+  box.className = "chart-tip";
+  const add = (tag, text) => {
+    const line = document.createElement(tag);
+    line.textContent = text;
+    box.append(line);
+  };
+  add("b", title);
+  for (const [name, value] of pairs) add("span", `${name}: ${value}`);
+  return box;
+}
+
+// The part of every chart's options that makes it look like the page.
+export function base(more = {}) {
+  const c = colours();
+  return {
+    animation: false,
+    aria: { enabled: true },
+    color: [1, 2, 3, 4, 5, 6, 7, 8].map((place) => c[`series-${place}`]),
+    textStyle: { color: c.soft, fontFamily: getComputedStyle(document.body).fontFamily, fontSize: 12 },
+    grid: { left: 12, right: 18, top: 22, bottom: 12, containLabel: true },
+    tooltip: {
+      confine: true,
+      backgroundColor: c.raised,
+      borderColor: c.line,
+      textStyle: { color: c.text, fontSize: 12.5 },
+      transitionDuration: 0,
+    },
+    ...more,
+  };
+}
+
+export function axis(more = {}) {
+  const c = colours();
+  return {
+    axisLine: { lineStyle: { color: c.line } },
+    axisTick: { show: false },
+    axisLabel: { color: c.soft, hideOverlap: true },
+    splitLine: { lineStyle: { color: c.line, opacity: 0.7 } },
+    nameTextStyle: { color: c.soft },
+    nameLocation: "middle",
+    nameGap: 30,
+    scale: true,
+    ...more,
+  };
+}
+
+// `option`: what ECharts draws, made by `draw()` whenever `deps` or the theme change.
+export function Chart({ draw, deps, label, height = 320, onClick, onReady, events }) {
+  const box = useRef();
+  const chart = useRef(null);
+  const latest = useRef({});
+  latest.current = { draw, onClick, events };
+  useEffect(() => {
+    let gone = false;
+    const watcher = new ResizeObserver(() => chart.current?.resize({ animation: { duration: 0 } }));
+    load().then((echarts) => {
+      if (gone) return;
+      chart.current = echarts.init(box.current, null, { renderer: "canvas" });
+      chart.current.on("click", (event) => latest.current.onClick?.(event));
+      for (const name of Object.keys(events ?? {})) {
+        chart.current.on(name, (event) => latest.current.events[name](event, chart.current));
+      }
+      chart.current.setOption(latest.current.draw(), true);
+      watcher.observe(box.current);
+      onReady?.(chart.current);
+      box.current.dataset.ready = "yes";
+    });
+    return () => {
+      gone = true;
+      watcher.disconnect();
+      const old = chart.current;
+      chart.current = null;
+      if (old) setTimeout(() => old.dispose(), 1000); // it may still be drawing, frame by frame
+    };
+  }, []);
+  useEffect(() => {
+    chart.current?.setOption(latest.current.draw(), { notMerge: true, lazyUpdate: true });
+  }, [...deps, theme.value]);
+  return html`<div class="chart" role="img" aria-label=${label} ref=${box} style=${{ height: `${height}px` }} />`;
+}
+
+// Saving: `data()` gives {header, rows}; `chart` is a ref that `onReady` fills.
+export function Save({ name, chart, data }) {
+  const file = `${profile.value?.id ?? "experiment"}-${name}`;
+  const png = () => {
+    const canvas = chart.current.renderToCanvas({ pixelRatio: 2, backgroundColor: colours().card });
+    canvas.toBlob((blob) => saveFile(`${file}.png`, blob));
+  };
+  const table = () => {
+    const { header, rows } = data();
+    saveFile(`${file}.csv`, csv(header, rows), "text/csv");
+  };
+  return html`
+    ${chart && html`<button class="small" onClick=${png} title="Save this chart as an image"><${Icon} name="download" />PNG</button>`}
+    <button class="small" onClick=${table} title="Save the data of this chart"><${Icon} name="download" />CSV</button>`;
+}

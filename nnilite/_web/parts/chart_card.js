@@ -1,0 +1,32 @@
+// A chart in a card, with its controls and its two ways of saving.
+import { html, useRef } from "../lib/ui.js";
+import { go } from "../lib/route.js";
+import { Card } from "./bits.js";
+import { Chart, Save } from "./chart.js";
+
+// data: what CSV gets, as `() => ({header, rows})`. A click on a point that has the id of a trial opens the trial.
+export function ChartCard({ title, name, draw, deps, data, height, controls, note, events, onReady, minWidth = 0, class: classes }) {
+  const chart = useRef(null);
+  const open = (event) => {
+    const id = event.data?.id ?? event.seriesId;
+    if (id && !String(id).includes("\0")) go(`trials/${id}`);
+  };
+  const ready = (one) => {
+    chart.current = one;
+    onReady?.(one);
+  };
+  return html`<${Card} title=${title} class=${classes} end=${html`${controls}<${Save} name=${name} chart=${chart} data=${data} />`}>
+    <div class="scroll-x"><div style=${{ minWidth: `${minWidth}px` }}>
+      <${Chart} label=${title} draw=${draw} deps=${deps} height=${height} events=${events} onReady=${ready} onClick=${open} />
+    </div></div>
+    ${note && html`<p class="soft small">${note}</p>`}
+  </${Card}>`;
+}
+
+export function Pick({ label, value, options, set }) {
+  return html`<label class="inline"><span>${label}</span><select value=${value} onChange=${(event) => set(event.target.value)}>
+    ${options.map((one) => {
+      const [key, text] = Array.isArray(one) ? one : [one, one];
+      return html`<option key=${key} value=${key}>${text}</option>`;
+    })}</select></label>`;
+}

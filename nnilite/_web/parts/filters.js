@@ -1,0 +1,110 @@
+// The bar by which one chooses trials. It writes to the address, from which the views read.
+import { html, useEffect, useRef, useState } from "../lib/ui.js";
+import { count, number } from "../lib/format.js";
+import { fieldName, readChoices, writeChoices, writeRange } from "../lib/filters.js";
+import { route, setQuery } from "../lib/route.js";
+import { fields, filters, stateCounts } from "../lib/selection.js";
+import { STATES, STATE_WORDS } from "../lib/trials.js";
+import { Icon } from "./icons.js";
+
+export function StateFilter() {
+  const chosen = filters.value.states;
+  const toggle = (state) => {
+    const next = new Set(chosen);
+    if (!next.delete(state)) next.add(state);
+    setQuery({ state: [...next].join(",") });
+  };
+  return html`<div class="state-filter" role="group" aria-label="Filter by state">
+    ${STATES.filter((state) => stateCounts.value[state] || chosen.has(state)).map((state) => html`
+      <button key=${state} data-state=${state} aria-pressed=${chosen.has(state) ? "true" : "false"}
+        onClick=${() => toggle(state)}><i class="dot" aria-hidden="true" />${STATE_WORDS[state]}
+        <span class="soft">${count(stateCounts.value[state])}</span></button>`)}
+  </div>`;
+}
+
+// A search field that writes to the address a moment after the last key.
+export function Search() {
+  const input = useRef();
+  const timer = useRef(0);
+  const text = route.value.query.get("q") ?? "";
+  useEffect(() => {
+    if (document.activeElement !== input.current) input.current.value = text;
+  }, [text]);
+  const type = () => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setQuery({ q: input.current.value.trim() }), 120);
+  };
+  return html`<input class="search" type="search" placeholder="Find by id, #number or reason" aria-label="Find trials"
+    data-search="" ref=${input} defaultValue=${text} onInput=${type} />`;
+}
+
+export function FilterButton({ open, setOpen }) {
+  const { ranges, choices } = filters.value;
+  const active = ranges.length + choices.length;
+  return html`<button aria-expanded=${open ? "true" : "false"} aria-pressed=${active ? "true" : "false"}
+    onClick=${() => setOpen(!open)}><${Icon} name="filter" />Filters${active ? ` (${active})` : ""}</button>`;
+}
+
+export function FilterPanel() {
+  const { parameters, metrics } = fields.value;
+  const general = [{ field: "metric" }, ...metrics, { field: "seconds" }];
+  return html`<div class="card filters">
+    ${[...general, ...parameters].map((field) =>
+      field.text ? html`<${ChoiceFilter} key=${field.field} ...${field} />` : html`<${RangeFilter} key=${field.field} ...${field} />`)}
+  </div>`;
+}
+
+function RangeFilter({ field, low, high }) {
+  const [from = "", to = ""] = (route.value.query.get(field) ?? "..").split("..");
+  const [wrong, setWrong] = useState(false);
+  const change = (bounds) => {
+    const bad = bounds.some((text) => text !== "" && Number.isNaN(Number(text)));
+    setWrong(bad);
+    if (!bad) setQuery({ [field]: writeRange(...bounds) });
+  };
+  const name = fieldName(field);
+  return html`<fieldset>
+    <legend>${name}</legend>
+    <div class="range">
+      <input inputmode="decimal" aria-label=${`${name} from`} aria-invalid=${wrong} value=${from}
+        placeholder=${low === undefined ? "from" : number(low)} onChange=${(e) => change([e.target.value.trim(), to])} />
+      <span class="soft">to</span>
+      <input inputmode="decimal" aria-label=${`${name} to`} aria-invalid=${wrong} value=${to}
+        placeholder=${high === undefined ? "to" : number(high)} onChange=${(e) => change([from, e.target.value.trim()])} />
+    </div>
+    ${wrong && html`<span class="wrong">Numbers only, such as 0.1 or 1e-3.</span>`}
+  </fieldset>`;
+}
+
+function ChoiceFilter({ field, values }) {
+  const text = route.value.query.get(field) ?? "";
+  const chosen = new Set(text.startsWith("in:") ? readChoices(text) : []);
+  const toggle = (value) => {
+    const next = new Set(chosen);
+    if (!next.delete(value)) next.add(value);
+    setQuery({ [field]: writeChoices([...next]) });
+  };
+  return html`<fieldset>
+    <legend>${fieldName(field)}</legend>
+    <div class="choices">
+      ${values.map(String).map((value) => html`<label class="inline" key=${value}><input type="checkbox"
+        checked=${chosen.has(value)} onChange=${() => toggle(value)} />${value}</label>`)}
+    </div>
+  </fieldset>`;
+}
+
+// What is filtered by, each with a button that takes it away.
+export function FilterChips() {
+  const { ranges, choices } = filters.value;
+  if (!ranges.length && !choices.length) return null;
+  const chips = [
+    ...ranges.map(({ field, low, high }) => [field, `${fieldName(field)}: ${low ?? "…"} to ${high ?? "…"}`]),
+    ...choices.map(({ field, values }) => [field, `${fieldName(field)}: ${[...values].join(", ")}`]),
+  ];
+  const clear = () => setQuery(Object.fromEntries(chips.map(([field]) => [field, null])));
+  return html`<div class="row">
+    ${chips.map(([field, text]) => html`<span class="chip" key=${field}>${text}<button aria-label=${`Remove filter ${text}`}
+      onClick=${() => setQuery({ [field]: null })}><${Icon} name="close" /></button></span>`)}
+    <button class="quiet small" onClick=${clear}>Clear all</button>
+  </div>`;
+}

@@ -1,0 +1,53 @@
+// JSON values shown as YAML, which is how people wrote them.
+import { html } from "../lib/ui.js";
+
+const PLAIN = /^[A-Za-z_./~][\w ./@%+~:-]*$/;
+const WORDS = /^(true|false|null|yes|no|on|off|~)$/i;
+
+function scalar(value) {
+  if (typeof value !== "string") return ["other", JSON.stringify(value)];
+  const plain = PLAIN.test(value) && !WORDS.test(value) && !/: |:$| $|^-/.test(value);
+  return ["text", plain ? value : JSON.stringify(value)];
+}
+
+const key = (name) => (/^[\w.-]+$/.test(name) && !/^[\d.-]/.test(name) ? name : JSON.stringify(name));
+const isFlat = (value) => value === null || typeof value !== "object" || Object.keys(value).length === 0;
+const isShort = (value) => Array.isArray(value) && value.every(isFlat) && JSON.stringify(value).length < 70;
+
+// [class or null, text] pieces of the YAML of a value.
+function* pieces(value, indent) {
+  const pad = "  ".repeat(indent);
+  if (isFlat(value)) yield scalar(value);
+  else if (isShort(value)) {
+    yield [null, "["];
+    for (const [place, item] of value.entries()) {
+      if (place) yield [null, ", "];
+      yield scalar(item);
+    }
+    yield [null, "]"];
+  } else if (Array.isArray(value)) {
+    for (const item of value) {
+      yield [null, `${pad}- `];
+      const inner = [...pieces(item, indent + 1)];
+      if (!isFlat(item) && !isShort(item)) inner[0] = [inner[0][0], inner[0][1].trimStart()];
+      yield* inner;
+      if (isFlat(item) || isShort(item)) yield [null, "\n"];
+    }
+  } else {
+    for (const [name, item] of Object.entries(value)) {
+      yield [null, pad];
+      yield ["key", `${key(name)}:`];
+      const inline = isFlat(item) || isShort(item);
+      yield [null, inline ? " " : "\n"];
+      yield* pieces(item, indent + 1);
+      if (inline) yield [null, "\n"];
+    }
+  }
+}
+
+export const yaml = (value) => [...pieces(value, 0)].map(([, text]) => text).join("");
+
+export function Yaml({ value, label }) {
+  return html`<pre class="code" tabindex="0" role="region" aria-label=${label}>${[...pieces(value, 0)].map(([name, text]) =>
+    name ? html`<span class=${name}>${text}</span>` : text)}</pre>`;
+}

@@ -1,0 +1,131 @@
+// What the experiment is: its config, search space and logs; its results as files; and its neighbours.
+import { html, useEffect, useState } from "../lib/ui.js";
+import { address, get, send } from "../lib/api.js";
+import { count, duration } from "../lib/format.js";
+import { href, route } from "../lib/route.js";
+import { link, profile, takeProfile } from "../lib/store.js";
+import { Card, Copy, Empty, ExperimentState, say, Time } from "../parts/bits.js";
+import { Icon } from "../parts/icons.js";
+import { Log } from "../parts/log.js";
+import { Yaml, yaml } from "../parts/yaml.js";
+
+const TABS = [["config", "Config"], ["space", "Search space"], ["logs", "Logs"], ["export", "Export"], ["others", "Other experiments"]];
+const VIEWS = { config: Config, space: Space, logs: Logs, export: Export, others: Others };
+
+export function Experiment() {
+  const known = profile.value;
+  const tab = route.value.parts[1] ?? "config";
+  const Content = VIEWS[tab];
+  if (!known) return html`<${Empty} title="Loading …" />`;
+  return html`
+    <h1 class="hidden">Experiment ${known.id}</h1>
+    <nav class="subnav" aria-label="Experiment">
+      ${TABS.map(([name, title]) => html`<a key=${name} href=${href(`experiment/${name}`)} aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}
+    </nav>
+    ${Content ? html`<${Content} known=${known} />` : html`<${Empty} title="There is no such page" />`}`;
+}
+
+function Config({ known }) {
+  return html`<div class="split">
+    <${Card} title="About">
+      <dl class="facts">
+        <dt>Experiment</dt><dd class="mono">${known.id}</dd>
+        <dt>Name</dt><dd>${known.name || "–"}</dd>
+        <dt>State</dt><dd><${ExperimentState} state=${known.state} /> ${known.reason}</dd>
+        <dt>Created</dt><dd><${Time} at=${known.created} /></dd>
+        <dt>Ended</dt><dd>${known.ended === null ? "–" : html`<${Time} at=${known.ended} />`}</dd>
+        <dt>Time running</dt><dd>${duration(known.duration)}</dd>
+        <dt>Trials</dt><dd>${count(known.nextSequence)}</dd>
+        <dt>Platforms</dt><dd>${known.platforms.join(", ")}</dd>
+        <dt>Kept in</dt><dd class="mono">${known.directory}</dd>
+        <dt>Manager</dt><dd>process ${known.pid}, nnilite ${known.version}</dd>
+      </dl>
+    </${Card}>
+    <${Card} title="Config" end=${html`<span class="soft small">secrets are hidden</span><${Copy} text=${() => yaml(known.config)} what="Config" />`}>
+      <${Yaml} value=${known.config} label="Config" />
+    </${Card}>
+  </div>`;
+}
+
+function Space({ known }) {
+  const [text, setText] = useState(null);
+  const [problem, setProblem] = useState("");
+  const entries = Object.entries(known.searchSpace ?? {});
+  const fixed = known.readOnly || ["STOPPED", "STOPPING"].includes(known.state);
+  const save = async (event) => {
+    event.preventDefault();
+    try {
+      takeProfile(await send("PATCH", "experiment", { searchSpace: JSON.parse(text) }));
+      setText(null);
+      setProblem("");
+      say("The search space is changed; the next proposals follow it.");
+    } catch (error) {
+      setProblem(error instanceof SyntaxError ? `This is not JSON: ${error.message}` : error.message);
+    }
+  };
+  return html`<${Card} title="Search space" end=${text === null && html`<${Copy} text=${() => JSON.stringify(known.searchSpace, null, 2)} what="Search space" />
+    <button class="small" disabled=${fixed} onClick=${() => setText(JSON.stringify(known.searchSpace, null, 2))}><${Icon} name="edit" />Edit</button>`}>
+    ${text !== null
+      ? html`<form class="stack" onSubmit=${save}>
+          <label class="field"><span>Search space (JSON, as NNI writes it)</span><textarea rows="16" spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+          ${problem && html`<p class="note bad" role="alert">${problem}</p>`}
+          <div class="row"><button class="primary" type="submit">Save</button><button type="button" onClick=${() => { setText(null); setProblem(""); }}>Cancel</button></div>
+        </form>`
+      : html`<div class="scroll-x"><table class="plain">
+          <thead><tr><th>Parameter</th><th>Type</th><th>Values</th></tr></thead>
+          <tbody>${entries.map(([name, one]) => html`<tr key=${name}><td class="mono">${name}</td><td>${one?._type ?? ""}</td><td class="mono">${JSON.stringify(one?._value ?? one)}</td></tr>`)}</tbody>
+        </table></div>`}
+  </${Card}>`;
+}
+
+const LOGS = [["manager", "Manager"], ["tuner", "Tuner"]];
+
+function Logs() {
+  const name = route.value.query.get("log") ?? "manager";
+  return html`<section class="card" aria-label="Logs">
+    <nav class="subnav" aria-label="Which log" style=${{ marginBottom: "8px" }}>
+      ${LOGS.map(([one, title]) => html`<a key=${one} href=${href("experiment/logs", { log: one })} aria-current=${one === name ? "page" : undefined}>${title}</a>`)}
+    </nav>
+    <${Log} key=${name} path=${`logs/${name}`} live=${true} label=${`Log of the ${name}`} empty="Nothing logged yet." />
+  </section>`;
+}
+
+function Export({ known }) {
+  const file = (format) => address("export", { format }).href;
+  return html`<div class="split">
+    <${Card} title="Results of all ended trials">
+      <div class="stack">
+        <p class="soft">Every trial with its parameters, state and final metric.</p>
+        <div class="row">
+          <a class="button" href=${file("csv")} download=${`${known.id}.csv`}><${Icon} name="download" />CSV</a>
+          <a class="button" href=${file("json")} download=${`${known.id}.json`}><${Icon} name="download" />JSON</a>
+        </div>
+      </div>
+    </${Card}>
+    <${Card} title="By command">
+      <div class="stack">
+        ${[["Results", `nnictl experiment export ${known.id} --filename results.csv --type csv`], ["Files of a trial", `nnictl trial download ${known.id} --trial-id TRIAL`], ["Go on later", `nnictl resume ${known.id}`]].map(([what, command]) => html`
+          <div key=${what}><div class="soft small">${what}</div><div class="row"><code>${command}</code><${Copy} text=${command} what="Command" /></div></div>`)}
+      </div>
+    </${Card}>
+  </div>`;
+}
+
+function Others({ known }) {
+  const [found, setFound] = useState(null);
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    get("experiments").then((answer) => setFound(answer.experiments), (error) => setProblem(error.message));
+  }, [link.value.state]);
+  if (problem) return html`<p class="note bad">${problem}</p>`;
+  if (!found) return html`<${Empty} title="Loading …" />`;
+  const rows = [...found].sort((a, b) => (b.started ?? 0) - (a.started ?? 0));
+  const alive = (one) => one.url && one.pid && !["STOPPED"].includes(one.state);
+  return html`<${Card} title="Experiments of this machine"><div class="scroll-x"><table class="plain">
+    <thead><tr><th>Experiment</th><th>Name</th><th>State</th><th>Platform</th><th>Started</th><th>Ended</th></tr></thead>
+    <tbody>${rows.map((one) => html`<tr key=${one.id}>
+      <td>${one.id === known.id ? html`<span class="mono">${one.id}</span> <span class="soft small">this one</span>` : alive(one) ? html`<a class="mono" href=${`${one.url}/`}>${one.id}</a>` : html`<span class="mono">${one.id}</span>`}</td>
+      <td>${one.name}</td><td><${ExperimentState} state=${one.state} /></td><td>${one.platform}</td><td><${Time} at=${one.started} /></td><td><${Time} at=${one.ended} /></td>
+    </tr>`)}</tbody>
+  </table></div></${Card}>`;
+}
