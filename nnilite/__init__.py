@@ -1,0 +1,399 @@
+"""What trial code imports.
+
+    import nnilite
+
+    parameters = nnilite.get_next_parameter()
+    for epoch in range(10):
+        ...
+        nnilite.report_intermediate_result(accuracy)
+    nnilite.report_final_result({"default": accuracy, "loss": loss})
+
+Every report is one line, appended by one write to the file named by `$NNILITE_METRICS`, the spool of the
+attempt. The keeper delivers it from there, so a report costs no network and outlives a dead manager. Threads
+and processes of a trial may report at the same time. Any language can report, by a line of its own:
+
+    echo "intermediate 0.5" >> "$NNILITE_METRICS"
+    echo "final 0.93" >> "$NNILITE_METRICS"
+
+Without a manager (standalone) there are no parameters and reports are only logged, so that the same code runs
+by itself.
+
+This module is stdlib only and runs on Python 3.8 and later. `Experiment`, `Search` and the bases of tuners
+and assessors come from the whole package, and are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock as _allocate_lock
+
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the cost of importing typing
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Any
+
+    from nnilite._version import __version__ as __version__
+    from nnilite.assessor import Assessor as Assessor
+    from nnilite.assessor import AssessResult as AssessResult
+    from nnilite.errors import NoMoreTrialError as NoMoreTrialError
+    from nnilite.experiment import Experiment as Experiment
+    from nnilite.search import Search as Search
+    from nnilite.tuner import Tuner as Tuner
+
+__all__ = [
+    "AssessResult",
+    "Assessor",
+    "Experiment",
+    "NoMoreTrialError",
+    "Search",
+    "Tuner",
+    "__version__",
+    "checkpoint",
+    "checkpoint_dir",
+    "get_current_parameter",
+    "get_experiment_id",
+    "get_next_parameter",
+    "get_next_parameters",
+    "get_sequence_id",
+    "get_trial_id",
+    "report_final_result",
+    "report_intermediate_result",
+]
+
+_LATER = {
+    "AssessResult": "assessor",
+    "Assessor": "assessor",
+    "Experiment": "experiment",
+    "NoMoreTrialError": "errors",
+    "Search": "search",
+    "Tuner": "tuner",
+    "__version__": "_version",
+}
+_MAX_LINE_BYTES = 999_999  # NNI's line names its length in six digits
+_PARAMETERS_WAIT_S = 30.0  # a shared file system may show the file late
+_STANDALONE = "STANDALONE"
+
+
+def get_next_parameter() -> Any:
+    """The parameters of this trial; `{}` in standalone mode.
+
+    A second call returns the same object: one trial has one set of parameters.
+    Raises: RuntimeError if the keeper's file cannot be read.
+    """
+    record = _trial.record()
+    return record.get("parameters") if isinstance(record, dict) else record
+
+
+get_next_parameters = get_next_parameter
+
+
+def get_current_parameter(tag: str | None = None) -> Any:
+    """What `get_next_parameter` returned, or the one named `tag` of it; None before the first call.
+
+    Raises: KeyError if there is no parameter of that name.
+    """
+    if _trial.current is None:
+        return None
+    parameters = get_next_parameter()
+    return parameters if tag is None else parameters[tag]
+
+
+def report_intermediate_result(metric: Any) -> None:
+    """Report a result on the way, for example after each epoch.
+
+    `metric` is a number, or a dict of JSON values in which `default` is the number that counts. NaN, infinity
+    and numbers of numpy, torch and the like are fine. It is recorded once this returns.
+
+    Raises: TypeError if the metric is not JSON, ValueError if it is a megabyte or more, OSError if it cannot
+    be written (a full disk).
+    """
+    _trial.report("PERIODICAL", metric)
+
+
+def report_final_result(metric: Any) -> None:
+    """Report the result of the trial; `metric` and errors as with `report_intermediate_result`.
+
+    To be called once. Of several final results the first counts; the others are recorded too.
+    """
+    _trial.report("FINAL", metric)
+
+
+def get_experiment_id() -> str:
+    """The id of the experiment, or "STANDALONE"."""
+    return os.environ.get("NNI_EXP_ID") or _STANDALONE
+
+
+def get_trial_id() -> str:
+    """The id of this trial, or "STANDALONE"."""
+    return os.environ.get("NNI_TRIAL_JOB_ID") or _STANDALONE
+
+
+def get_sequence_id() -> int:
+    """The number of this trial in its experiment, from 0; 0 in standalone mode."""
+    return int(os.environ.get("NNI_TRIAL_SEQ_ID") or 0)
+
+
+def checkpoint_dir() -> Path:
+    """A folder for checkpoints, which exists. What is in it at the start of a trial, an earlier attempt left.
+
+    It outlives the attempt if the experiment keeps checkpoints. In standalone mode it is a new temporary
+    folder, the same one for the whole process.
+    """
+    from pathlib import Path
+
+    folder = Path(os.environ.get("NNILITE_CHECKPOINT_DIR") or _trial.own_checkpoint_dir())
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class checkpoint:
+    """Write a file of `checkpoint_dir()` whole or not at all, however the trial may end meanwhile.
+
+        with nnilite.checkpoint("model.pt") as path:
+            torch.save(model.state_dict(), path)
+
+    `path` is another name until the block ends; after an exception the old file stays as it was.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._target = checkpoint_dir() / name
+        self._draft = self._target.with_name(f".{self._target.name}.{os.getpid()}.new")
+
+    def __enter__(self) -> Path:
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        return self._draft
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            _remove(str(self._draft))
+            return
+        with self._draft.open("rb+") as draft:  # a name must not outlive a power cut without its bytes
+            os.fsync(draft.fileno())
+        self._draft.replace(self._target)
+
+
+class _Trial:
+    """This process's view of its trial."""
+
+    def __init__(self) -> None:
+        self.current: Any = None  # NNI's record, once it has been read
+        self._lock = _allocate_lock()
+        self._sequence = 0
+        self._finals = 0
+        self._warned: set[str] = set()
+        self._temporary = ""
+
+    def forked(self) -> None:
+        """In a child process another thread's lock would stay locked for ever."""
+        self._lock = _allocate_lock()
+
+    def record(self) -> Any:
+        """NNI's record: `{"parameter_id": ..., "parameters": {...}, ...}`."""
+        with self._lock:
+            if self.current is None:
+                self.current = self._read() if _system_dir() else self._standalone()
+            return self.current
+
+    def _read(self) -> Any:
+        import json
+        import time
+
+        path = os.path.join(_system_dir(), "parameter.cfg")
+        deadline = time.monotonic() + _PARAMETERS_WAIT_S
+        while True:
+            try:
+                with open(path, encoding="utf-8") as file:
+                    return json.load(file)
+            except (OSError, ValueError) as error:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"the parameters of this trial cannot be read from {path}: {error}") from error
+            time.sleep(0.1)
+
+    def _standalone(self) -> Any:
+        self._warn(
+            "standalone",
+            "no nnilite manager runs this trial: get_next_parameter() gives {}, and results are only logged",
+        )
+        return {"parameter_id": None, "parameters": {}}
+
+    def report(self, kind: str, metric: Any) -> None:
+        text = _text(metric)
+        self._check(kind, metric)
+        with self._lock:
+            sequence = self._sequence if kind == "PERIODICAL" else 0
+            if _system_dir():
+                _append(self._line(kind, sequence, text))
+            else:
+                _log_result(kind, sequence, text)
+            if kind == "PERIODICAL":
+                self._sequence += 1
+            else:
+                self._finals += 1
+
+    def _line(self, kind: str, sequence: int, text: str) -> bytes:
+        import json
+        import time
+
+        record = {
+            "parameter_id": self.current.get("parameter_id") if isinstance(self.current, dict) else None,
+            "trial_job_id": get_trial_id(),
+            "type": kind,
+            "sequence": sequence,
+            "value": text,
+            "time": time.time(),
+        }
+        data = (json.dumps(record) + "\n").encode("ascii")
+        if len(data) > _MAX_LINE_BYTES:
+            raise ValueError(
+                f"a metric takes less than 1,000,000 bytes as JSON, this one takes {len(data):,}; "
+                "write large things to a file in $NNI_OUTPUT_DIR"
+            )
+        return b"ME%06d%b" % (len(data), data)
+
+    def _check(self, kind: str, metric: Any) -> None:
+        if isinstance(metric, dict) and "default" not in metric:
+            self._warn("default", f"a reported dict has no 'default', the number that counts: {_short(metric)}")
+        elif isinstance(metric, (str, list, tuple, type(None))):
+            self._warn("number", f"a reported metric is not a number: {_short(metric)}")
+        if kind == "FINAL" and self._finals == 1:
+            self._warn("final", "a second final result was reported: the first one counts")
+
+    def _warn(self, about: str, message: str) -> None:
+        """Once for each thing, on standard error."""
+        if about in self._warned:
+            return
+        self._warned.add(about)
+        import warnings
+
+        warnings.warn(f"nnilite: {message}", RuntimeWarning, stacklevel=5)
+
+    def own_checkpoint_dir(self) -> str:
+        """Where checkpoints go if no folder was given for them."""
+        output = os.environ.get("NNI_OUTPUT_DIR")
+        if _system_dir() and output:
+            return os.path.join(output, "checkpoint")
+        with self._lock:
+            if not self._temporary:
+                import tempfile
+
+                self._temporary = tempfile.mkdtemp(prefix="nnilite-checkpoint-")
+            return self._temporary
+
+
+def _system_dir() -> str:
+    """The attempt's folder; "" in standalone mode."""
+    if os.environ.get("NNI_PLATFORM", "unittest") == "unittest":
+        return ""
+    return os.environ.get("NNI_SYS_DIR", "")
+
+
+def _append(line: bytes) -> None:
+    """One write, so that the lines of several processes do not mix."""
+    path = os.environ.get("NNILITE_METRICS") or os.path.join(_system_dir(), ".nni", "metrics")
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            written = os.write(file, line)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise OSError(error.errno, f"the metric is not recorded: {error.strerror}", path) from error
+    if written != len(line):  # the keeper leaves out the cut line and finds the next one
+        import errno
+
+        raise OSError(errno.ENOSPC, "the metric is not recorded: the disk is full", path)
+
+
+def _text(metric: Any) -> str:
+    import json
+
+    try:
+        return json.dumps(metric, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(
+            f"a metric must be a number, or a dict of JSON values with a number as 'default'; "
+            f"this {type(metric).__name__} is not: {error}"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """A scalar or an array of numpy, torch, ... as plain Python. Known by its methods, without an import."""
+    if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
+        item = value.item()
+        return float(item) if type(item) is type(value) else item
+    if callable(getattr(value, "tolist", None)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _log_result(kind: str, sequence: int, text: str) -> None:
+    """Standalone: to the program's own log, or to standard output if it has none."""
+    import logging
+    import sys
+
+    log = logging.getLogger("nnilite")
+    if not log.hasHandlers():
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    if kind == "FINAL":
+        log.info("Final result: %s", text)
+    else:
+        log.info("Intermediate result: %s  (Index %d)", text, sequence)
+
+
+def _remove(path: str) -> None:
+    if os.path.lexists(path):
+        os.remove(path)
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    try:
+        value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except ImportError as error:
+        raise ImportError(
+            f"nnilite.{name} needs the whole package in this Python, which has only what trials need "
+            f"({error}): pip install nnilite"
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Folders(list):  # type: ignore[type-arg]
+    """`__path__` of the SDK alone: a nnilite that is installed behind it lends the other modules."""
+
+    def __iter__(self) -> Iterator[str]:
+        import sys
+
+        for entry in sys.path:
+            folder = os.path.join(entry, "nnilite")
+            if folder not in self[:] and os.path.exists(os.path.join(folder, "service.py")):
+                self.append(folder)
+        return super().__iter__()
+
+
+if not os.path.exists(os.path.join(__path__[0], "service.py")):
+    __path__ = _Folders(__path__)
+
+_trial = _Trial()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_trial.forked)

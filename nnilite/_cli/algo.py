@@ -1,0 +1,115 @@
+"""The tuners and assessors that are installed. More come as Python packages, or from a folder of one's own by
+`className` and `codeDirectory` in the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from pathlib import Path
+
+from nnilite import _algorithms, _plugins
+from nnilite._cli import screen
+from nnilite._cli.platform import first_line
+from nnilite.errors import ConfigError, Conflict, NotFound, Place, PluginError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    listing = groups.add_parser("list", help="all of them")
+    listing.set_defaults(command=show_list)
+    one = groups.add_parser("show", help="one of them, with its arguments")
+    one.add_argument("name")
+    one.set_defaults(command=show)
+    for parser in (listing, one):
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    adding = groups.add_parser("register", aliases=["reg"], help="make a class of your own known by a name")
+    adding.add_argument(
+        "-m",
+        "--meta",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="YAML: algoType, builtinName, className, codeDirectory",
+    )
+    adding.set_defaults(command=register)
+    removing = groups.add_parser("unregister", aliases=["unreg"], help="forget such a name")
+    removing.add_argument("name")
+    removing.set_defaults(command=unregister)
+
+
+def register(options: argparse.Namespace) -> None:
+    """Every class is imported once, so that a wrong path is said now and not in the next experiment."""
+    import yaml
+
+    try:
+        meta = yaml.safe_load(options.meta.read_text("utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", Place(str(options.meta))) from error
+    for entry in _algorithms.from_meta(meta, options.meta):
+        group = _plugins.TUNERS if entry.kind == "tuner" else _plugins.ASSESSORS
+        if _plugins.is_installed(group, entry.name):
+            raise Conflict(f"{entry.name} is an installed {entry.kind}; choose another builtinName.")
+        _plugins.check_class(group, entry.entry_point(group))
+        _algorithms.register(entry)
+        print(f"{entry.name} is registered as a {entry.kind}.")
+
+
+def unregister(options: argparse.Namespace) -> None:
+    entry = _algorithms.unregister(options.name)
+    print(f"{entry.name} is no longer registered.")
+
+
+def show_list(options: argparse.Namespace) -> None:
+    found = [_described(kind, name) for kind, name in _all()]
+    if options.json:
+        screen.show_json(found)
+        return
+    rows = [(row["name"], row["type"], row["description"]) for row in found]
+    screen.show_table(("NAME", "TYPE", "DESCRIPTION"), rows, "No tuner and no assessor is installed.")
+
+
+def show(options: argparse.Namespace) -> None:
+    wanted = options.name.lower()
+    for kind, name in _all():
+        if wanted in (name.lower(), f"{name}{kind}".lower()):
+            _show_one(kind, name, options)
+            return
+    known = ", ".join(name for _, name in _all())
+    raise NotFound(f"There is no tuner or assessor {options.name!r}; there are {known}.")
+
+
+def _show_one(kind: str, name: str, options: argparse.Namespace) -> None:
+    plugin = _class(kind, name)
+    if options.json:
+        screen.show_json({**_described(kind, name), "classArgs": _arguments(plugin)})
+        return
+    screen.show_facts({"Name": name, "Type": kind, "Class": f"{plugin.__module__}.{plugin.__qualname__}"})
+    rows = [(argument, default) for argument, default in _arguments(plugin).items()]
+    print()
+    print(inspect.cleandoc(plugin.__doc__ or ""))
+    print()
+    screen.show_table(("ARGUMENT", "DEFAULT"), rows, "It takes no arguments.")
+
+
+def _all() -> list[tuple[str, str]]:
+    groups = (("tuner", _plugins.TUNERS), ("assessor", _plugins.ASSESSORS))
+    return [(kind, name) for kind, group in groups for name in _plugins.names(group)]
+
+
+def _class(kind: str, name: str) -> type:
+    return _plugins.tuner_class(name) if kind == "tuner" else _plugins.assessor_class(name)
+
+
+def _described(kind: str, name: str) -> dict[str, object]:
+    try:
+        description = first_line(_class(kind, name))
+    except PluginError as error:
+        description = str(error)
+    return {"name": name, "type": kind, "description": description}
+
+
+def _arguments(plugin: type) -> dict[str, str]:
+    """The arguments of its constructor, which are the `classArgs` of a configuration, with their defaults."""
+    found = inspect.signature(plugin).parameters.values()
+    named = [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return {one.name: "required" if one.default is one.empty else repr(one.default) for one in named}

@@ -1,0 +1,151 @@
+"""`create --dry-run`: everything is checked, and nothing is started on any platform.
+
+What a manager would do first is done here, by the same code, in a folder that is removed again: the tuner and the
+assessor are made, in a process of their own, and asked for the first parameters; the code is packed; and the training
+service says what it would submit for the first trial. The token of that trial is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnilite import _launch, codedir
+from nnilite._cli import screen
+from nnilite._cli.program import warn
+from nnilite._launch import ManagerOptions
+from nnilite._manager import assembly
+from nnilite._manager.tuner_host import TunerHost
+from nnilite.codedir import CodePackage
+from nnilite.records import Attempt, Json, Trial
+from nnilite.units import format_size
+
+if TYPE_CHECKING:
+    from nnilite.config import ExperimentConfig
+
+HIDDEN = "********"
+LARGEST = 10
+"""So many files of the code package are listed."""
+
+
+def show(config: ExperimentConfig, options: ManagerOptions, *, as_json: bool) -> int:
+    """Print what `create` would do. Raises: NniliteError where it would fail."""
+    with tempfile.TemporaryDirectory(prefix="nnilite-dry-run-") as folder:
+        directory = Path(folder) / _launch.new_id()
+        for part in ("log", "trials", "code", "checkpoint"):
+            (directory / part).mkdir(parents=True)
+        parameters, jobs = asyncio.run(_rehearse(directory, config, options))
+        package = None if all(map(_runs_in_place, jobs.values())) else _packed(directory, config)
+    jobs = _moved(jobs, folder, str(config.experiment_working_directory))
+    code = None if package is None else _package_json(package)
+    found = {"config": config.json(), "code": code, "parameters": parameters, "jobs": jobs}
+    if as_json:
+        screen.show_json(found)
+    else:
+        _show(config, package, found)
+    return 0
+
+
+def _runs_in_place(described: Json) -> bool:
+    """Whether trials run in the user's own folder, so that its code is neither packed nor limited."""
+    code = described.get("code") if isinstance(described, dict) else None
+    return isinstance(code, dict) and "in_place" in code
+
+
+def _packed(directory: Path, config: ExperimentConfig) -> CodePackage:
+    limits = codedir.Limits(config.code_limits.max_files, config.code_limits.max_size)
+    return codedir.pack(config.trial_code_directory, directory / "code", limits)
+
+
+def _moved(value: Json, before: str, after: str) -> Json:
+    """With the paths that a real experiment would have."""
+    if isinstance(value, dict):
+        return {key: _moved(part, before, after) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_moved(part, before, after) for part in value]
+    return value.replace(before, after) if isinstance(value, str) else value
+
+
+async def _rehearse(directory: Path, config: ExperimentConfig, options: ManagerOptions) -> tuple[Json, dict[str, Json]]:
+    """The first parameters, and what each service would submit for a trial with them."""
+    scheme = "https" if options.tls_cert else "http"
+    prefix = f"/{options.url_prefix}".rstrip("/")
+    address = assembly.Address(scheme, options.host, options.port, prefix, options.tls_cert)
+    store = assembly.open_store(directory, True, time.time())
+    try:
+        parameters = await _first_parameters(directory, config)
+        job = assembly.job_maker(directory, config, store, address)(
+            Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)
+        )
+        job = replace(job, spec={**job.spec, "token": HIDDEN})
+        service = assembly.make_service(directory, config, address, [])
+        described = service.describe(job)
+    finally:
+        store.close()
+    names = [name for name, _, _ in config.services]
+    return parameters, {names[0]: described} if len(names) == 1 else described
+
+
+async def _first_parameters(directory: Path, config: ExperimentConfig) -> Json:
+    """Raises: TunerError, ConfigError."""
+    tuner = TunerHost(assembly.tuner_plan(directory, config), _nothing, _nothing)
+    try:
+        await tuner.open(0)
+        found = await tuner.generate((0,), 0)
+    finally:
+        await tuner.close()
+    return found[0] if found else None
+
+
+async def _nothing(*_: object) -> list[Any]:
+    return []
+
+
+def _package_json(package: CodePackage) -> dict[str, Json]:
+    return {
+        "directory": str(package.root),
+        "hash": package.hash,
+        "bytes": package.total_bytes,
+        "files": [{"path": file.path, "bytes": file.size} for file in package.files],
+        "notes": list(package.notes),
+    }
+
+
+def _show(config: ExperimentConfig, package: CodePackage | None, found: dict[str, Any]) -> None:
+    screen.show_facts(
+        {
+            "Experiment": config.experiment_name or "(without a name)",
+            "Platform": ", ".join(platform for _, platform, _ in config.services),
+            "Trial command": config.trial_command or None,
+            "At once": config.trial_concurrency,
+            "Trials": config.max_trial_number or "no limit",
+            "Time": screen.span(config.max_experiment_duration) or "no limit",
+            "Tuner": config.tuner.name or config.tuner.class_name,
+            "Assessor": (config.assessor.name or config.assessor.class_name) if config.assessor else None,
+            "First parameters": screen.parameters(found["parameters"]),
+        }
+    )
+    if package is None:
+        print(f"\nCode: trials run in {config.trial_code_directory} itself, nothing is copied.")
+    else:
+        _show_package(package)
+    for name, described in found["jobs"].items():
+        print(f"\nWould be submitted to {name} for a trial:")
+        screen.show_json(described)
+    print("\nNothing was started: this was a dry run.")
+
+
+def _show_package(package: CodePackage) -> None:
+    """The size of the upload, and what makes it so large."""
+    print(f"\nCode of {package.root}: {len(package.files)} files, {format_size(package.total_bytes)}")
+    largest = sorted(package.files, key=lambda file: (-file.size, file.path))
+    rows = [(file.path, format_size(file.size)) for file in largest[:LARGEST]]
+    screen.show_table(("FILE", "SIZE"), rows, "No file is in it.")
+    if len(largest) > LARGEST:
+        print(f"... and {len(largest) - LARGEST} more")
+    for note in package.notes:
+        warn(note)

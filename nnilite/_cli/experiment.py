@@ -1,0 +1,201 @@
+"""The experiments on this machine: list, show, export, import, delete, save and load them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from nnilite import _registry
+from nnilite._cli import access, screen
+from nnilite._registry import Entry
+from nnilite.errors import Conflict, NniliteError, NotFound
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    listing = groups.add_parser("list", help="those that run, or all", aliases=["ls"])
+    listing.add_argument("--all", action="store_true", help="stopped ones, too")
+    listing.set_defaults(command=show_list)
+    one = groups.add_parser("show", help="one experiment: limits, counts, best trial, places")
+    access.experiment_argument(one)
+    one.set_defaults(command=show)
+    short = groups.add_parser("status", help="its state, and what its trials wait for")
+    access.experiment_argument(short)
+    short.set_defaults(command=status)
+    for parser in (listing, one, short):
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_data(groups)
+    _add_files(groups)
+
+
+def _add_data(groups: Any) -> None:
+    out = groups.add_parser("export", help="parameters and metrics of the trials that succeeded")
+    access.experiment_argument(out)
+    out.add_argument(
+        "-t", "--type", choices=("json", "csv"), default=None, help="default: by the file's name, else json"
+    )
+    out.add_argument("-f", "--filename", type=Path, metavar="FILE", help="default: standard output")
+    out.add_argument("-i", "--intermediate", action="store_true", help="with the intermediate results")
+    out.set_defaults(command=export)
+    into = groups.add_parser("import", help='results from elsewhere, for the tuner: [{"parameter": ..., "value": ...}]')
+    access.experiment_argument(into)
+    into.add_argument("-f", "--filename", type=Path, required=True, metavar="FILE", help="a JSON or YAML file")
+    into.set_defaults(command=import_data)
+
+
+def _add_files(groups: Any) -> None:
+    gone = groups.add_parser("delete", help="delete stopped experiments and all that they kept")
+    access.experiment_argument(gone)
+    gone.add_argument("--all", action="store_true", help="all that are stopped")
+    gone.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    gone.set_defaults(command=delete)
+    packed = groups.add_parser("save", help="pack a stopped experiment into a zip file")
+    access.experiment_argument(packed)
+    packed.add_argument("-p", "--path", type=Path, default=Path(), metavar="DIR", help="the zip file, or its folder")
+    packed.add_argument("-s", "--code", "--saveCodeDir", action="store_true", help="with the code directory")
+    packed.set_defaults(command=save)
+    back = groups.add_parser("load", help="unpack a saved experiment")
+    back.add_argument("-p", "--path", type=Path, required=True, metavar="ZIP", help="what `save` wrote")
+    back.add_argument("-c", "--code", "--codeDir", type=Path, metavar="DIR", help="where its code goes")
+    back.add_argument("-l", "--directory", "--logDir", type=Path, metavar="DIR", help="the folder of experiments")
+    back.set_defaults(command=load)
+
+
+def show_list(options: argparse.Namespace) -> None:
+    found = [entry for entry in _registry.entries() if options.all or entry.alive]
+    if options.json:
+        screen.show_json([_as_json(entry) for entry in found])
+        return
+    rows = [
+        (
+            entry.id,
+            entry.name,
+            entry.state,
+            entry.url if entry.alive else "",
+            entry.platform,
+            screen.moment(entry.started),
+            screen.moment(entry.ended),
+        )
+        for entry in found
+    ]
+    empty = "There are no experiments." if options.all else "No experiment is running; --all lists stopped ones, too."
+    screen.show_table(("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED"), rows, empty)
+
+
+def _as_json(entry: Entry) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "name": entry.name,
+        "state": entry.state,
+        "alive": entry.alive,
+        "url": entry.url,
+        "port": entry.port,
+        "pid": entry.pid,
+        "platform": entry.platform,
+        "started": entry.started,
+        "ended": entry.ended,
+        "directory": str(entry.directory),
+    }
+
+
+def show(options: argparse.Namespace) -> None:
+    from nnilite._cli import summary
+
+    with access.reading(options) as manager:
+        profile = manager.profile()
+    if options.json:
+        screen.show_json(profile)
+    else:
+        summary.show(profile)
+
+
+def status(options: argparse.Namespace) -> None:
+    from nnilite._cli import summary
+
+    with access.reading(options) as manager:
+        profile = manager.profile()
+    if options.json:
+        screen.show_json(summary.status(profile))
+    else:
+        summary.show_status(profile)
+
+
+def export(options: argparse.Namespace) -> None:
+    from nnilite._cli import transfer
+
+    target: Path | None = options.filename
+    form = options.type or ("csv" if target is not None and target.suffix == ".csv" else "json")
+    with access.reading(options) as manager:
+        count = transfer.export(manager, form, target, intermediate=options.intermediate)
+    if target is not None:
+        print(f"{count} trials are in {target}.")
+
+
+def import_data(options: argparse.Namespace) -> None:
+    from nnilite._cli.update import read_document
+
+    data = read_document(options.filename)
+    if isinstance(data, list):
+        data = [_with_number(item) for item in data]
+    with access.running(options) as manager:
+        count = manager.import_data(data)
+    print(f"{count} results are imported.")
+
+
+def _with_number(item: Any) -> Any:
+    """NNI exports metrics as JSON texts, such as "0.98"; the tuner wants the number."""
+    if not isinstance(item, dict) or not isinstance(item.get("value"), str):
+        return item
+    try:
+        return {**item, "value": json.loads(item["value"])}
+    except ValueError:
+        return item
+
+
+def delete(options: argparse.Namespace) -> None:
+    if options.all:
+        chosen = [entry for entry in _registry.entries() if not entry.alive]
+    elif options.id is None:
+        raise NotFound("Which experiment is to be deleted? Give its id, or --all.")
+    else:
+        chosen = [_stopped(access.find(options), "deleted")]
+    for entry in chosen:
+        if options.yes or screen.confirm(f"Delete experiment {entry.id} and all of {entry.directory}?"):
+            _delete(entry)
+            print(f"Experiment {entry.id} is deleted.")
+        else:
+            print(f"Experiment {entry.id} is kept; --yes deletes without a question.")
+
+
+def _stopped(entry: Entry, wish: str) -> Entry:
+    if entry.alive:
+        raise Conflict(f"Experiment {entry.id} is running; stop it before it is {wish}: `nnictl stop {entry.id}`.")
+    return entry
+
+
+def _delete(entry: Entry) -> None:
+    """The folder goes first: should that fail half-way, the experiment is still listed and can be deleted again."""
+    if entry.directory.is_symlink() or entry.directory.name != entry.id:
+        raise NniliteError(
+            f"{entry.directory} does not look like the folder of experiment {entry.id}; it is left alone."
+        )
+    if entry.directory.exists():
+        shutil.rmtree(entry.directory)
+    _registry.remove(entry.id)
+
+
+def save(options: argparse.Namespace) -> None:
+    from nnilite._cli import archive
+
+    entry = _stopped(access.find(options), "saved")
+    print(f"Experiment {entry.id} is saved in {archive.save(entry, options.path, with_code=options.code)}.")
+
+
+def load(options: argparse.Namespace) -> None:
+    from nnilite._cli import archive
+
+    entry = archive.load(options.path, options.directory, options.code)
+    print(f"Experiment {entry.id} is in {entry.directory}; `nnictl view {entry.id}` opens it.")

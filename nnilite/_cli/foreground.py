@@ -1,0 +1,150 @@
+"""`--foreground`: shows how the experiment gets on until it is done, then its result, and ends it.
+
+Ctrl-C stops the experiment in good order; a second one leaves at once, and the manager ends with this process.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nnilite import _managers, _registry
+from nnilite._cli import progress, screen, summary
+from nnilite._client import Client, Unreachable
+from nnilite._registry import Entry
+from nnilite.errors import NniliteError
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+POLL_S = 0.2
+LINE_S = 10.0
+"""Without a terminal, a line is printed so often at least, if anything has changed."""
+
+ENDED = ("DONE", "ERROR", "STOPPED")
+
+Show = Callable[[dict[str, Any], progress.Course], None]
+
+
+def follow(entry: Entry, *, as_json: bool = False) -> int:
+    """Watch an experiment until it ends, and stop its manager; returns the exit code."""
+    from nnilite._cli import program
+
+    out = sys.stderr if as_json else sys.stdout
+    print(f"Experiment {entry.id} is running at {entry.url}; Ctrl-C stops it.", file=out, flush=True)
+    try:
+        with _managers.connect(entry) as manager:
+            profile = _watched(manager, entry, quiet=as_json)
+            _show_result(manager, profile, entry, as_json=as_json)
+    except KeyboardInterrupt:
+        print(f"\nStopping experiment {entry.id} (Ctrl-C again: at once) ...", file=out, flush=True)
+        _managers.stop(entry)
+        print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` lets it go on.", file=out)
+        return program.INTERRUPTED
+    if _registry.find(entry.id).alive:
+        _managers.stop(entry)
+    return program.FAILED if profile["state"] == "ERROR" else program.DONE
+
+
+def _watched(manager: Client, entry: Entry, *, quiet: bool) -> dict[str, Any]:
+    if quiet:
+        return watch(manager, entry, lambda profile, course: None)
+    if not screen.on_terminal():
+        return watch(manager, entry, Lines())
+    from rich.live import Live
+
+    with Live(console=screen.console(), refresh_per_second=8, transient=True) as live:
+        return watch(manager, entry, lambda profile, course: live.update(_picture(profile, course)))
+
+
+def watch(manager: Client, entry: Entry, show: Show) -> dict[str, Any]:
+    """Ask the manager until the experiment has ended; gives the last profile. Raises: NniliteError if it is lost."""
+    course = progress.Course()
+    profile = None
+    while True:
+        try:
+            profile = manager.profile()
+        except Unreachable as error:
+            return _gone(entry, profile, error)
+        course.note(time.monotonic(), profile)
+        show(profile, course)
+        if profile["state"] in ENDED:
+            return profile
+        time.sleep(POLL_S)
+
+
+def _gone(entry: Entry, profile: dict[str, Any] | None, error: Unreachable) -> dict[str, Any]:
+    """The manager does not answer any more: somebody stopped it, or it died."""
+    if profile is not None and _managers.was_stopped(entry):
+        return {**profile, "state": "STOPPED"}
+    raise NniliteError(
+        f"{error} {entry.directory / 'log' / 'manager.log'} may tell why; `nnictl resume {entry.id}` goes on."
+    ) from error
+
+
+class Lines:
+    """Shows progress as lines of a log: when a tenth of the trials more has ended, or after a while."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._at_s = time.monotonic()
+        self._ended = 0
+
+    def __call__(self, profile: dict[str, Any], course: progress.Course) -> None:
+        ended = progress.ended(profile)
+        step = max(1, (profile["limits"]["maxTrialNumber"] or 100) // 10)
+        waited = time.monotonic() - self._at_s
+        if ended < self._ended + step and waited < LINE_S and profile["state"] not in ENDED:
+            return
+        said = progress.line(profile, course)
+        if said != self._said:
+            print(said, flush=True)
+        self._said, self._at_s, self._ended = said, time.monotonic(), ended
+
+
+def _picture(profile: dict[str, Any], course: progress.Course) -> Group:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    limit = profile["limits"]["maxTrialNumber"]
+    counts = Text(f" {progress.done(profile)} trials")
+    for state, count in profile["counts"].items():
+        if count:
+            counts.append(f"  {count} {state}", style=screen.COLOURS.get(state, ""))
+    bar = Table.grid()
+    bar.add_row(
+        ProgressBar(limit or None, progress.ended(profile), width=30, pulse=not limit, complete_style="green"), counts
+    )
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("best so far", Text(progress.best(profile), style="bold green"))
+    found = profile["best"]
+    facts.add_row("with", Text(screen.parameters(found["parameters"]) if found else "-", overflow="fold"))
+    left = screen.span(progress.left_s(profile, course)) or "-"
+    facts.add_row("rate", f"{progress.rate(course)}   time {screen.span(profile['duration'])}   left {left}")
+    for line in course.lasting(profile):
+        facts.add_row("", Text(line, style="yellow"))
+    return Group(bar, facts)
+
+
+def _show_result(manager: Client, profile: dict[str, Any], entry: Entry, *, as_json: bool) -> None:
+    if as_json:
+        screen.show_json(profile)
+        return
+    reason = f": {screen.brief(profile['reason'])}" if profile["reason"] else ""
+    print(f"Experiment {entry.id} is {profile['state']}{reason}")
+    screen.show_facts({"Trials": summary.trials(profile), "Time": screen.span(profile["duration"])})
+    summary.show_best(profile)
+    if profile["counts"].get("FAILED"):
+        _show_failure(manager)
+    print(f"Everything is kept in {entry.directory}; `nnictl view {entry.id}` shows it in the browser.")
+
+
+def _show_failure(manager: Client) -> None:
+    """One of the trials that failed, as an example."""
+    for trial in manager.trials(states=["FAILED"], sort="ended", descending=True, limit=1):
+        print(f"Trial {trial['id']} failed: {screen.clean(trial['reason'])}")
+        print(f"  `nnictl log stderr --trial {trial['id']}` shows what it wrote.")

@@ -1,0 +1,170 @@
+"""Read the logs of an experiment, and what its trials print.
+
+`log trial` prints what one trial wrote, its stdout here on stdout and its stderr on stderr; without -T it lists where
+the files of all trials are. `log stdout` and `log stderr` print one stream of a trial with --trial; without it, the
+log of the manager, which is all that a manager writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from nnilite._cli import access
+from nnilite._client import Client
+from nnilite.errors import NotFound
+
+POLL_S = 0.3
+
+Read = Callable[[int], bytes]
+"""Gives what there is from an offset on, at least a byte unless there is no more yet."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    for name in ("stdout", "stderr"):
+        stream = groups.add_parser(name, help=f"what a trial, or the manager, wrote to {name}")
+        stream.add_argument("--trial", metavar="TRIAL", help="of this trial (default: of the manager)")
+        _reading(stream)
+        stream.set_defaults(command=show_stream, stream=name)
+    for name in ("manager", "tuner"):
+        log = groups.add_parser(name, help=f"the log of the {name}")
+        _reading(log)
+        log.set_defaults(command=show_log, stream=name)
+    trial = groups.add_parser("trial", help="what a trial wrote, or where the files of all trials are")
+    access.experiment_argument(trial)
+    trial.add_argument("-T", "--trial-id", "--trial_id", metavar="TRIAL", dest="trial")
+    trial.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
+    trial.set_defaults(command=show_trial)
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    access.experiment_argument(parser)
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("-T", "--tail", type=access.positive, metavar="N", help="only the last N lines")
+    part.add_argument("-H", "--head", type=access.positive, metavar="N", help="only the first N lines")
+    part.add_argument("--path", action="store_true", help="print where the file is instead")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+
+
+def show_log(options: argparse.Namespace) -> None:
+    entry = access.find(options)
+    name = "tuner" if options.stream == "tuner" else "manager"  # the manager's stdout and stderr are its log
+    path = entry.directory / "log" / f"{name}.log"
+    if options.path:
+        print(path)
+        return
+    if not path.is_file():
+        raise NotFound(f"Experiment {entry.id} has no log of the {name} yet ({path}).")
+    with path.open("rb") as file:
+        _print(options, _from_file(file), lambda: False)
+
+
+def show_stream(options: argparse.Namespace) -> None:
+    if not options.trial:
+        show_log(options)
+        return
+    with access.reading(options) as manager:
+        if options.path:
+            print(_folder(options, manager.trial(options.trial)["attempt"]) / f"trial.{options.stream}")
+            return
+        _print(options, _from_trial(manager, options.trial, options.stream), lambda: _ended(manager, options.trial))
+
+
+def show_trial(options: argparse.Namespace) -> None:
+    with access.reading(options) as manager:
+        if not options.trial:
+            for trial in manager.trials():
+                print(f"id:{trial['id']} path:{access.find(options).directory / 'trials' / trial['id']}")
+            return
+        _both(manager, options)
+
+
+def _both(manager: Client, options: argparse.Namespace) -> None:
+    targets = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
+    offsets = dict.fromkeys(targets, 0)
+    ended = False
+    while True:
+        for stream, target in targets.items():
+            read = _from_trial(manager, options.trial, stream)
+            while data := read(offsets[stream]):
+                offsets[stream] += len(data)
+                target.write(data)
+            target.flush()
+        if ended or not options.follow:
+            return
+        ended = _ended(manager, options.trial)
+        if not ended:
+            time.sleep(POLL_S)
+
+
+def _folder(options: argparse.Namespace, attempt: int) -> Path:
+    return Path(access.find(options).directory, "trials", options.trial, str(attempt))
+
+
+def _from_trial(manager: Client, trial: str, stream: str) -> Read:
+    return lambda offset: manager.output(trial, stream, offset)[0]
+
+
+def _from_file(file: BinaryIO) -> Read:
+    def read(offset: int) -> bytes:
+        file.seek(offset)
+        return file.read(1 << 20)
+
+    return read
+
+
+def _ended(manager: Client, trial: str) -> bool:
+    return manager.trial(trial)["ended"] is not None
+
+
+def _print(options: argparse.Namespace, read: Read, ended: Callable[[], bool]) -> None:
+    """Print the part that is asked for, then, with --follow, all that comes until `ended` or Ctrl-C."""
+    out = sys.stdout.buffer
+    offset = 0
+    if options.head:
+        for line in _first(_lines(read), options.head):
+            out.write(line)
+        return
+    if options.tail:
+        last = deque(_counted(_lines(read)), options.tail)
+        out.write(b"".join(line for _, line in last))
+        offset = last[-1][0] if last else 0
+    while True:
+        over = ended() if options.follow else True
+        while data := read(offset):
+            offset += len(data)
+            out.write(data)
+        out.flush()
+        if over:
+            return
+        time.sleep(POLL_S)
+
+
+def _lines(read: Read) -> Iterator[bytes]:
+    """Lines with their ends; the last one may have none."""
+    offset, rest = 0, b""
+    while data := read(offset):
+        offset += len(data)
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def _counted(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Each line with the offset of what follows it."""
+    offset = 0
+    for line in lines:
+        offset += len(line)
+        yield offset, line
+
+
+def _first(lines: Iterator[bytes], count: int) -> Iterator[bytes]:
+    for line, _ in zip(lines, range(count), strict=False):
+        yield line

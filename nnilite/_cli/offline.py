@@ -1,0 +1,76 @@
+"""Reads a stopped experiment: its REST interface, served read-only by a thread of this process for one command.
+
+It takes no lock and writes nothing, so it disturbs neither a manager that is started meanwhile nor another command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+from nnilite._client import Client
+from nnilite._registry import Entry
+from nnilite.errors import NniliteError
+
+START_TIMEOUT_S = 60.0
+_HOST = "127.0.0.1"
+
+
+@contextmanager
+def opened(entry: Entry) -> Iterator[Client]:
+    """A client of the stopped experiment. Raises: NniliteError if its folder cannot be read."""
+    serving = _Serving(entry.directory)
+    thread = threading.Thread(target=serving.run, name="offline", daemon=True)
+    thread.start()
+    url = serving.address.result(START_TIMEOUT_S)
+    try:
+        with Client(url, serving.token) as client:
+            yield client
+    finally:
+        serving.end()
+        thread.join(START_TIMEOUT_S)
+
+
+class _Serving:
+    """One thread with an event loop. `address` becomes the URL, or the error that kept it from being served."""
+
+    def __init__(self, directory: Path) -> None:
+        self.token = secrets.token_urlsafe(16)
+        self.address: Future[str] = Future()
+        self._directory = directory
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event | None = None
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except (NniliteError, OSError) as error:  # it is the other thread's to tell
+            self.address.set_exception(error)
+        finally:
+            if not self.address.done():
+                self.address.set_exception(NniliteError(f"{self._directory} cannot be read."))
+
+    def end(self) -> None:
+        if self._loop is not None and self._over is not None:
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    async def _serve(self) -> None:
+        from nnilite._manager import assembly
+        from nnilite._rest import Options, listen, make_application
+
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        config = assembly.load_config(self._directory)
+        store = assembly.open_store(self._directory, False, time.time())
+        reading = assembly.assemble_view(self._directory, config, store, self.token)
+        server = listen(make_application(reading, Options(bind=_HOST)), _HOST, 0)
+        self.address.set_result(f"http://{_HOST}:{server.port}")
+        await self._over.wait()
+        server.stop()
+        reading.reader.close()
+        store.close()

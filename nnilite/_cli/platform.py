@@ -1,0 +1,38 @@
+"""The platforms on which trials can run: one training service each."""
+
+from __future__ import annotations
+
+import argparse
+
+from nnilite import _plugins
+from nnilite._cli import screen
+from nnilite.errors import PluginError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    listing = groups.add_parser("list", help="the training services that are installed")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.set_defaults(command=show_list)
+
+
+def show_list(options: argparse.Namespace) -> None:
+    found = [_described(name) for name in _plugins.names(_plugins.SERVICES)]
+    if options.json:
+        screen.show_json(found)
+        return
+    rows = [(row["name"], "yes" if row["usable"] else "no", row["description"]) for row in found]
+    screen.show_table(("PLATFORM", "USABLE", "DESCRIPTION"), rows, "No training service is installed.")
+
+
+def _described(name: str) -> dict[str, object]:
+    try:
+        service = _plugins.training_service_class(name)
+    except PluginError as error:
+        return {"name": name, "usable": False, "description": str(error)}
+    return {"name": name, "usable": True, "description": first_line(service)}
+
+
+def first_line(plugin: type) -> str:
+    """What a plugin says of itself, in a line."""
+    return (plugin.__doc__ or "").strip().partition("\n")[0]

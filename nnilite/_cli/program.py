@@ -1,0 +1,170 @@
+"""The command line as a whole: which commands there are, and what an error becomes.
+
+Exit codes: 0 done, 1 an error (one sentence on stderr), 2 the command line is wrong, 3 no such experiment, trial or
+file, 4 not possible in the present state, 5 the manager or a platform does not answer, 6 the experiment that was
+waited for ended in ERROR, 130 interrupted (Ctrl-C).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, NoReturn
+
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
+
+DONE, ERROR, USAGE, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+
+COMMANDS = {
+    "create": "start an experiment from a configuration file",
+    "resume": "go on with a stopped experiment",
+    "view": "open a stopped experiment read-only",
+    "stop": "stop experiments",
+    "update": "change a running experiment: search space, concurrency, limits",
+    "experiment": "list, show, export, import, delete, save and load experiments",
+    "trial": "list, show, kill, rerun, add and download trials",
+    "log": "read the logs of an experiment and the output of its trials",
+    "top": "watch the running experiments",
+    "config": "show an experiment's configuration; the schema of configurations",
+    "webui": "where an experiment's web page is",
+    "platform": "the training services that are installed",
+    "algo": "the tuners and assessors that are installed",
+}
+
+_EPILOG = """\
+commands:
+{commands}
+
+`nnictl COMMAND --help` tells more. An experiment may be named by the start of its id; without one, the only
+experiment that runs is meant.
+
+exit codes:
+  0 done                     4 not possible in the present state
+  1 an error                 5 the manager or a platform does not answer
+  2 wrong command line       6 the experiment that was waited for ended in ERROR
+  3 no such thing          130 interrupted
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, without guessing at shortened options, and with hints at misspelt choices."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.format_usage()}ERROR: {message}\n")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line; returns the exit code."""
+    name = next((word for word in arguments if not word.startswith("-")), None)
+    parser = _parser(name)
+    if name is not None and name not in COMMANDS:
+        parser.error(_unknown(name))
+    options = parser.parse_args(arguments)
+    if "command" not in options:
+        parser.print_help(sys.stdout if not arguments else sys.stderr)
+        return DONE if not arguments else USAGE
+    if not options.debug:
+        sys.excepthook = _unexpected
+    return _carry_out(options)
+
+
+def _parser(name: str | None) -> Parser:
+    """The parser of all commands, of which only the one that is named is filled in."""
+    width = max(map(len, COMMANDS)) + 2
+    commands = "\n".join(f"  {key:{width}}{text}" for key, text in COMMANDS.items())
+    parser = Parser(
+        prog="nnictl",
+        description="Runs experiments that search for good parameters.",
+        usage="nnictl [-v] [--debug] COMMAND ...",
+        epilog=_EPILOG.format(commands=commands),
+    )
+    parser.add_argument("-v", "--version", action=_Version)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    if name in COMMANDS:
+        module = importlib.import_module(f"nnilite._cli.{name}")
+        groups = parser.add_subparsers(prog="nnictl", help=argparse.SUPPRESS, parser_class=Parser)
+        description = textwrap.dedent(module.__doc__ or "")
+        module.add(groups.add_parser(name, help=COMMANDS[name], description=description))
+    return parser
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(COMMANDS)}."
+    return f"There is no command '{name}'; {hint}"
+
+
+class _Version(argparse.Action):
+    """Prints the version; reads it only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="print the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from nnilite._version import __version__
+
+        print(__version__)
+        parser.exit(DONE)
+
+
+def _carry_out(options: argparse.Namespace) -> int:
+    try:
+        code = options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` for example, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (NniliteError, OSError) as error:
+        if options.debug:
+            raise
+        complain(_sentence(error))
+        return exit_code(error)
+    return int(code or DONE)
+
+
+def exit_code(error: Exception) -> int:
+    """The exit code that tells scripts what kind of trouble it was."""
+    from nnilite._client import Unreachable
+
+    if isinstance(error, (Unreachable, ServiceError)):
+        return UNREACHABLE
+    if isinstance(error, ConfigError):
+        return ERROR
+    if isinstance(error, NotFound):
+        return NOT_FOUND
+    return CONFLICT if isinstance(error, Conflict) else ERROR
+
+
+def complain(sentence: str) -> None:
+    """One error, on stderr."""
+    red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
+    print(f"{red}ERROR:{plain} {sentence}", file=sys.stderr)
+
+
+def warn(sentence: str) -> None:
+    """Something to know that does not stop the command, on stderr so that it is never taken for a result."""
+    print(f"WARNING: {sentence}", file=sys.stderr)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    return str(error) or type(error).__name__
+
+
+def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    complain(f"This is a mistake in nnilite itself: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")

@@ -1,0 +1,111 @@
+"""How an experiment gets on, as text: pure, from what its manager says and the times at which it said so."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnilite._cli import screen, summary
+
+WINDOW_S = 120.0
+"""The rate is that of so many last seconds: trials do not all take the same time."""
+
+PATIENCE_S = 3.0
+"""A trial that waits for less is only being started."""
+
+_OPEN = ("WAITING", "RUNNING", "UNKNOWN")
+
+
+@dataclass
+class Course:
+    """What was seen of an experiment so far: told profiles and when they were seen, it knows the rate of late.
+
+    Times are seconds of any clock.
+    """
+
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+    _waiting: dict[str, float] = field(default_factory=dict)
+    _now: float = 0.0
+
+    def note(self, now: float, profile: dict[str, Any]) -> None:
+        self._now = now
+        self._note_ended(now, ended(profile))
+        lines = summary.waiting_by_reason(profile)
+        self._waiting = {reason: self._waiting.get(reason, now) for reason in lines}
+
+    def _note_ended(self, now: float, count: int) -> None:
+        if len(self._seen) > 1 and self._seen[-1][1] == count:
+            self._seen.pop()
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[1][0] < now - WINDOW_S:
+            self._seen.popleft()
+
+    @property
+    def per_s(self) -> float | None:
+        """Trials a second; None before it can be told."""
+        if len(self._seen) < 2:
+            return None
+        (first, before), (last, after) = self._seen[0], self._seen[-1]
+        return (after - before) / (last - first) if after > before and last > first else None
+
+    def lasting(self, profile: dict[str, Any]) -> list[str]:
+        """Why trials wait, as far as it is more than the moment that a start takes."""
+        return [
+            line
+            for reason, line in summary.waiting_by_reason(profile).items()
+            if self._now - self._waiting.get(reason, self._now) >= PATIENCE_S
+        ]
+
+
+def ended(profile: dict[str, Any]) -> int:
+    """How many trials have ended, in whatever way."""
+    return sum(count for state, count in profile["counts"].items() if state not in _OPEN)
+
+
+def left_s(profile: dict[str, Any], course: Course) -> float | None:
+    """Seconds until a limit of the experiment is reached; None if none is, or it cannot be told yet."""
+    limits = profile["limits"]
+    guesses = []
+    if limits["maxTrialNumber"] is not None and course.per_s:
+        guesses.append(max(limits["maxTrialNumber"] - ended(profile), 0) / course.per_s)
+    if limits["maxExperimentDuration"] is not None:
+        guesses.append(max(limits["maxExperimentDuration"] - profile["duration"], 0.0))
+    return min(guesses, default=None)
+
+
+def rate(course: Course) -> str:
+    """`3.2 trials/s`, `12 trials/min` or `4 trials/h`: whichever has a number that is easy to read."""
+    if course.per_s is None:
+        return "-"
+    count, unit = next((one for one in ((1, "s"), (60, "min")) if course.per_s * one[0] >= 1), (3600, "h"))
+    return f"{course.per_s * count:.3g} trials/{unit}"
+
+
+def best(profile: dict[str, Any]) -> str:
+    """The best metric so far and whose it is."""
+    found = profile["best"]
+    return "-" if found is None else f"{screen.metric(found['value'])} (trial {found['id']})"
+
+
+def done(profile: dict[str, Any]) -> str:
+    """`12/30`, or `12` where there is no limit."""
+    limit = profile["limits"]["maxTrialNumber"]
+    return f"{ended(profile)}/{limit}" if limit else str(ended(profile))
+
+
+def line(profile: dict[str, Any], course: Course) -> str:
+    """All of it on one line, for a log."""
+    left = screen.span(left_s(profile, course))
+    parts = [
+        f"{done(profile)} trials done",
+        f"{profile['counts'].get('RUNNING', 0)} running",
+        f"best {best(profile)}",
+        rate(course),
+        f"{left} left" if left else "",
+        *course.lasting(profile),
+    ]
+    failed = profile["counts"].get("FAILED", 0)
+    if failed:
+        parts.insert(1, f"{failed} failed")
+    return ", ".join(part for part in parts if part and part != "-")

@@ -1,0 +1,147 @@
+"""What commands print: tables and colours on a terminal, plain lines of the same content when piped, or JSON.
+
+rich is imported only for a terminal. Text that comes from elsewhere (names, parameters, messages) loses its control
+characters first: a trial's message must not be able to move the cursor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COLOURS = {
+    "WAITING": "yellow",
+    "RUNNING": "cyan",
+    "SUCCEEDED": "green",
+    "DONE": "green",
+    "FAILED": "red",
+    "ERROR": "red",
+    "EARLY_STOPPED": "magenta",
+    "USER_CANCELED": "bright_black",
+    "SYS_CANCELED": "bright_black",
+    "STOPPED": "bright_black",
+}
+
+
+def on_terminal() -> bool:
+    """Whether a person reads this."""
+    return sys.stdout.isatty()
+
+
+def console() -> Console:
+    """rich's console on standard output, which leaves the text alone."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def show_json(data: Any) -> None:
+    """Print JSON for scripts: one document, stable order; NaN and infinities as strings, as on the wire."""
+    from nnilite._client import plain
+
+    print(json.dumps(plain(data), indent=4, ensure_ascii=False, allow_nan=False))
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+    """Print rows under their columns, or the sentence `empty` if there are none."""
+    cells = [[clean(value) for value in row] for row in rows]
+    if not cells:
+        print(empty)
+    elif on_terminal():
+        _rich_table(columns, cells)
+    else:
+        _plain_table(columns, cells)
+
+
+def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    for row in cells:
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, ""), overflow="fold") for cell in row))
+    console().print(table)
+
+
+def _plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    for row in (columns, *cells):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(line.rstrip())
+
+
+def show_facts(facts: Mapping[str, object]) -> None:
+    """Print names and values, one a line, aligned; those that are None are left out."""
+    known = {name: clean(value) for name, value in facts.items() if value is not None}
+    width = max(map(len, known), default=0) + 2
+    for name, value in known.items():
+        print(f"{name + ':':{width}}{value}")
+
+
+def clean(value: object) -> str:
+    """One printable line of a value."""
+    text = number(value) if isinstance(value, float) else "" if value is None else str(value)
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
+
+
+def brief(text: str) -> str:
+    """The first and the last line of a text of several: of an exit code and a traceback what matters most."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return clean(": ".join([lines[0], lines[-1]]) if len(lines) > 1 else text.strip())
+
+
+def number(value: float) -> str:
+    """A number as people read it: six digits that count."""
+    return f"{value:.6g}"
+
+
+def metric(value: Any) -> str:
+    """A metric on one line: the number, or a dict's `default` and the rest."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={metric(part)}" for key, part in value.items())
+    if isinstance(value, float):
+        return number(value)
+    return "" if value is None else clean(value)
+
+
+def parameters(values: Any) -> str:
+    """A set of parameters on one line: `lr=0.1 act=relu layer={size=3}`."""
+    if not isinstance(values, dict):
+        return clean(json.dumps(values, ensure_ascii=False) if isinstance(values, (list, bool)) else values)
+    return " ".join(f"{clean(key)}={_parameter(part)}" for key, part in values.items())
+
+
+def _parameter(value: Any) -> str:
+    return f"{{{parameters(value)}}}" if isinstance(value, dict) else parameters(value)
+
+
+def moment(seconds: float | None) -> str | None:
+    """A time of day with its date, in this machine's time zone."""
+    return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def span(seconds: float | None) -> str | None:
+    """A duration as people read it: `8.2s`, `4m 10s`, `1h 02m`, `3d 4h`."""
+    if seconds is None:
+        return None
+    whole = round(seconds)
+    if whole < 60:
+        return f"{max(seconds, 0.0):.1f}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+
+
+def confirm(question: str) -> bool:
+    """Ask a person; anything but yes, and nobody there to ask, is a no."""
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -1,0 +1,71 @@
+"""Stop experiments: their trials are ended, all results are kept, and `nnictl resume` lets them go on.
+
+The id may be the start of one, or end in * for all that start so.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from nnilite import _managers, _registry
+from nnilite._cli import access
+from nnilite._registry import Entry
+from nnilite.errors import NniliteError, NotFound
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    access.experiment_argument(parser)
+    parser.add_argument("-p", "--port", type=access.port, help="the experiment that is served at this port")
+    parser.add_argument("-a", "--all", action="store_true", help="all that run on this machine")
+    parser.set_defaults(command=stop)
+
+
+def stop(options: argparse.Namespace) -> int:
+    chosen = _chosen(options)
+    if options.all and not chosen:
+        print("No experiment is running.")
+    asked = [entry for entry in chosen if _tried(entry, _managers.ask_to_stop)]
+    ended = [entry for entry in asked if _tried(entry, _managers.wait_until_ended)]
+    for entry in ended:
+        print(f"Experiment {entry.id} is stopped.")
+    return 0 if len(ended) == len(chosen) else 1
+
+
+def _tried(entry: Entry, step: Callable[[Entry], None]) -> bool:
+    """One experiment that cannot be stopped does not save the others."""
+    from nnilite._cli.program import complain
+
+    try:
+        step(entry)
+    except NniliteError as error:
+        complain(f"Experiment {entry.id}: {error}")
+        return False
+    return True
+
+
+def _chosen(options: argparse.Namespace) -> list[Entry]:
+    alive = [entry for entry in _registry.entries() if entry.alive]
+    if options.all:
+        return alive
+    if options.port is not None:
+        return [_at_port(alive, options)]
+    if options.id and options.id.endswith("*"):
+        matching = [entry for entry in alive if fnmatchcase(entry.id, options.id)]
+        if not matching:
+            raise NotFound(f"No running experiment has an id like {options.id}.")
+        return matching
+    entry = access.find(options)
+    if not entry.alive:
+        print(f"Experiment {entry.id} is not running.")
+        return []
+    return [entry]
+
+
+def _at_port(alive: list[Entry], options: argparse.Namespace) -> Entry:
+    for entry in alive:
+        if entry.port == options.port and entry.id.startswith(options.id or ""):
+            return entry
+    which = f"experiment {options.id}" if options.id else "experiment"
+    raise NotFound(f"No running {which} is served at port {options.port}.")

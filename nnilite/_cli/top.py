@@ -1,0 +1,59 @@
+"""Watch the running experiments of this machine; Ctrl-C ends the watching and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from nnilite import _managers, _registry
+from nnilite._cli import access, progress, screen
+from nnilite._registry import Entry
+from nnilite.errors import NniliteError
+
+COLUMNS = ("ID", "NAME", "STATE", "DONE", "RUNNING", "WAITING", "FAILED", "BEST", "TIME", "URL")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-t", "--time", type=access.positive, default=3, metavar="SECONDS", help="between looks (default 3)"
+    )
+    parser.set_defaults(command=top)
+
+
+def top(options: argparse.Namespace) -> None:
+    if not screen.on_terminal():
+        _show()
+        return
+    try:
+        while True:
+            print("\033[H\033[2J", end="")
+            _show()
+            time.sleep(options.time)
+    except KeyboardInterrupt:
+        return
+
+
+def _show() -> None:
+    rows = [_row(entry) for entry in _registry.entries() if entry.alive]
+    screen.show_table(COLUMNS, rows, "No experiment is running.")
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    try:
+        with _managers.connect(entry) as manager:
+            profile = manager.profile()
+    except NniliteError as error:
+        return (entry.id, entry.name, entry.state, "", "", "", "", str(error), "", entry.url)
+    counts = profile["counts"]
+    numbers = tuple(counts.get(state, 0) for state in ("RUNNING", "WAITING", "FAILED"))
+    span = screen.span(profile["duration"])
+    return (
+        entry.id,
+        entry.name,
+        profile["state"],
+        progress.done(profile),
+        *numbers,
+        progress.best(profile),
+        span,
+        entry.url,
+    )

@@ -1,0 +1,115 @@
+"""Results out of an experiment, in NNI's shapes, so that they can be imported into another one.
+
+JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
+joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
+intermediate results both have `intermediate`, the list of them. Only trials that succeeded with a metric are in it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from nnilite._client import Client, plain
+
+Row = dict[str, Any]
+
+
+def export(manager: Client, form: str, target: Path | None, *, intermediate: bool) -> int:
+    """Write all results to `target`, or to standard output; gives their number. The file is whole or not there."""
+    write = _write_csv if form == "csv" else _write_json
+    if target is None:
+        return write(manager, sys.stdout, intermediate)
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            count = write(manager, file, intermediate)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return count
+
+
+def results(manager: Client, intermediate: bool) -> Iterator[Row]:
+    """The results, by number of trial."""
+    for trial in manager.trials(states=["SUCCEEDED"]):
+        if trial["value"] is None:
+            continue
+        row = {"parameter": trial["parameters"], "value": trial["value"], "trialJobId": trial["id"]}
+        if intermediate:
+            found = manager.metrics(trial["id"], kind="PERIODICAL")
+            row["intermediate"] = [one["value"] for one in found if one["attempt"] == trial["attempt"]]
+        yield row
+
+
+def _write_json(manager: Client, file: TextIO, intermediate: bool) -> int:
+    count = 0
+    file.write("[")
+    for count, row in enumerate(results(manager, intermediate), 1):
+        file.write(",\n" if count > 1 else "\n")
+        file.write(json.dumps(plain(row), ensure_ascii=False, allow_nan=False))
+    file.write("\n]\n")
+    return count
+
+
+def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
+    """Two passes, so that any number of trials needs no memory: the columns have to be known first."""
+    columns = columns_of(results(manager, False))
+    if intermediate:
+        columns.append("intermediate")
+    writer = csv.DictWriter(file, columns, extrasaction="ignore")
+    writer.writeheader()
+    count = 0
+    for row in results(manager, intermediate):
+        writer.writerow(cells(row))
+        count += 1
+    return count
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """Parameters as they first occur, then the trial and its metrics."""
+    parameters: dict[str, None] = {}
+    metrics: dict[str, None] = {}
+    for row in rows:
+        parameters.update(dict.fromkeys(_flat(row["parameter"])))
+        metrics.update(dict.fromkeys(_metrics(row["value"])))
+    fixed = ["trialJobId", "reward"]
+    return [*_apart(parameters, fixed, "parameter"), *fixed, *_apart(metrics, [*fixed, *parameters], "metric")]
+
+
+def cells(row: Row) -> dict[str, Any]:
+    """One row of the CSV file by the names of its columns; those that are taken twice are there in full, too."""
+    parameters, metrics = _flat(row["parameter"]), _metrics(row["value"])
+    full = {f"parameter.{name}": value for name, value in parameters.items()}
+    full |= {f"metric.{name}": value for name, value in metrics.items()}
+    reward = row["value"].get("default") if isinstance(row["value"], dict) else row["value"]
+    found = {**full, **metrics, **parameters, "trialJobId": row["trialJobId"], "reward": reward}
+    if "intermediate" in row:
+        found["intermediate"] = row["intermediate"]
+    return {name: _cell(value) for name, value in found.items()}
+
+
+def _apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:
+    occupied = set(taken)
+    return [f"{kind}.{name}" if name in occupied else name for name in names]
+
+
+def _metrics(value: Any) -> Row:
+    return {name: part for name, part in value.items() if name != "default"} if isinstance(value, dict) else {}
+
+
+def _flat(value: Any, prefix: str = "") -> Row:
+    if not isinstance(value, dict):
+        return {prefix or "value": value}
+    found: Row = {}
+    for name, part in value.items():
+        found |= _flat(part, f"{prefix}.{name}" if prefix else str(name))
+    return found
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, (str, float, int)) or value is None else json.dumps(plain(value))

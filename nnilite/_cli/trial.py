@@ -1,0 +1,218 @@
+"""The trials of an experiment: list and show them, kill, run again, add one's own, and fetch their files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nnilite._cli import access, screen, summary
+from nnilite._client import Client
+from nnilite.errors import ConfigError, NniliteError
+from nnilite.records import TrialState
+
+STATES = [state.value for state in TrialState]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    listing = groups.add_parser("ls", help="list trials", aliases=["list"])
+    access.experiment_argument(listing)
+    which = listing.add_mutually_exclusive_group()
+    which.add_argument("--head", type=access.positive, metavar="N", help="only the N best")
+    which.add_argument("--tail", type=access.positive, metavar="N", help="only the N worst")
+    listing.add_argument(
+        "--status", action="append", choices=STATES, default=[], metavar="STATE", help="only those in a state"
+    )
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.set_defaults(command=show_list)
+    _add_single(groups)
+    _add_rerun(groups)
+    _add_own(groups)
+
+
+def _add_single(groups: Any) -> None:
+    for name, command, help_text in (
+        ("show", show, "one trial: parameters, metrics, attempts, files"),
+        ("kill", kill, "stop waiting or running trials"),
+        ("download", download, "copy the files of a trial here"),
+    ):
+        one = groups.add_parser(name, help=help_text)
+        access.experiment_argument(one)
+        one.set_defaults(command=command)
+        if name == "kill":
+            one.add_argument("-T", "--trial-id", "--trial_id", required=True, nargs="+", metavar="TRIAL", dest="trials")
+        else:
+            one.add_argument("-T", "--trial-id", "--trial_id", required=True, metavar="TRIAL", dest="trial")
+        if name == "show":
+            one.add_argument("--json", action="store_true", help="print JSON")
+        if name == "download":
+            one.add_argument(
+                "-o", "--output", type=Path, metavar="DIR", help="where to (default: a folder named like the trial)"
+            )
+
+
+def _add_rerun(groups: Any) -> None:
+    again = groups.add_parser("rerun", help="run ended trials again, with the same parameters")
+    access.experiment_argument(again)
+    which = again.add_mutually_exclusive_group(required=True)
+    which.add_argument("-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[])
+    which.add_argument("--status", choices=STATES, metavar="STATE", help="all that ended so, FAILED for example")
+    again.set_defaults(command=rerun)
+
+
+def _add_own(groups: Any) -> None:
+    own = groups.add_parser("add", help="put a trial with your own parameters into the queue")
+    access.experiment_argument(own)
+    source = own.add_mutually_exclusive_group(required=True)
+    source.add_argument("-p", "--parameters", metavar="JSON", help="for example '{\"lr\": 0.1}'")
+    source.add_argument("-f", "--filename", type=Path, metavar="FILE", help="a JSON or YAML file")
+    own.add_argument("--json", action="store_true", help="print JSON")
+    own.set_defaults(command=add_own)
+
+
+def show_list(options: argparse.Namespace) -> None:
+    with access.reading(options) as manager:
+        found = list(_selected(manager, options))
+    if options.json:
+        screen.show_json(found)
+        return
+    rows = [
+        (
+            trial["sequence"],
+            trial["id"],
+            trial["state"],
+            screen.metric(trial["value"]),
+            screen.span(_duration(trial)),
+            screen.parameters(trial["parameters"]),
+            screen.brief(trial["reason"]),
+        )
+        for trial in found
+    ]
+    screen.show_table(
+        ("NO", "ID", "STATE", "METRIC", "TIME", "PARAMETERS", "REASON"), rows, "There are no such trials."
+    )
+
+
+def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    count = options.head or options.tail
+    if not count:
+        return manager.trials(states=options.status)
+    maximize = manager.profile()["optimize"] == "maximize"
+    best_first = bool(options.head)
+    ranked = manager.trials(states=options.status, sort="value", descending=maximize == best_first, limit=count)
+    return (trial for trial in ranked if trial["value"] is not None)
+
+
+def _duration(trial: dict[str, Any]) -> float | None:
+    if trial["started"] is None or trial["ended"] is None:
+        return None
+    return float(trial["ended"] - trial["started"])
+
+
+def show(options: argparse.Namespace) -> None:
+    with access.reading(options) as manager:
+        trial = manager.trial(options.trial)
+        metrics = list(manager.metrics(options.trial))
+        files = manager.files(options.trial)
+    if options.json:
+        screen.show_json({**trial, "metrics": metrics, "files": files})
+        return
+    _show_facts(trial)
+    print("\nParameters")
+    for line in summary.parameter_lines(trial["parameters"]):
+        print(f"  {line}")
+    print("\nAttempts")
+    rows = [_attempt(attempt) for attempt in trial["attempts"]]
+    screen.show_table(("NO", "STATE", "SERVICE", "HOST", "EXIT", "STARTED", "TIME", "MESSAGE"), rows, "None yet.")
+    print("\nMetrics")
+    reported = [(one["attempt"], one["kind"], one["sequence"], screen.metric(one["value"])) for one in metrics]
+    screen.show_table(("ATTEMPT", "KIND", "NO", "VALUE"), reported, "None yet.")
+    print("\nFiles")
+    screen.show_table(("FILE", "BYTES"), [(one["path"], one["size"]) for one in files], "None yet.")
+
+
+def _show_facts(trial: dict[str, Any]) -> None:
+    screen.show_facts(
+        {
+            "Trial": f"{trial['id']} (no. {trial['sequence']})",
+            "State": trial["state"],
+            "Reason": screen.brief(trial["reason"]) or None,
+            "Metric": screen.metric(trial["value"]) or None,
+            "Started": screen.moment(trial["started"]),
+            "Ended": screen.moment(trial["ended"]),
+            "Time": screen.span(_duration(trial)),
+            "Source": trial["source"],
+        }
+    )
+
+
+def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        attempt["number"],
+        attempt["state"],
+        attempt["service"],
+        attempt["host"],
+        attempt["exitCode"],
+        screen.moment(attempt["started"]),
+        screen.span(_duration(attempt)),
+        attempt["message"],
+    )
+
+
+def kill(options: argparse.Namespace) -> None:
+    with access.running(options) as manager:
+        for trial in options.trials:
+            manager.cancel(trial)
+            print(f"Trial {trial} is being stopped.")
+
+
+def rerun(options: argparse.Namespace) -> None:
+    with access.running(options) as manager:
+        again = manager.rerun(ids=options.trials, state=options.status)
+    print(
+        f"{len(again)} trials run again: {' '.join(trial['id'] for trial in again)}" if again else "No trial ended so."
+    )
+
+
+def add_own(options: argparse.Namespace) -> None:
+    parameters = _parameters(options)
+    with access.running(options) as manager:
+        trial = manager.add_trial(parameters)
+    if options.json:
+        screen.show_json(trial)
+    else:
+        print(f"Trial {trial['id']} (no. {trial['sequence']}) is in the queue.")
+
+
+def _parameters(options: argparse.Namespace) -> Any:
+    if options.filename:
+        from nnilite._cli.update import read_document
+
+        return read_document(options.filename)
+    try:
+        return json.loads(options.parameters)
+    except ValueError as error:
+        raise ConfigError(f"--parameters: this is not JSON: {error}") from error
+
+
+def download(options: argparse.Namespace) -> None:
+    target: Path = options.output or Path(options.trial)
+    with access.reading(options) as manager:
+        files = manager.files(options.trial)
+        for file in files:
+            path = _inside(target, file["path"])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as copy:
+                manager.download(options.trial, file["path"], copy.write)
+    print(f"{len(files)} files of trial {options.trial} are in {target}.")
+
+
+def _inside(folder: Path, relative: str) -> Path:
+    """Where a file goes, which must be in the folder whatever the manager says."""
+    path = PurePosixPath(relative)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise NniliteError(f"The manager names a file outside the trial's folder: {relative!r}.")
+    return folder.joinpath(*path.parts)

@@ -1,0 +1,79 @@
+"""Change an experiment while it runs.
+
+Raising the number of trials or the duration of one that is DONE lets it go on. Lowering the concurrency ends no trial.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from nnilite._cli import access
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    space = groups.add_parser("searchspace", help="the search space, from a JSON or YAML file")
+    access.experiment_argument(space)
+    space.add_argument("-f", "--filename", type=Path, required=True, metavar="FILE")
+    space.set_defaults(command=search_space)
+    for name, field, help_text in (
+        ("concurrency", "trialConcurrency", "how many trials run at once"),
+        ("trialnum", "maxTrialNumber", "after how many trials it is done"),
+        ("duration", "maxExperimentDuration", "after how long it is done: seconds, or 10m, 0.5h, 2d"),
+        ("trialduration", "maxTrialDuration", "after how long a trial is stopped"),
+    ):
+        one = groups.add_parser(name, help=help_text)
+        access.experiment_argument(one)
+        kind = str if "duration" in name else access.positive
+        one.add_argument("-v", "--value", type=kind, required=True)
+        one.set_defaults(command=limit, field=field)
+
+
+def limit(options: argparse.Namespace) -> None:
+    value = options.value
+    if isinstance(value, str):
+        value = _duration(value)
+    with access.running(options) as manager:
+        manager.update(**{options.field: value})
+    print(f"{options.field} is now {options.value}.")
+
+
+def _duration(text: str) -> int:
+    from nnilite.errors import ConfigError
+    from nnilite.units import parse_duration_s
+
+    try:
+        return parse_duration_s(int(text) if text.isascii() and text.isdigit() else text)
+    except ValueError as error:
+        raise ConfigError(f"--value {text}: {error}") from error
+
+
+def search_space(options: argparse.Namespace) -> None:
+    space = read_document(options.filename)
+    with access.running(options) as manager:
+        manager.update(searchSpace=space)
+    print("The search space is changed; trials that were proposed before keep their parameters.")
+
+
+def read_document(path: Path) -> Any:
+    """A JSON or YAML file. Raises: ConfigError with the place of a mistake, OSError."""
+    from nnilite.errors import ConfigError, Place
+
+    text = path.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if path.suffix == ".json":
+            place = Place(file=str(path), line=error.lineno)
+            raise ConfigError(f"This is not JSON: {error.msg}.", place) from error
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = Place(file=str(path), line=mark.line + 1 if mark else None)
+        raise ConfigError(f"This is neither JSON nor YAML: {getattr(error, 'problem', error)}.", place) from error

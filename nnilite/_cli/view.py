@@ -1,0 +1,25 @@
+"""Open a stopped experiment read-only, to look at its web page; `nnictl stop` closes it again."""
+
+from __future__ import annotations
+
+import argparse
+
+from nnilite._cli import access, screen
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="id of the experiment, or its start")
+    access.manager_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=view)
+
+
+def view(options: argparse.Namespace) -> int:
+    from nnilite import _launch
+
+    entry = _launch.view(access.find(options), options=access.manager_options(options))
+    if options.json:
+        screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
+    else:
+        print(f"Experiment {entry.id} is open, read-only, at {entry.url}; `nnictl stop {entry.id}` closes it.")
+    return 0

@@ -1,0 +1,24 @@
+"""Where the web page of an experiment is. If it needs a token, the address signs in, once, within ten minutes."""
+
+from __future__ import annotations
+
+import argparse
+
+from nnilite import _managers
+from nnilite._cli import access
+from nnilite.errors import Conflict
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    address = groups.add_parser("url", help="print the address")
+    access.experiment_argument(address)
+    address.set_defaults(command=url)
+
+
+def url(options: argparse.Namespace) -> None:
+    entry = access.find(options)
+    if not entry.alive:
+        raise Conflict(f"Experiment {entry.id} is not running; `nnictl view {entry.id}` opens it read-only.")
+    with _managers.connect(entry) as manager:
+        print(manager.sign_in_link())

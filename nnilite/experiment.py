@@ -1,0 +1,364 @@
+"""Launch and steer experiments from Python, with NNI's methods.
+
+    from nnilite.experiment import Experiment
+
+    experiment = Experiment("local")
+    experiment.config.trial_command = "python3 trial.py"
+    experiment.config.search_space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    experiment.config.tuner.name = "TPE"
+    experiment.config.trial_concurrency = 2
+    experiment.config.max_trial_number = 20
+    experiment.run()
+    print(max(experiment.export_data(), key=lambda trial: trial.value))
+    experiment.stop()
+
+The manager is a process of its own. It goes on after `run` has returned, so that its results and web page can be
+looked at, until `stop` or the end of this program. Times in what these methods return are milliseconds since the
+epoch, as in NNI.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from nnilite import _launch, _managers, _nni_records, _registry
+from nnilite._client import Client, Unreachable
+from nnilite._launch import ManagerOptions
+from nnilite._managers import NotRunning
+from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
+from nnilite._registry import Entry
+from nnilite.config import ExperimentConfig, from_dict
+from nnilite.errors import Conflict, NotFound
+from nnilite.records import ExperimentState, Json
+
+__all__ = [
+    "Experiment",
+    "NotRunning",
+    "RunMode",
+    "TrialHyperParameters",
+    "TrialJob",
+    "TrialMetricData",
+    "TrialResult",
+]
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.1
+_ENDED = (ExperimentState.DONE.value, ExperimentState.STOPPED.value, ExperimentState.ERROR.value)
+
+
+class RunMode(Enum):
+    """What becomes of the manager."""
+
+    Background = "background"  # it ends with this program
+    Foreground = "foreground"  # ... and its log is shown on this program's standard error
+    Detach = "detach"  # it goes on when this program ends; `connect` finds it again
+
+
+class _LogView(threading.Thread):
+    """Shows what is added to a log, until its end is told."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(name="manager log", daemon=True)
+        self._path = path
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        with self._path.open(encoding="utf-8", errors="replace") as file:
+            while True:
+                over = self._over.wait(POLL_S)
+                sys.stderr.write(file.read())
+                if over:
+                    return
+
+    def end(self) -> None:
+        self._over.set()
+        self.join(timeout=5.0)
+
+
+class Experiment:
+    """One experiment and, once started, the client of its manager.
+
+    Args:
+        config_or_platform: an `ExperimentConfig`, or the name (or names) of platforms for an empty one to be filled in.
+        id: of an experiment that exists already, to `resume` or `view` it, or for a new one.
+
+    Raises, in methods that need the manager: NotRunning (a RuntimeError) and the errors of `nnilite.errors`.
+    """
+
+    def __init__(
+        self, config_or_platform: ExperimentConfig | str | list[str] | None = None, id: str | None = None
+    ) -> None:
+        self.config: Any = (
+            ExperimentConfig(config_or_platform) if isinstance(config_or_platform, (str, list)) else config_or_platform
+        )
+        self.id: str | None = id
+        self.port: int | None = None
+        self.url_prefix: str | None = None
+        self._client: Client | None = None
+        self._entry: Entry | None = None
+        self._log_view: _LogView | None = None
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # Its life
+
+    def start(self, port: int = 8080, debug: bool = False, run_mode: RunMode = RunMode.Background) -> None:
+        """Start the manager and return once it is ready. `port` 0 picks a free one. Raises: ConfigError, Conflict."""
+        if self._client is not None:
+            raise Conflict(f"Experiment {self.id} has been started already.")
+        if self.config is None:
+            raise Conflict("An experiment needs a config before it can be started.")
+        config = self.config.checked()
+        detach = run_mode is RunMode.Detach
+        entry = _launch.create(config, options=self._options(port, debug), detach=detach, experiment=self.id)
+        self._attach(entry, keep=detach)
+        if run_mode is RunMode.Foreground:
+            self._log_view = _LogView(entry.directory / "log" / "manager.log")
+            self._log_view.start()
+
+    def run(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
+        """Start, and wait until the experiment is over.
+
+        Returns True if it is DONE or was stopped, False if it ended in ERROR, None if it was not waited for or was
+        interrupted by Ctrl-C, which stops it.
+        """
+        self.start(port, debug)
+        return self._wait() if wait_completion else None
+
+    def run_or_resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
+        """`resume` if this experiment exists already, otherwise `run`."""
+        if self.has_checkpoint():
+            return self._resume(port, wait_completion, debug)
+        return self.run(port, wait_completion, debug)
+
+    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> Any:
+        """Go on with a stopped experiment; returns as `run` does.
+
+        `Experiment.resume("<id>")` does it without an object, and returns one.
+        """
+        if isinstance(self, str):
+            found = Experiment(id=self)
+            found._resume(port, wait_completion, debug)
+            return found
+        return self._resume(port, wait_completion, debug)
+
+    def view(self, port: int = 8080, non_blocking: bool = False) -> Experiment:
+        """Open a stopped experiment read-only; blocks until Ctrl-C unless told otherwise.
+
+        `Experiment.view("<id>")` does it without an object, and returns one.
+        """
+        if isinstance(self, str):
+            return Experiment(id=self).view(port, non_blocking)
+        self._attach(_launch.view(self._known(), options=self._options(port, False)), keep=True)
+        if not non_blocking:
+            self._until_interrupted()
+        return self
+
+    @classmethod
+    def connect(cls, port: int = 8080, *, url: str | None = None, token: str | None = None) -> Experiment:
+        """Attach to an experiment that runs already: on this machine by its port, elsewhere by `url` and `token`."""
+        experiment = cls()
+        entry = next((one for one in _registry.entries() if one.alive and one.port == port), None)
+        if url is None and entry is not None:
+            experiment._attach(entry, keep=True)
+            return experiment
+        client = Client(url or f"http://127.0.0.1:{port}", token)
+        experiment.id = client.profile()["id"]
+        experiment.port = port
+        experiment._client = client
+        return experiment
+
+    def stop(self) -> None:
+        """Stop the experiment and wait until its manager has ended. Harmless if it has already."""
+        client, self._client = self._client, None
+        atexit.unregister(self.stop)
+        if client is None:
+            return
+        client.close()
+        if self._entry is None:
+            client.stop()
+        else:
+            _managers.stop(self._entry)
+        if self._log_view is not None:
+            self._log_view.end()
+            self._log_view = None
+        self.port = None
+
+    def _options(self, port: int, debug: bool) -> ManagerOptions:
+        return ManagerOptions(port=port, url_prefix=(self.url_prefix or "").strip("/"), debug=debug)
+
+    def _attach(self, entry: Entry, *, keep: bool) -> None:
+        self._client = _managers.connect(entry)
+        self._entry, self.id, self.port = entry, entry.id, entry.port
+        if not keep:
+            atexit.register(self.stop)
+        log.info("Experiment %s is at %s, kept in %s", entry.id, entry.url, entry.directory)
+
+    def _known(self) -> Entry:
+        if self.id is None:
+            raise NotFound("Which experiment? Give its id: Experiment(id=...).")
+        return _registry.find(self.id)
+
+    def _resume(self, port: int, wait_completion: bool, debug: bool) -> bool | None:
+        entry = _launch.resume(self._known(), options=self._options(port, debug), detach=False)
+        self._attach(entry, keep=False)
+        return self._wait() if wait_completion else None
+
+    def _wait(self) -> bool | None:
+        try:
+            while (state := self._state()) not in _ENDED:
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            log.warning("Interrupted; stopping experiment %s.", self.id)
+            self.stop()
+            return None
+        return state != ExperimentState.ERROR.value
+
+    def _state(self) -> str:
+        """The state, also when somebody else has stopped it and the manager is gone."""
+        try:
+            return self.get_status()
+        except Unreachable:
+            if self._entry is not None and _managers.was_stopped(self._entry):
+                return ExperimentState.STOPPED.value
+            raise
+
+    def _until_interrupted(self) -> None:
+        try:
+            while True:
+                time.sleep(1)
+        except KeyboardInterrupt:
+            self.stop()
+
+    # What is known of it
+
+    def get_status(self) -> str:
+        """INITIALIZED, RUNNING, NO_MORE_TRIAL, TUNER_NO_MORE_TRIAL, DONE, ERROR, STOPPING or VIEWED."""
+        return str(self._manager.profile()["state"])
+
+    def get_trial_job(self, trial_job_id: str) -> TrialJob:
+        """One trial. Raises: NotFound."""
+        trial = self._manager.trial(trial_job_id)
+        final = list(self._manager.metrics(trial_job_id, kind="FINAL"))
+        return _nni_records.job(trial, self._directory(), final[-1] if final else None)
+
+    def list_trial_jobs(self) -> list[TrialJob]:
+        """All trials, in the order in which they were made."""
+        directory = self._directory()
+        finals = {one["trial"]: one for one in self._manager.metrics(kind="FINAL")}
+        return [_nni_records.job(one, directory, finals.get(one["id"])) for one in self._manager.trials()]
+
+    def get_job_statistics(self) -> list[dict[str, Any]]:
+        """How many trials are in which state: `{"trialJobStatus": ..., "trialJobNumber": ...}` each."""
+        counts = self._manager.profile()["counts"]
+        return [{"trialJobStatus": state, "trialJobNumber": count} for state, count in counts.items() if count]
+
+    def get_job_metrics(self, trial_job_id: str | None = None) -> dict[str, list[TrialMetricData]]:
+        """All reported metrics of one trial or of all, by trial id."""
+        trials = self._manager.trials() if trial_job_id is None else [self._manager.trial(trial_job_id)]
+        parameter_ids = {trial["id"]: trial["parameterId"] for trial in trials}
+        found: dict[str, list[TrialMetricData]] = {}
+        for one in self._manager.metrics(trial_job_id):
+            trial = one["trial"]
+            found.setdefault(trial, []).append(_nni_records.metric(one, parameter_ids.get(trial)))
+        return found
+
+    def get_experiment_profile(self) -> dict[str, Any]:
+        """NNI's profile: params (the config), id, execDuration (seconds), startTime, endTime, ..."""
+        return _nni_records.profile(self._manager.profile())
+
+    def get_experiment_metadata(self, exp_id: str | None = None) -> dict[str, Any]:
+        """What this machine knows of an experiment, running or not; this one by default. Raises: NotFound."""
+        return _nni_records.metadata(_registry.find(exp_id) if exp_id else self._known())
+
+    def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
+        """What this machine knows of all its experiments."""
+        return [_nni_records.metadata(entry) for entry in _registry.entries()]
+
+    def export_data(self) -> list[TrialResult]:
+        """Parameters and final metric of all succeeded trials."""
+        succeeded = self._manager.trials(states=["SUCCEEDED"])
+        return [
+            TrialResult(parameter=one["parameters"], value=one["value"], trialJobId=one["id"])
+            for one in succeeded
+            if one["value"] is not None
+        ]
+
+    # Changing it
+
+    def update_trial_concurrency(self, value: int) -> None:
+        """How many trials run at once; lowering it ends none."""
+        self._manager.update(trialConcurrency=value)
+
+    def update_max_trial_number(self, value: int) -> None:
+        """After how many trials it is DONE; raising it lets a DONE experiment go on."""
+        self._manager.update(maxTrialNumber=value)
+
+    def update_max_experiment_duration(self, value: str | int) -> None:
+        """After how long it is DONE: seconds, or "10m", "2h", ..."""
+        self._manager.update(maxExperimentDuration=value)
+
+    def update_max_trial_duration(self, value: str | int) -> None:
+        """After how long a trial is stopped: seconds, or "10m", "2h", ..."""
+        self._manager.update(maxTrialDuration=value)
+
+    def update_search_space(self, value: Mapping[str, Any]) -> None:
+        """The search space of trials to come. Raises: ConfigError."""
+        self._manager.update(searchSpace=value)
+
+    def kill_trial_job(self, trial_job_id: str) -> None:
+        """Ask for the end of a waiting or running trial."""
+        self._manager.cancel(trial_job_id)
+
+    def add_trial_job(self, parameters: Json) -> str:
+        """Put a trial with your own parameters into the queue; returns its id."""
+        return str(self._manager.add_trial(parameters)["id"])
+
+    def rerun_trial_jobs(self, trial_job_ids: Sequence[str] = (), *, status: str | None = None) -> list[str]:
+        """Run ended trials again: those named, or all with a status; returns their ids."""
+        return [trial["id"] for trial in self._manager.rerun(ids=trial_job_ids, state=status)]
+
+    def import_data(self, data: Sequence[Mapping[str, Any]]) -> int:
+        """Tell the tuner of results from elsewhere, `{"parameter": ..., "value": ...}` each; how many were new."""
+        return self._manager.import_data(data)
+
+    # Checkpoints
+
+    def has_checkpoint(self) -> bool:
+        """Whether this machine knows an experiment of this id, which could be resumed."""
+        return any(entry.id == self.id for entry in _registry.entries())
+
+    def load_checkpoint(self) -> None:
+        """Take the config of the experiment of this id."""
+        directory = self._known().directory
+        data = json.loads((directory / "config.json").read_text("utf-8"))
+        self.config = from_dict(data, directory)
+
+    def save_checkpoint(self) -> None:
+        """Kept for NNI's programs: everything is stored when it happens."""
+
+    @property
+    def _manager(self) -> Client:
+        if self._client is None:
+            raise NotRunning("Experiment is not running")
+        return self._client
+
+    def _directory(self) -> str:
+        return str(self._entry.directory if self._entry else Path(self._manager.profile()["directory"]))
