@@ -1,0 +1,45 @@
+"""The section `trainingService: {platform: local}`: NNI's fields, and `isolateCode`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nnilite.errors import ConfigError, Place
+from nnilite.units import GpuIndices, NonNegativeInt, PositiveInt
+
+
+def _about(description: str) -> dict[str, str]:
+    return {"description": description}
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """The local service's settings. Raises: ConfigError where two of them do not fit together."""
+
+    use_active_gpu: bool | None = field(
+        default=None,
+        metadata=_about("whether trials may get GPUs on which others' programs run; needed if they get GPUs"),
+    )
+    max_trial_number_per_gpu: PositiveInt = field(
+        default=1, metadata=_about("how many trials of this experiment may share a GPU")
+    )
+    gpu_indices: GpuIndices | None = field(
+        default=None, metadata=_about("the GPUs that trials may get, as nvidia-smi numbers them; all if not set")
+    )
+    isolate_code: bool = field(
+        default=False,
+        metadata=_about("run each trial in a copy of the code as it was at the start, not in the folder itself"),
+    )
+    reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
+    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
+
+    def __post_init__(self) -> None:
+        if self.trial_gpu_number:
+            if self.use_active_gpu is None:
+                raise ConfigError(
+                    "must be true or false if trialGpuNumber is above 0: "
+                    "may trials get GPUs on which programs of others run?",
+                    Place(field="useActiveGpu"),
+                )
+        elif self.max_trial_number_per_gpu != 1:
+            raise ConfigError("has a meaning only if trialGpuNumber is above 0", Place(field="maxTrialNumberPerGpu"))

@@ -1,0 +1,126 @@
+"""The client of the keeper's fork server: one child process that starts all keepers of the service.
+
+Keepers are in sessions of their own and live on when the server, or this process, ends. The server tells of each
+keeper's start and end on its standard output; of the keepers of an earlier server nobody tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nnilite.errors import ServiceError
+
+log = logging.getLogger(__name__)
+
+_START_S = 30.0
+_END_S = 5.0
+
+
+class ForkServer:
+    """Started when it is first needed, and again when it has died."""
+
+    def __init__(self, keeper: Path, log_file: Path, heard: Callable[[], None]) -> None:
+        self._keeper = keeper
+        self._log_file = log_file
+        self._heard = heard  # called when a keeper has ended, and when nobody will tell of that any more
+        self._process: asyncio.subprocess.Process | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._waiting: dict[str, asyncio.Future[int]] = {}  # by job
+        self._jobs: dict[str, str] = {}  # by specification
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id; None if it does not run."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> None:
+        """Start the server unless it runs. Raises: ServiceError."""
+        if self.pid is not None and self._listener is not None and not self._listener.done():
+            return
+        await self.close()
+        pipe = asyncio.subprocess.PIPE
+        command = [sys.executable, "-I", "-S", str(self._keeper), "serve"]
+        try:
+            with self._log_file.open("ab") as errors:
+                self._process = await asyncio.create_subprocess_exec(
+                    *command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True
+                )
+        except OSError as error:
+            raise ServiceError(f"no keeper can be started: {error}") from error
+        self._listener = asyncio.create_task(self._listen(self._process), name="fork server")
+
+    async def run(self, job: str, spec: Path) -> int:
+        """Start a keeper for the specification of this job; its process id. Raises: ServiceError."""
+        await self.start()
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[job] = answer
+        self._jobs[str(spec)] = job
+        try:
+            await self._write({"spec": str(spec)})
+            return await asyncio.wait_for(answer, _START_S)
+        except asyncio.TimeoutError:
+            raise ServiceError(f"no keeper was started within {_START_S:g} s") from None
+        except OSError as error:
+            raise ServiceError(f"the fork server has ended: {error}") from error
+        finally:
+            self._waiting.pop(job, None)
+            self._jobs.pop(str(spec), None)
+
+    async def _write(self, order: dict[str, str]) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise ServiceError("the fork server does not run")
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        """Take what the server says, until it ends."""
+        stream = process.stdout
+        while stream is not None and (line := await stream.readline()):
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError) as error:
+                log.warning("the fork server said %r: %s", line[:200], error)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
+        self._heard()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "ended":
+            self._heard()
+            return
+        job = event["job"] if kind == "started" else self._jobs.get(event["spec"] or "", "")
+        answer = self._waiting.get(job)
+        if answer is None or answer.done():
+            log.warning("the fork server said something unexpected: %s", event)
+        elif kind == "started":
+            answer.set_result(event["pid"])
+        else:
+            answer.set_exception(ServiceError(f"the keeper was not started: {event['message']}"))
+
+    async def close(self) -> None:
+        """End the server; its keepers go on."""
+        process, listener = self._process, self._listener
+        self._process = self._listener = None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), _END_S)
+        except asyncio.TimeoutError:
+            process.kill()
+            await process.wait()
+        if listener is not None:
+            listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await listener

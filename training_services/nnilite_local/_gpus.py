@@ -1,0 +1,113 @@
+"""Which job has which GPUs of this machine, and whose processes run on them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, impossible
+from nnilite_local._attempt_folder import write_private
+from nnilite_local._config import LocalConfig
+
+log = logging.getLogger(__name__)
+
+
+def rules_of(config: LocalConfig, environment: Mapping[str, str] = os.environ) -> GpuRules:
+    """What the config allows; where it names no GPUs, those that this process itself may see."""
+    allowed = config.gpu_indices
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if allowed is None and visible is not None:
+        parts = [part.strip() for part in visible.split(",") if part.strip()]
+        if all(part.isdecimal() for part in parts):
+            allowed = [int(part) for part in parts]
+    return GpuRules(allowed, config.max_trial_number_per_gpu, bool(config.use_active_gpu))
+
+
+class GpuDesk:
+    """Books GPUs for jobs, in memory and in a file, so that a manager that comes back knows them at once."""
+
+    def __init__(self, experiment: str, rules: GpuRules, place: Path, reader: GpuReader | None = None) -> None:
+        self._bookings: dict[str, tuple[Path, tuple[int, ...]]] = {}  # by job: its folder, its GPUs
+        self._rules = rules
+        self._reader = reader or GpuReader()
+        self._experiment = experiment
+        self._place = place
+        self._own: set[int] = set()
+
+    @property
+    def booked(self) -> dict[str, tuple[int, ...]]:
+        """The GPUs of each job that has some."""
+        return {job: gpus for job, (_, gpus) in self._bookings.items()}
+
+    async def check(self, wanted: int) -> None:
+        """Raises: ConfigError if `wanted` GPUs can never be had here."""
+        place = Place(field="trialGpuNumber")
+        try:
+            gpus = await self._reader.gpus()
+        except ServiceError as error:
+            raise ConfigError(f"is {wanted}, but {error}", place) from error
+        reason = impossible(gpus, wanted, self._rules)
+        if reason:
+            raise ConfigError(f"is {wanted}, but {reason}", place)
+
+    async def book(self, job: str, directory: Path, wanted: int) -> tuple[int, ...]:
+        """GPUs for one more job. Raises: NoCapacity, ServiceError."""
+        gpus = await self._reader.gpus()
+        self._know(gpus)
+        chosen = choose(gpus, wanted, self._rules, self.booked, self._own.__contains__)
+        self.rebook(job, directory, chosen)
+        return chosen
+
+    def rebook(self, job: str, directory: Path, gpus: object) -> None:
+        """A job has these GPUs. Raises: ServiceError if that cannot be written down."""
+        if isinstance(gpus, (list, tuple)) and gpus:
+            self._bookings[job] = (directory, tuple(gpus))
+            self._save()
+
+    def free(self, job: str) -> None:
+        """The job has no GPUs any more."""
+        if self._bookings.pop(job, None) is not None:
+            self._save()
+
+    def restore(self, holds: Callable[[Path], bool]) -> None:
+        """Take over the bookings of an earlier manager, and drop those of jobs that do not hold theirs any more."""
+        for job, (directory, gpus) in {**self._saved(), **self._bookings}.items():
+            self._bookings[job] = (directory, gpus)
+            if not holds(directory):
+                self.free(job)
+
+    def _saved(self) -> dict[str, tuple[Path, tuple[int, ...]]]:
+        try:
+            saved = json.loads(self._place.read_bytes())
+            return {job: (Path(directory), tuple(gpus)) for job, (directory, gpus) in saved.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            log.warning("the bookings in %s are broken and left out: %s", self._place, error)
+            return {}
+
+    def _save(self) -> None:
+        text = json.dumps({job: [str(directory), gpus] for job, (directory, gpus) in self._bookings.items()})
+        try:
+            write_private(self._place, text)
+        except OSError as error:
+            raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+
+    def _know(self, gpus: list[Gpu]) -> None:
+        """Find out which processes are of this experiment. One that has just ended may still be told of."""
+        seen = {pid for gpu in gpus for pid in gpu.processes}
+        self._own = {pid for pid in seen if self._is_own(pid)}
+
+    def _is_own(self, pid: int) -> bool:
+        try:
+            return psutil.Process(pid).environ().get("NNI_EXP_ID") == self._experiment
+        except psutil.NoSuchProcess:  # also a zombie
+            return pid in self._own
+        except psutil.Error:
+            return False

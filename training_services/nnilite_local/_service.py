@@ -1,0 +1,300 @@
+"""Runs trials as processes of this machine.
+
+    <experiment>/trials/<trial>/<attempt>/     an attempt's folder: see `_attempt_folder`
+    <experiment>/callback                      the manager's address, which keepers read before each try
+    <experiment>/gpus.json                     which job holds which GPUs
+
+One fork server starts the keepers; each is in a session of its own and survives it, this service and the
+manager. So what is true of a job stands in its folder and in the process table, and is read anew at each poll:
+first whether the keeper runs, then how the trial ended, since the other order would miss an end in between. A
+keeper that is gone without a word has its trial ended, and what it had not delivered delivered, by a second
+keeper (`deliver`); until then its job counts as running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnilite.codedir import CodePackage
+from nnilite.errors import NotFound, ServiceError
+from nnilite.gpu import environment
+from nnilite.records import Host, Json, KeeperEvent
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.spool import read_events
+from nnilite_local._attempt_folder import AttemptFolder, identity, write_private
+from nnilite_local._config import LocalConfig
+from nnilite_local._fork_server import ForkServer
+from nnilite_local._gpus import GpuDesk, rules_of
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_LAST_WORDS_S = 20.0  # what the second keeper may take, beyond the grace of the trial
+_NOT_FETCHED = ("spec.json", "job.json", ".*.new")
+_HIDDEN = "********"
+
+
+class LocalService(TrainingService):
+    """The training service `local`.
+
+    A handle is {"job", "directory", "pid", "start", "gpus"}: pid and start are the keeper's, gpus the indices of
+    the GPUs that the job holds, or null.
+    """
+
+    Config = LocalConfig
+
+    def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:
+        super().__init__(name, config, context)
+        self._directory = Path(os.path.abspath(context.directory))  # noqa: PTH100 - links must stay as they are
+        self._server = ForkServer(context.keeper, self._directory / "fork-server.log", context.wake)
+        self._gpus = GpuDesk(context.experiment, rules_of(config), self._directory / "gpus.json")
+        self._host = socket.gethostname()
+        self._address = ""
+        self._package: CodePackage | None = None
+        self._last_words: dict[str, asyncio.Task[None]] = {}  # by the folder of a dead keeper's attempt
+        self._running = 0
+
+    async def open(self) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._publish_address()
+        if self.config.reuse_mode:
+            log.info("reuseMode has no effect: starting a trial here costs next to nothing")
+        wanted = self.config.trial_gpu_number or self.context.defaults.get("trialGpuNumber")
+        if wanted:
+            await self._gpus.check(int(wanted))
+        self._gpus.restore(self._holds_gpus)
+        if self.config.isolate_code:
+            await self._packed()
+        await self._server.start()
+
+    async def submit(self, job: Job) -> Handle:
+        folder = self._folder(job)
+        known = await self._known(job, folder)
+        if known is not None:
+            return known
+        self._publish_address()
+        code = {"archive": str((await self._packed()).archive)} if self.config.isolate_code else self._in_place()
+        gpus = await self._book(job, folder)
+        try:
+            self._write_spec(job, folder, code, gpus)
+            handle = self._handle(job, folder, await self._server.run(job.name, folder.spec), gpus)
+            folder.keep_handle(handle)
+        except OSError as error:
+            self._gpus.free(job.name)
+            raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
+        except ServiceError:
+            self._gpus.free(job.name)
+            raise
+        self._running += 1  # until the next poll counts
+        return handle
+
+    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        known = await asyncio.to_thread(lambda: [self._look(handle) for handle in handles])
+        statuses = [self._status(*facts) for facts in known]
+        for handle, status in zip(handles, statuses, strict=True):
+            if status.state.ended:
+                self._gpus.free(str(handle["job"]))
+        self._running = sum(status.state is JobState.RUNNING for status in statuses)
+        return statuses
+
+    async def cancel(self, handle: Handle) -> None:
+        folder = AttemptFolder(Path(str(handle["directory"])))
+        if folder.ended(self._host) is not None:  # a second SIGTERM would cut short what the keeper still delivers
+            return
+        pid = handle["pid"] if identity(handle["pid"]) == handle["start"] else await _other_keeper(folder)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        return await asyncio.to_thread(read_events, Path(str(handle["directory"])))
+
+    async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
+        if stream not in ("stdout", "stderr"):
+            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        try:
+            with (Path(str(handle["directory"])) / f"trial.{stream}").open("rb") as file:
+                file.seek(offset)
+                return file.read(limit)
+        except FileNotFoundError:
+            return b""
+
+    async def fetch(self, handle: Handle, target: Path) -> None:
+        directory = Path(str(handle["directory"]))
+        if not directory.is_dir():
+            raise NotFound(f"the trial's folder {directory} is gone")
+        ignored = shutil.ignore_patterns(*_NOT_FETCHED)
+        try:
+            await asyncio.to_thread(
+                shutil.copytree, directory, target, symlinks=True, ignore=ignored, dirs_exist_ok=True
+            )
+        except OSError as error:
+            raise ServiceError(f"the trial's folder {directory} cannot be copied: {error}") from error
+
+    def describe(self, job: Job) -> Json:
+        """The keeper's specification, without secrets."""
+        code = {"archive": "a copy for each trial"} if self.config.isolate_code else self._in_place()
+        gpus = {} if job.gpus is None else {"gpus": job.gpus}
+        spec = job.spec_for(self._folder(job).path, code=code)
+        return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
+
+    def hosts(self) -> list[Host]:
+        return [Host(self._host, "up", running=self._running)]
+
+    async def remove(self, handle: Handle) -> None:
+        """Take away the specification, since it holds the trial's token. The trial's files stay."""
+        folder = AttemptFolder(Path(str(handle["directory"])))
+        self._gpus.free(str(handle["job"]))
+        if folder.ended(self._host) is not None or not self._has_keeper(folder, handle):
+            folder.spec.unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        for task in self._last_words.values():
+            task.cancel()
+        await asyncio.gather(*self._last_words.values(), return_exceptions=True)
+        await self._server.close()
+
+    # starting
+
+    def _folder(self, job: Job) -> AttemptFolder:
+        if not _NAME.fullmatch(job.trial):
+            raise ServiceError(f"{job.trial!r} cannot be the name of a folder")
+        return AttemptFolder(self._directory / "trials" / job.trial / str(job.attempt))
+
+    def _in_place(self) -> dict[str, str]:
+        return {"in_place": os.path.abspath(self.context.code_directory)}  # noqa: PTH100
+
+    async def _packed(self) -> CodePackage:
+        """The code as it was when it was first asked for: the same for all trials."""
+        if self._package is None:
+            self._package = await asyncio.to_thread(self.context.package)
+        return self._package
+
+    async def _known(self, job: Job, folder: AttemptFolder) -> Handle | None:
+        """The handle of a job that was submitted before, also if the manager died before it got that handle."""
+        handle = folder.handle()
+        if handle is None and folder.was_begun():
+            pid = await _other_keeper(folder)
+            if pid is None and folder.started() is None and folder.ended(self._host) is None:
+                return None
+            handle = self._handle(job, folder, pid or 0, folder.gpus() if job.gpus else None)
+            folder.keep_handle(handle)
+        if handle is not None and self._holds_gpus(folder.path):
+            self._gpus.rebook(job.name, folder.path, handle["gpus"])
+        return handle
+
+    async def _book(self, job: Job, folder: AttemptFolder) -> tuple[int, ...] | None:
+        if not job.gpus:
+            return None if job.gpus is None else ()
+        self._gpus.restore(self._holds_gpus)  # trials that have ended since the last poll
+        return await self._gpus.book(job.name, folder.path, job.gpus)
+
+    def _write_spec(self, job: Job, folder: AttemptFolder, code: dict[str, str], gpus: Sequence[int] | None) -> None:
+        spec = job.spec_for(
+            folder.path,
+            code=code,
+            env=environment(gpus),
+            callback=self._address,
+            callback_file=str(self._directory / "callback"),
+        )
+        folder.create(spec)
+
+    def _handle(self, job: Job, folder: AttemptFolder, pid: int, gpus: Sequence[int] | None) -> Handle:
+        return {
+            "job": job.name,
+            "directory": str(folder.path),
+            "pid": pid,
+            "start": identity(pid),
+            "gpus": None if gpus is None else list(gpus),
+        }
+
+    def _publish_address(self) -> None:
+        """Keepers of this and of earlier managers find the present one by this file."""
+        address = self.context.callback_url()
+        if address != self._address:
+            write_private(self._directory / "callback", address)
+            self._address = address
+
+    # watching
+
+    def _look(self, handle: Handle) -> tuple[AttemptFolder, bool, JobStatus | None, float | None]:
+        """What process table and disk say of a job: whether it has a keeper, how it ended, when it started."""
+        folder = AttemptFolder(Path(str(handle["directory"])))
+        kept = self._has_keeper(folder, handle)
+        return folder, kept, folder.ended(self._host), folder.started()
+
+    def _status(self, folder: AttemptFolder, kept: bool, ended: JobStatus | None, started: float | None) -> JobStatus:
+        if ended is not None:
+            return ended
+        if kept:
+            state, reason = (JobState.RUNNING, "") if started else (JobState.WAITING, "its keeper is starting")
+            return JobStatus(state, reason, host=self._host, started=started)
+        return self._abandoned(folder, started)
+
+    def _has_keeper(self, folder: AttemptFolder, handle: Handle) -> bool:
+        """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""
+        if handle["start"] and identity(handle["pid"]) == handle["start"]:
+            return True
+        last_words = self._last_words.get(str(folder.path))
+        if last_words is not None and not last_words.done():  # `has_keeper` could be in the second keeper's way
+            return False
+        return folder.has_keeper()
+
+    def _abandoned(self, folder: AttemptFolder, started: float | None) -> JobStatus:
+        """The status of a job whose keeper is gone without a word."""
+        key = str(folder.path)
+        if not folder.spec.exists():
+            return JobStatus(JobState.LOST, f"its folder {folder.path} is gone", host=self._host)
+        if key not in self._last_words:
+            log.warning("the keeper of %s was killed; what it left is being ended", folder.path)
+            self._last_words[key] = asyncio.get_running_loop().create_task(self._deliver(folder))
+        if not self._last_words[key].done():
+            return JobStatus(
+                JobState.RUNNING, "its keeper was killed, the trial is being ended", host=self._host, started=started
+            )
+        return JobStatus(JobState.LOST, "its keeper was killed", host=self._host, started=started)
+
+    async def _deliver(self, folder: AttemptFolder) -> None:
+        """Have a second keeper end what is left of the trial, and deliver what is undelivered."""
+        nothing = asyncio.subprocess.DEVNULL
+        arguments = ["-I", "-S", str(self.context.keeper), "deliver", str(folder.path), str(folder.spec)]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *arguments, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+            )
+        except OSError as error:
+            log.warning("what the keeper of %s left cannot be ended: %s", folder.path, error)
+            return
+        try:
+            await asyncio.wait_for(process.wait(), folder.grace_s() + _LAST_WORDS_S)
+        except asyncio.TimeoutError:
+            log.warning("what the keeper of %s left could not be delivered in time", folder.path)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            self.context.wake()
+
+    def _holds_gpus(self, directory: Path) -> bool:
+        """Whether the job in this folder runs, as far as its GPUs go."""
+        folder = AttemptFolder(directory)
+        handle = folder.handle()
+        if handle is None or folder.ended(self._host) is not None:
+            return False
+        last_words = self._last_words.get(str(directory))
+        return self._has_keeper(folder, handle) or (last_words is not None and not last_words.done())
+
+
+async def _other_keeper(folder: AttemptFolder) -> int | None:
+    """The keeper at work in a folder, if it is not the one of the handle."""
+    return await asyncio.to_thread(folder.keeper) if folder.has_keeper() else None
