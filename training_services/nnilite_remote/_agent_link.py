@@ -1,0 +1,271 @@
+"""Our end of the agents' connections: starting one on a machine, asking it, and moving files by it.
+
+An agent is this package's `_worker`, sent as text to the machine's Python over the command's standard input. So
+nothing is installed there, and it is always of our version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import queue
+import secrets
+import shlex
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from paramiko.ssh_exception import SSHException
+
+from nnilite.records import Json
+from nnilite_remote._errors import LinkLost, MachineError
+from nnilite_remote._worker import program
+
+log = logging.getLogger(__name__)
+
+_SOURCE = program()
+_NO_PYTHON = "NNILITE-NO-PYTHON"
+_USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/homebrew/bin/python3")
+_HELLO_S = 30.0
+_MAX_NOISE_BYTES = 1_000_000
+_MAX_LINE_BYTES = 64_000_000
+_CHUNK_BYTES = 1 << 15
+
+# One line, and no quote, backslash or exclamation mark in it: the user's shell may be any. `$f` tells what was found.
+_FIND_PYTHON = (
+    'n=$1; shift; for p in "$@"; do case "$p" in "~/"*) p="$HOME/${p#??}";; esac; '
+    'if "$p" -I -S -c "import sys; sys.exit(sys.version_info < (3, 8))" </dev/null 2>/dev/null; then '
+    'exec "$p" -I -S -c "import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),sys.argv[2],sys.argv[2]))" '
+    '"$n" exec; fi; v=$("$p" -V 2>&1 </dev/null) && f="$f $p is $v;"; done; '
+    f'echo "{_NO_PYTHON}$f"; exit 127'
+)
+
+
+def pythons(python_path: str | None) -> list[str]:
+    """Where Python may be, in the order in which it is looked for."""
+    if not python_path:
+        return list(_USUAL_PYTHONS)
+    folder = python_path.rstrip("/") or "/"
+    return [f"{folder}/python3", f"{folder}/python", f"{folder}/bin/python3", f"{folder}/bin/python", folder]
+
+
+def command(candidates: Sequence[str]) -> str:
+    """What is run on the machine to start an agent with the first Python that will do."""
+    words = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+class Stream:
+    """An agent's standard streams over a channel. It blocks: for a thread."""
+
+    def __init__(self, transport: paramiko.Transport, python_path: str | None, interpreter: str = "") -> None:
+        self._python_path = python_path
+        self._pending = b""
+        try:
+            self.channel = transport.open_session(timeout=_HELLO_S)
+            self.channel.settimeout(_HELLO_S)
+            self.channel.exec_command(command([interpreter] if interpreter else pythons(python_path)))
+        except (SSHException, OSError, EOFError) as error:
+            raise LinkLost(f"cannot start a command: {error or type(error).__name__}") from error
+
+    def greet(self, settings: dict[str, Json]) -> dict[str, Any]:
+        """Send the agent's text and its settings; its first words. Raises: MachineError, LinkLost."""
+        nonce = secrets.token_hex(8)
+        settings = {**settings, "nonce": nonce, "path_front": bool(self._python_path)}
+        self.send(_SOURCE + json.dumps(settings).encode("ascii") + b"\n")
+        return self.hear(nonce)
+
+    def hear(self, nonce: str) -> dict[str, Any]:
+        """The next words with this nonce; what a shell prints meanwhile is left out. Raises: MachineError."""
+        noise = b""
+        while len(noise) < _MAX_NOISE_BYTES:
+            line = self.line()
+            if line is None:
+                raise self._silence(noise)
+            if nonce.encode() in line:
+                answer = json.loads(line[line.index(b"{") :])
+                if "error" in answer:
+                    raise MachineError(str(answer["error"]))
+                answer["nonce"] = nonce
+                return dict(answer)
+            noise += line
+            if _NO_PYTHON.encode() in line:
+                raise self._no_python(line)
+        raise MachineError("its shell prints too much before a command starts; see its profile files", lasting=True)
+
+    def _no_python(self, line: bytes) -> MachineError:
+        found = line.decode("utf-8", "replace").partition(_NO_PYTHON)[2].strip(" ;\r\n")
+        where = f"under pythonPath ({self._python_path})" if self._python_path else "by the usual names"
+        what = f", only {found}" if found else ""
+        return MachineError(
+            f"has no Python 3.8 or later {where}{what}: install one there (no packages are needed), or set pythonPath",
+            lasting=True,
+        )
+
+    def _silence(self, noise: bytes) -> MachineError:
+        status = self.channel.recv_exit_status() if self.channel.exit_status_ready() else -1
+        if status == -1:
+            return LinkLost("the connection broke while the agent was started")
+        said = (noise + self.errors()).decode("utf-8", "replace").strip()[-500:]
+        return MachineError(f"its command ended with exit code {status}: {said or 'without a word'}")
+
+    def errors(self) -> bytes:
+        """What has come on standard error so far."""
+        data = b""
+        while self.channel.recv_stderr_ready() and len(data) < _MAX_NOISE_BYTES:
+            data += self.channel.recv_stderr(_CHUNK_BYTES)
+        return data
+
+    def line(self) -> bytes | None:
+        """The next line, None at the end. Raises: LinkLost."""
+        while b"\n" not in self._pending:
+            data = self.read()
+            if not data or len(self._pending) > _MAX_LINE_BYTES:
+                return None
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line + b"\n"
+
+    def read(self) -> bytes:
+        """What comes next; nothing at the end. Raises: LinkLost."""
+        try:
+            return bytes(self.channel.recv(_CHUNK_BYTES))
+        except (OSError, EOFError) as error:
+            raise LinkLost("the connection is silent") from error
+
+    def rest(self) -> bytes:
+        """What was read beyond the last line."""
+        data, self._pending = self._pending, b""
+        return data
+
+    def ended_well(self) -> bool:
+        """Whether the agent has come to its end by itself."""
+        return bool(self.channel.status_event.wait(_HELLO_S) and self.channel.recv_exit_status() == 0)
+
+    def close(self) -> None:
+        """Does not wait, and does not mind a connection that is broken already."""
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            self.channel.close()
+
+    def send(self, data: bytes) -> None:
+        """Raises: LinkLost."""
+        try:
+            self.channel.sendall(data)
+        except (OSError, EOFError) as error:
+            raise LinkLost(f"the connection broke: {error or type(error).__name__}") from error
+
+
+class AgentLink:
+    """A serving agent: requests from the event loop, answers back to it. One thread reads, one writes."""
+
+    def __init__(self, stream: Stream, ended: Callable[[], None], heard: Callable[[Json], None]) -> None:
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self._ended = ended  # called once, on the loop, when the connection has broken
+        self._heard = heard  # called on the loop for what the agent says unasked
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._over = False
+        stream.channel.settimeout(None)  # broken links are noticed by pings, which close the connection
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name="agent link", daemon=True).start()
+
+    async def ask(self, do: str, timeout_s: float, **more: Json) -> Any:
+        """The agent's answer. Raises: LinkLost, also if it does not come in time; MachineError if it says no."""
+        if self._over:
+            raise LinkLost("the connection is broken")
+        self._number += 1
+        number, answer = self._number, self._loop.create_future()
+        self._waiting[number] = answer
+        self._outbox.put(json.dumps({"id": number, "do": do, **more}).encode("ascii") + b"\n")
+        try:
+            return await asyncio.wait_for(answer, timeout_s)
+        except asyncio.TimeoutError:
+            raise LinkLost(f"did not answer within {timeout_s:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+
+    def close(self) -> None:
+        """End the agent; keepers go on."""
+        self._outbox.put(None)
+
+    def _write(self) -> None:
+        try:
+            while (data := self._outbox.get()) is not None:
+                self._stream.send(data)
+            self._stream.channel.shutdown_write()
+        except (LinkLost, OSError, EOFError) as error:
+            log.debug("nothing can be sent any more: %s", error)
+            self._stream.close()
+
+    def _read(self) -> None:
+        try:
+            while (line := self._stream.line()) is not None:
+                self._call(self._take, json.loads(line))
+        except (LinkLost, ValueError) as error:
+            log.debug("nothing more is heard: %s", error)
+        finally:
+            self._call(self._finish)
+
+    def _call(self, what: Callable[..., None], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(what, *arguments)
+
+    def _take(self, message: Json) -> None:
+        if "event" in message:
+            self._heard(message)
+            return
+        answer = self._waiting.get(message["id"])
+        if answer is None or answer.done():
+            return
+        if "error" in message:
+            answer.set_exception(MachineError(str(message["error"])))
+        else:
+            answer.set_result(message["ok"])
+
+    def _finish(self) -> None:
+        self._over = True
+        self._outbox.put(None)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(LinkLost("the connection broke"))
+        self._ended()
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def upload(stream: Stream, settings: dict[str, Json], source: Path, progress: Callable[[float], None]) -> None:
+    """Bring a file into the machine's cache, unless it is there. Raises: MachineError, LinkLost, OSError."""
+    size = source.stat().st_size
+    settings = {**settings, "mode": "receive", "size": size, "sha256": digest_of(source)}
+    answer = stream.greet(settings)
+    if answer.get("done"):
+        return
+    stream.channel.settimeout(_HELLO_S)
+    sent = int(answer["offset"])
+    if sent:
+        log.info("going on with the upload of %s at %d of %d MB", source.name, sent >> 20, size >> 20)
+    with source.open("rb") as file:
+        file.seek(sent)
+        while chunk := file.read(1 << 18):
+            try:
+                stream.send(chunk)
+            except LinkLost:  # or the machine has said why it takes no more
+                stream.hear(answer["nonce"])
+                raise
+            sent += len(chunk)
+            progress(sent / size)
+    stream.hear(answer["nonce"])

@@ -1,0 +1,69 @@
+"""Which machine gets a job, and why none does. Pure: machines as they are go in, a choice or a reason comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from nnilite.errors import ConfigError, NoCapacity
+from nnilite.gpu import Gpu, GpuRules, choose
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A machine as it is now."""
+
+    key: str
+    title: str
+    trouble: str = ""  # why it gets no trial now; "" if it may
+    slots: int | None = None
+    labels: AbstractSet[str] = frozenset()
+    rules: GpuRules = field(default_factory=GpuRules)
+    gpus: Sequence[Gpu] | None = None  # None: they could not be read, and `trouble` says why if they are needed
+    own_pids: AbstractSet[int] = frozenset()
+    jobs: Mapping[str, Sequence[int]] = field(default_factory=dict)  # running here, with the GPUs of each
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where a job goes, and its GPUs there; None leaves the GPU variables alone."""
+
+    key: str
+    gpus: tuple[int, ...] | None
+
+
+def choose_machine(machines: Sequence[Candidate], gpus: int | None, labels: AbstractSet[str]) -> Choice:
+    """The machine for one more job: of those that can take it, the one that is used least for its size.
+
+    Raises: NoCapacity with a reason for each machine; ConfigError if no machine can ever take it.
+
+        >>> choose_machine([Candidate("a", "a", jobs={"x": ()}), Candidate("b", "b")], None, set())
+        Choice(key='b', gpus=None)
+    """
+    fitting = [machine for machine in machines if labels <= machine.labels]
+    if not fitting:
+        wanted = ", ".join(sorted(labels))
+        raise ConfigError(f"no machine in machineList has the labels that this trial asks for: {wanted}")
+    reasons: dict[str, list[str]] = {}
+    for machine in sorted(fitting, key=_load):
+        try:
+            return Choice(machine.key, _gpus_on(machine, gpus))
+        except NoCapacity as error:
+            reasons.setdefault(str(error), []).append(machine.title)
+    raise NoCapacity("waits for a machine: " + "; ".join(f"{', '.join(who)} {why}" for why, who in reasons.items()))
+
+
+def _load(machine: Candidate) -> float:
+    return len(machine.jobs) / (machine.slots or 1) if machine.slots else float(len(machine.jobs))
+
+
+def _gpus_on(machine: Candidate, wanted: int | None) -> tuple[int, ...] | None:
+    """Raises: NoCapacity."""
+    if machine.trouble:
+        raise NoCapacity(machine.trouble)
+    if machine.slots is not None and len(machine.jobs) >= machine.slots:
+        raise NoCapacity(f"runs {len(machine.jobs)} of {machine.slots} trials (slots)")
+    if not wanted:
+        return None if wanted is None else ()
+    return choose(machine.gpus or (), wanted, machine.rules, machine.jobs, lambda pid: pid in machine.own_pids)

@@ -1,0 +1,41 @@
+"""The worker's end of a connection: a program that is piped to a Python there, and does what the manager asks.
+
+It runs on Python 3.8 and later, and uses the standard library and nothing of nnilite. Its modules are not installed
+there but sent as one text (`program`). What it is given on standard input is, after this text, one line of settings
+and then, by mode:
+
+    serve     requests, one JSON line each: {"id": 1, "do": "status", ...}. Answers {"id": 1, "ok": ...} or
+              {"id": 1, "error": sentence} come in any order, and {"event": "ended", "job": ...} unasked
+    receive   the bytes of a file for the cache, from the offset that the first answer names
+    send      nothing: a folder comes back as a tar stream
+
+The first line out holds the settings' `nonce`: whatever the user's shell has printed before is thus told apart.
+
+    <root>/cache/                       code packages and keepers by their hash, for all experiments of this user
+    <root>/<experiment>/callback-<key>  the manager's address as seen from this machine
+    <root>/<experiment>/trials/<trial>/<attempt>/    see the keeper; and `spec.json`, `job.json`
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["program"]
+
+_MODULES = ("processes", "attempt", "gpus", "transfer", "agent", "main")  # each after what it imports
+_PACKAGES = ("nnilite_remote", "nnilite_remote._worker")
+_START = """import sys, types
+def _module(name, source):
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__path__ = []
+    exec(compile(source, name, "exec"), module.__dict__)
+"""
+
+
+def program() -> bytes:
+    """The agent as one text: its modules, and the call of `main`."""
+    folder = Path(__file__).parent
+    texts = dict.fromkeys(_PACKAGES, "")
+    texts |= {f"{_PACKAGES[-1]}.{name}": (folder / f"{name}.py").read_text("ascii") for name in _MODULES}
+    calls = [f"_module({name!r}, {text!r})\n" for name, text in texts.items()]
+    return (_START + "".join(calls) + f"sys.modules['{_PACKAGES[-1]}.main'].main()\n").encode("ascii")

@@ -1,0 +1,324 @@
+"""The agent that stays: answers requests until its connection ends."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from nnilite_remote._worker.attempt import Attempt
+from nnilite_remote._worker.gpus import Gpus
+from nnilite_remote._worker.processes import (
+    Refusal,
+    boot_id,
+    make_folder,
+    read_json,
+    send_signal,
+    started_at,
+    write_private,
+)
+from nnilite_remote._worker.transfer import place_of
+
+_READ_LIMIT_BYTES = 4 << 20
+_DELIVER_S = 20.0
+_LINGER_S = 12.0  # a keeper that is told a second time leaves within 10 s
+_STALE_PART_S = 86400.0
+_CANCELED = "canceled"  # how the keeper's message begins if somebody asked for the end
+
+
+class Agent:
+    """Answers requests until standard input ends. Keepers, in sessions of their own, go on."""
+
+    def __init__(self, settings):
+        self.experiment = settings["experiment"]
+        self.key = settings["key"]
+        self.root = place_of(settings)
+        self.folder = os.path.join(self.root, self.experiment)
+        self.cache = os.path.join(self.root, "cache")
+        self.keeper = os.path.join(self.cache, settings["keeper"])
+        self._gpus = Gpus()
+        self._out = threading.Lock()
+        self._server = None
+        self._starting = {}  # by specification: the request and what the handle needs
+        self._delivering = {}  # by folder: the second keeper, and until when it may take
+
+    def hello(self, settings):
+        for folder in (self.root, self.cache, self.folder):
+            make_folder(folder)
+        keep_s = settings["cache_s"]
+        for name in os.listdir(self.cache):
+            path = os.path.join(self.cache, name)
+            age_s = time.time() - os.lstat(path).st_mtime
+            if name in settings["files"]:
+                os.utime(path)
+            elif age_s > (_STALE_PART_S if name.endswith(".part") else max(keep_s, 60)):
+                shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
+        return {
+            "root": self.root,
+            "boot": boot_id(),
+            "host": socket.gethostname(),
+            "python": sys.version.split()[0],
+            "interpreter": sys.executable,
+            "system": sys.platform,
+            "cached": [name for name in os.listdir(self.cache) if not name.endswith(".part")],
+        }
+
+    def say(self, message):
+        data = json.dumps(message).encode("ascii") + b"\n"
+        with self._out, contextlib.suppress(OSError):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    def serve(self):
+        quick = {"ping", "status", "start", "cancel", "callback"}
+        for line in sys.stdin.buffer:
+            request = json.loads(line.decode("utf-8"))
+            if request["do"] in quick:
+                self._answer(request)
+            else:
+                threading.Thread(target=self._answer, args=(request,), daemon=request["do"] != "finish").start()
+
+    def _answer(self, request):
+        try:
+            result = getattr(self, "do_" + request["do"])(request)
+        except Refusal as refusal:
+            self.say({"id": request["id"], "error": str(refusal)})
+        except OSError as error:
+            place = " (%s)" % error.filename if error.filename else ""
+            self.say({"id": request["id"], "error": "%s%s" % (error.strerror or error, place), "errno": error.errno})
+        else:
+            if result is not None:
+                self.say({"id": request["id"], "ok": result})
+
+    # -- starting
+
+    def do_ping(self, request):
+        return {}
+
+    def do_callback(self, request):
+        write_private(os.path.join(self.folder, "callback-" + self.key), request["url"])
+        return {}
+
+    def do_start(self, request):
+        """Start a keeper. The answer comes when the fork server has said that it did."""
+        spec = request["spec"]
+        attempt = Attempt({"directory": spec["directory"]})
+        known = attempt.known()
+        if known is not None:
+            return known
+        if attempt.spec in self._starting:
+            raise Refusal("is being started already")
+        for path in [self.keeper, *([spec["code"]["archive"]] if spec.get("code") else [])]:
+            if not os.path.exists(path):
+                return {"missing": os.path.basename(path)}
+            os.utime(path)
+        make_folder(attempt.path)
+        write_private(attempt.spec, json.dumps(spec))
+        self._starting[attempt.spec] = (request["id"], spec["job"], attempt.path)
+        try:
+            self._order(attempt.spec)
+        except OSError:
+            self._starting.pop(attempt.spec, None)
+            raise
+        return None
+
+    def _order(self, spec):
+        if self._server is None or self._server.poll() is not None:
+            with open(os.path.join(self.folder, "fork-server.log"), "ab") as log:
+                self._server = subprocess.Popen(
+                    [sys.executable, "-I", "-S", self.keeper, "serve"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            threading.Thread(target=self._listen, args=(self._server,), daemon=True).start()
+        self._server.stdin.write(json.dumps({"spec": spec}).encode("ascii") + b"\n")
+        self._server.stdin.flush()
+
+    def _listen(self, server):
+        for line in server.stdout:
+            event = json.loads(line.decode("utf-8"))
+            if event["event"] == "ended":
+                self.say({"event": "ended", "job": event["job"]})
+            else:
+                self._settle(event)
+        for spec in list(self._starting):
+            number = self._starting.pop(spec)[0]
+            self.say({"id": number, "error": "the fork server has ended: see fork-server.log in %s" % self.folder})
+
+    def _settle(self, event):
+        """A keeper was started, or it was not."""
+        for spec, (number, job, folder) in list(self._starting.items()):
+            if event.get("spec") == spec or event.get("job") == job:
+                del self._starting[spec]
+                if event["event"] == "started":
+                    handle = {"pid": event["pid"], "start": event["start"], "boot": boot_id()}
+                    with contextlib.suppress(OSError):  # a full disk: the lock tells, too
+                        write_private(os.path.join(folder, "job.json"), json.dumps(handle))
+                    self.say({"id": number, "ok": handle})
+                else:
+                    self.say({"id": number, "error": "the keeper was not started: %s" % event.get("message")})
+                return
+
+    # -- watching
+
+    def do_status(self, request):
+        return [self._status(Attempt(job)) for job in request["jobs"]]
+
+    def _status(self, attempt):
+        """Whether the keeper runs is asked before how it ended: the other order misses an end in between."""
+        if attempt.spec in self._starting:
+            return {"state": "WAITING", "reason": "its keeper is starting"}
+        delivering = self._delivering.get(attempt.path)
+        kept = attempt.keeper() or (delivering is None and attempt.locked())
+        exited, started = read_json(attempt.inner("exit")), read_json(attempt.inner("started"))
+        facts = {"started": started.get("time") if started else None}
+        if exited is not None:
+            return dict(facts, **_ended(exited))
+        if kept:
+            return dict(facts, state="RUNNING" if started else "WAITING", reason="" if started else "its keeper starts")
+        return dict(facts, **self._abandoned(attempt, delivering))
+
+    def _abandoned(self, attempt, delivering):
+        """A keeper that is gone without a word: what is left of its trial is ended first, and delivered."""
+        if not os.path.isdir(attempt.inner("")):
+            return {"state": "LOST", "reason": "it never came to its start, or its folder %s is gone" % attempt.path}
+        rebooted = attempt.job.get("boot") not in (None, "", boot_id())
+        reason = "its machine was restarted" if rebooted else "its keeper was killed"
+        if not os.path.exists(attempt.spec):
+            return {"state": "LOST", "reason": reason}
+        if delivering is None:
+            self._delivering[attempt.path] = self._deliver(attempt)
+            return {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
+        process, until = delivering
+        if process.poll() is None and time.monotonic() < until:
+            return {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
+        if process.poll() is None:
+            process.kill()
+        return {"state": "LOST", "reason": reason}
+
+    def _deliver(self, attempt):
+        spec, nothing = read_json(attempt.spec) or {}, subprocess.DEVNULL
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", self.keeper, "deliver", attempt.path, attempt.spec],
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            start_new_session=True,
+        )
+        return process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S
+
+    def do_cancel(self, request):
+        """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""
+        attempt = Attempt(request["job"])
+        if read_json(attempt.inner("exit")) is None:
+            pid = attempt.any_keeper()
+            if pid:
+                send_signal(pid, signal.SIGTERM)
+        return {}
+
+    def do_gpus(self, request):
+        return self._gpus.read(self.experiment)
+
+    def do_reach(self, request):
+        """Whether the manager can be called directly. Raises: OSError."""
+        try:
+            socket.create_connection((request["host"], request["port"]), request["limit_s"]).close()
+        except OSError as error:
+            raise Refusal(str(error)) from error
+        return {}
+
+    # -- files
+
+    def do_read(self, request):
+        """A piece of a file of an attempt: one of its streams, or what the keeper keeps."""
+        path = os.path.join(request["directory"], *request["name"].split("/"))
+        try:
+            with open(path, "rb") as file:
+                file.seek(request["offset"])
+                data = file.read(min(request["limit"], _READ_LIMIT_BYTES))
+        except FileNotFoundError:
+            return {"data": None}
+        return {"data": base64.b64encode(data).decode("ascii")}
+
+    def do_remove(self, request):
+        """The trial has ended: what holds a secret or much space goes now, the rest when the experiment stops."""
+        attempt = Attempt(request["job"])
+        shutil.rmtree(os.path.join(attempt.path, "code"), ignore_errors=True)
+        if os.path.isdir(attempt.inner("")):
+            with open(attempt.inner("removed"), "wb"):
+                pass
+        if not attempt.any_keeper():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(attempt.spec)
+        return {}
+
+    def do_finish(self, request):
+        """The experiment lets go of this machine: end what was canceled, remove what is not to be kept."""
+        canceled = {job["directory"]: Attempt(job) for job in request["canceled"]}
+        ended = [attempt for attempt in self._attempts() if os.path.exists(attempt.inner("removed"))]
+        attempts = list({attempt.path: attempt for attempt in [*ended, *canceled.values()]}.values())
+        self._end_keepers(attempts, request["grace_s"])
+        for attempt in attempts:
+            attempt.clean(request["keep"] == "outputs")
+        self._remove_empty(request["keep"] == "outputs")
+        if not request["cache_s"]:
+            shutil.rmtree(self.cache, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.root)
+        return {"left": len(self._attempts())}
+
+    def _attempts(self):
+        trials = os.path.join(self.folder, "trials")
+        found = []
+        for trial in os.listdir(trials) if os.path.isdir(trials) else []:
+            for number in os.listdir(os.path.join(trials, trial)):
+                path = os.path.join(trials, trial, number)
+                found.append(Attempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
+        return found
+
+    def _end_keepers(self, attempts, grace_s):
+        """Those whose trial has ended still deliver: they are told to leave. The others are ended with their trial."""
+        pids = {attempt.path: attempt.any_keeper() for attempt in attempts}
+        for pid in pids.values():
+            if pid:
+                send_signal(pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s + _LINGER_S
+        while any(pid and started_at(pid) for pid in pids.values()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for attempt in attempts:
+            if pids[attempt.path]:
+                send_signal(pids[attempt.path], signal.SIGKILL)
+            attempt.end_group()
+
+    def _remove_empty(self, keep_outputs):
+        trials = os.path.join(self.folder, "trials")
+        for trial in os.listdir(trials) if os.path.isdir(trials) else []:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(trials, trial))
+        if any(os.path.isdir(attempt.inner("")) for attempt in self._attempts()):
+            return  # jobs that go on need the rest
+        for name in os.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            if name.startswith("callback-") or name == "fork-server.log":
+                os.unlink(path)
+            elif name == "checkpoints" and not keep_outputs:
+                shutil.rmtree(path, ignore_errors=True)
+        for path in (trials, self.folder):
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+
+
+def _ended(exited):
+    code, message = exited.get("code"), str(exited.get("message") or "")
+    state = "CANCELED" if message.startswith(_CANCELED) else "SUCCEEDED" if code == 0 else "FAILED"
+    return {"state": state, "reason": message, "exit_code": code, "ended": exited.get("time")}

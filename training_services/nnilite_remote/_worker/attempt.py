@@ -1,0 +1,95 @@
+"""The folder of one attempt, as the keeper and the agent fill it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+
+from nnilite_remote._worker.processes import boot_id, read_json, send_signal, started_at
+
+_PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
+
+
+class Attempt:
+    """The folder of one attempt, and the keeper that may be at work there."""
+
+    def __init__(self, job):
+        self.job = job
+        self.path = job["directory"]
+
+    def inner(self, name):
+        return os.path.join(self.path, ".nni", name)
+
+    @property
+    def spec(self):
+        return os.path.join(self.path, "spec.json")
+
+    def keeper(self):
+        """The keeper's process id, if the one of the handle runs; else 0."""
+        pid, start = self.job.get("pid") or 0, self.job.get("start")
+        same_boot = self.job.get("boot") == boot_id()
+        return pid if pid > 1 and start and same_boot and started_at(pid) == start else 0
+
+    def locked(self):
+        """Whether some keeper is at work here. Never to be asked while one is being started."""
+        try:
+            lock = os.open(self.inner("lock"), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            os.close(lock)
+        return False
+
+    def lock_holder(self):
+        """The process id of a keeper that the handle does not know: it was started, and its answer lost."""
+        wanted = os.path.realpath(self.inner("lock"))
+        for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
+            folder = "/proc/%s/fd" % name
+            try:
+                files = [os.path.join(folder, file) for file in os.listdir(folder)] if name.isdigit() else []
+                if any(os.path.realpath(file) == wanted for file in files):
+                    return int(name)
+            except OSError:
+                continue
+        return 0
+
+    def any_keeper(self):
+        return self.keeper() or (self.lock_holder() if self.locked() else 0)
+
+    def known(self):
+        """What an earlier request has started here: the handle's part that this machine knows, or None."""
+        found = read_json(os.path.join(self.path, "job.json"))
+        if found is None and os.path.exists(self.inner("lock")):
+            pid = self.any_keeper()
+            if pid or read_json(self.inner("started")) or read_json(self.inner("exit")):
+                found = {"pid": pid, "start": started_at(pid) if pid else "", "boot": boot_id()}
+        return found
+
+    def end_group(self):
+        """Kill what a dead keeper has left."""
+        found = read_json(self.inner("started")) or {}
+        pid = found.get("pid") or 0
+        if pid > 1 and found.get("boot") == boot_id():
+            send_signal(pid, signal.SIGKILL, group=True)
+
+    def clean(self, keep_outputs):
+        """Remove the folder, or all of it that is not the trial's output."""
+        if not keep_outputs:
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        for name in _PRIVATE:
+            path = os.path.join(self.path, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)

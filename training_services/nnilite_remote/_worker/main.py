@@ -1,0 +1,38 @@
+"""What an agent does from its first to its last word."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from nnilite_remote._worker.agent import Agent
+from nnilite_remote._worker.processes import Refusal
+from nnilite_remote._worker.transfer import receive, send
+
+
+def main():
+    settings = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
+    if settings.get("path_front"):
+        os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath)
+
+    def say(message):
+        sys.stdout.buffer.write(json.dumps(dict(message, nonce=settings["nonce"])).encode("ascii") + b"\n")
+        sys.stdout.buffer.flush()
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        if settings["mode"] == "serve":
+            agent = Agent(settings)
+            say(agent.hello(settings))
+            agent.serve()
+        elif settings["mode"] == "receive":
+            receive(settings, say)
+        else:
+            send(settings, say)
+    except Refusal as refusal:
+        say({"error": str(refusal)})
+    except OSError as error:
+        place = " (%s)" % error.filename if error.filename else ""
+        say({"error": "%s%s" % (error.strerror or error, place), "errno": error.errno})

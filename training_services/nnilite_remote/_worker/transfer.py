@@ -1,0 +1,107 @@
+"""Files that come to this machine's cache, and folders that are sent from it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sys
+import tarfile
+import time
+
+from nnilite_remote._worker.processes import Refusal, make_folder
+
+_CHUNK_BYTES = 1 << 20
+
+
+def place_of(settings):
+    """The folder of all experiments: relative to the user's home. Raises: OSError."""
+    return os.path.join(os.path.expanduser("~"), os.path.expanduser(settings["directory"]))
+
+
+def receive(settings, say):
+    """Take a file into the cache, going on where an earlier transfer broke off. Raises: Refusal, OSError."""
+    cache = os.path.join(place_of(settings), "cache")
+    make_folder(cache)
+    target, size = os.path.join(cache, settings["name"]), settings["size"]
+    if os.path.exists(target):
+        say({"offset": size, "done": True})
+        return
+    part, path = _part(cache, "%s.%s" % (settings["name"], settings["sha256"][:16]))
+    with part:
+        have = min(part.seek(0, os.SEEK_END), size)
+        facts = os.statvfs(cache)
+        free = facts.f_bavail * facts.f_frsize
+        if free < size - have:
+            os.unlink(path)
+            raise Refusal("no space: %s needs %d MB, and %d MB are free" % (cache, (size - have) >> 20, free >> 20))
+        say({"offset": have})
+        digest = _take(part, have, size)
+        part.flush()
+        if digest != settings["sha256"]:
+            os.unlink(path)
+            raise Refusal("%s was damaged on its way" % settings["name"])
+        os.fsync(part.fileno())
+        os.replace(path, target)
+    say({"done": True})
+
+
+def _part(cache, stem):
+    """A partial file that nobody else writes to: the furthest of the abandoned ones, or a new one."""
+    names = [name for name in os.listdir(cache) if name.startswith(stem) and name.endswith(".part")]
+    names.sort(key=lambda name: -os.path.getsize(os.path.join(cache, name)))
+    for name in [*names, "%s.%d-%d.part" % (stem, os.getpid(), time.time())]:
+        path = os.path.join(cache, name)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            continue
+        except OSError:  # a file system without locks: only a file of our own is safe
+            if name in names:
+                os.close(file)
+                continue
+        return os.fdopen(file, "r+b"), path
+    raise Refusal("no partial file can be made in %s" % cache)
+
+
+def _take(part, have, size):
+    """Write what comes to the file; the hash of all of it."""
+    digest = hashlib.sha256()
+    part.seek(0)
+    left = have
+    while left:
+        chunk = part.read(min(left, _CHUNK_BYTES))
+        digest.update(chunk)
+        left -= len(chunk)
+    part.seek(have)
+    part.truncate()
+    left = size - have
+    while left:
+        chunk = sys.stdin.buffer.read1(min(left, _CHUNK_BYTES))
+        if not chunk:
+            raise Refusal("the connection broke off")
+        digest.update(chunk)
+        part.write(chunk)
+        left -= len(chunk)
+    return digest.hexdigest()
+
+
+def send(settings, say):
+    """Give a folder away as a tar stream: files, folders and links that stay inside. Raises: Refusal, OSError."""
+    folder = settings["path"]
+    if not os.path.isdir(folder):
+        raise Refusal("%s is gone" % folder)
+    say({"found": True})
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        for top in sorted(os.listdir(folder)):
+            if top not in ("spec.json", "job.json", "code") and not top.endswith(".new"):
+                archive.add(os.path.join(folder, top), arcname=top, filter=_sendable)
+    sys.stdout.buffer.flush()
+
+
+def _sendable(member):
+    if member.name in (".nni/sdk", ".nni/lock") or not (member.isreg() or member.isdir() or member.issym()):
+        return None
+    return member
