@@ -1,0 +1,152 @@
+"""AdaptDLJobs: equal replicas, whose number the scheduler changes while the trial goes on (`adaptive`).
+
+It does so by ending all pods and starting others. What a trial keeps for that is on a volume of its own, and so is what
+it has reported: the first of the new pods goes on where the one before it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+from nnilite.service import Job, JobState
+from nnilite.units import NonNegativeInt, PositiveInt, parse_memory_mb
+from nnilite_kubernetes._api import CLAIMS, Cluster, Resource
+from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, about
+from nnilite_kubernetes._kind import Kind, Outcome
+from nnilite_kubernetes._manifest import Role
+
+ADAPTDLJOBS = Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob")
+_PHASES = {"Succeeded": JobState.SUCCEEDED, "Failed": JobState.FAILED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NfsConfig:
+    """A folder of an NFS server, in the pods."""
+
+    server: str = field(metadata=about("its name or address"))
+    path: str = field(metadata=about("the exported folder"))
+    container_mount_path: str = field(metadata=about("where it is in the pods"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """The volume of a trial."""
+
+    storage_class: str | None = field(default=None, metadata=about("one that many pods can write; the cluster's own"))
+    storage_size: str = field(default="1Gi", metadata=about("as Kubernetes spells sizes: 10Gi"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdlConfig(ClusterConfig, ContainerConfig):
+    """The section of `platform: adl`."""
+
+    memory_size: Any = field(default=None, metadata=about("of each replica: 2gb, 2Gi, or MB as a number"))
+    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("GPUs of each replica"))
+    adaptive: bool = field(default=False, metadata=about("let the scheduler change the number of replicas"))
+    min_replicas: NonNegativeInt | None = field(default=None, metadata=about("the fewest replicas"))
+    max_replicas: PositiveInt | None = field(default=None, metadata=about("the most replicas"))
+    checkpoint: CheckpointConfig | None = field(default=None, metadata=about("a volume for each trial"))
+    nfs: NfsConfig | None = field(default=None, metadata=about("mounted into the pods"))
+
+    def __post_init__(self) -> None:
+        ClusterConfig.__post_init__(self)
+        ContainerConfig.__post_init__(self)
+        if self.memory_size is not None:
+            try:
+                text = self.memory_size
+                size = parse_memory_mb(text[:-1] + "b" if isinstance(text, str) and text.endswith("i") else text)
+            except ValueError as error:
+                raise ConfigError(str(error), Place(field="memorySize")) from error
+            object.__setattr__(self, "memory_size", size)
+        if self.min_replicas and self.max_replicas and self.max_replicas < self.min_replicas:
+            raise ConfigError(f"must be at least minReplicas, {self.min_replicas}", Place(field="maxReplicas"))
+        if self.storage is not None:
+            raise ConfigError("is not for this platform: use checkpoint, or nfs", Place(field="storage"))
+
+    @property
+    def volume(self) -> CheckpointConfig | None:
+        """The volume that a trial gets. Without one, nothing could be kept while replicas change."""
+        return self.checkpoint or (CheckpointConfig() if self.adaptive else None)
+
+
+class AdaptDLJob(Kind):
+    """An AdaptDLJob for each trial, with a claim of its name for what it keeps."""
+
+    resource = ADAPTDLJOBS
+    needs: tuple[tuple[Resource, str], ...] = ((CLAIMS, "create"), (CLAIMS, "patch"), (CLAIMS, "delete"))
+    pod_end_counts = False
+    logs_stay = False
+
+    def __init__(self, config: AdlConfig) -> None:
+        self._config = config
+        if config.volume is None:
+            self.needs = ()
+
+    def check(self, cluster: Cluster) -> None:
+        if ADAPTDLJOBS.plural not in cluster.served(ADAPTDLJOBS.group, ADAPTDLJOBS.version):
+            raise ConfigError("the cluster has no AdaptDLJobs: is AdaptDL's scheduler installed?")
+
+    def storage(self, name: str) -> StorageConfig | None:
+        if self._config.volume is None:
+            return None
+        return StorageConfig(storage_type="pvc", claim=name)
+
+    def roles(self, job: Job) -> Sequence[Role]:
+        gpus = self._config.gpu_number if self._config.gpu_number is not None else job.gpus
+        role = Role("main", "main", self._config, gpus=gpus, rank="ADAPTDL_REPLICA_RANK", extra=self._extra())
+        return [replace(role, task="resume") if self._config.adaptive else role]
+
+    def _extra(self) -> dict[str, Json]:
+        """What AdaptDL's own command line would set."""
+        places = {"CHECKPOINT_PATH": "checkpoint", "SHARE_PATH": "share", "TENSORBOARD_LOGDIR": "tensorboard"}
+        container: dict[str, Json] = {"name": "main", "volumeMounts": []}
+        volumes = []
+        if self._config.volume is not None:
+            container["env"] = [{"name": f"ADAPTDL_{name}", "value": f"/adaptdl/{p}"} for name, p in places.items()]
+            mounts = [
+                {"name": "nnilite-work", "mountPath": f"/adaptdl/{p}", "subPath": f"adaptdl/{p}"}
+                for p in places.values()
+            ]
+            container["volumeMounts"] = mounts
+        if self._config.nfs is not None:
+            nfs = self._config.nfs
+            volumes.append({"name": "nnilite-nfs", "nfs": {"server": nfs.server, "path": nfs.path}})
+            container["volumeMounts"].append({"name": "nnilite-nfs", "mountPath": nfs.container_mount_path})
+        return {"containers": [container], "volumes": volumes}
+
+    def companions(self, metadata: Json) -> list[tuple[Resource, Json]]:
+        volume = self._config.volume
+        if volume is None:
+            return []
+        spec: dict[str, Json] = {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": volume.storage_size}},
+        }
+        if volume.storage_class:
+            spec["storageClassName"] = volume.storage_class
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        return [(CLAIMS, claim)]
+
+    def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
+        spec: dict[str, Json] = {"preemptible": self._config.adaptive, "template": pods["main"]}
+        for name, value in (("minReplicas", self._config.min_replicas), ("maxReplicas", self._config.max_replicas)):
+            if value is not None:
+                spec[name] = value
+        return {
+            "apiVersion": ADAPTDLJOBS.api_version,
+            "kind": ADAPTDLJOBS.kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
+
+    def outcome(self, content: Json) -> Outcome:
+        status = content.get("status") or {}
+        message = ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))
+        phase = status.get("phase")
+        if phase in ("Stopping", "Starting") and status.get("group"):
+            message = f"its number of replicas is being changed ({status['group']} times so far)"
+        return Outcome(_PHASES.get(str(phase)), message[:2000])

@@ -1,0 +1,302 @@
+"""The API server, over the connection settings of the Python `kubernetes` client.
+
+Objects are plain JSON here: the client's own classes check bodies by the version of Kubernetes that they were made
+from, and differently from one release of the client to the next, while what counts is what this server accepts. Of
+the client come the kubeconfig, the service account of a pod, their certificates, tokens and plugins for signing in.
+
+Every call blocks, within a time limit, and belongs in a thread. A `Cluster` may be used by several threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import urllib3
+from kubernetes import config as kubeconfig
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
+from kubernetes.config.config_exception import ConfigException
+
+from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.records import Json
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 15.0
+_WATCH_S = 240  # a watch is asked for so long, then begun anew
+_CONTENT = {
+    "json": "application/json",
+    "merge": "application/merge-patch+json",
+    "jsonpatch": "application/json-patch+json",
+}
+_TOO_MANY = (429, 500, 502, 503, 504)
+
+
+class ApiError(ServiceError):
+    """The API server refused; `status` is that of HTTP, 0 where there was no answer."""
+
+    def __init__(self, message: str, status: int = 0, reason: str = "", wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.wait_s = wait_s  # the server asks to be left alone for so long
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may do later."""
+        return self.status == 0 or self.status in _TOO_MANY
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of object, by the names that its paths have. `group` is "" for the core."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """The path of one object, or of all in a namespace."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        path = f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
+        return f"{path}/{quote(name, safe='')}" if name else path
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+EVENTS = Resource("", "v1", "events", "Event")
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+JOBS = Resource("batch", "v1", "jobs", "Job")
+
+
+def connect(kubeconfig_file: str | None, context: str | None) -> Cluster:
+    """The cluster of a kubeconfig, or the one that this process runs in. Raises: ConfigError."""
+    configuration = Configuration()
+    inside = "KUBERNETES_SERVICE_HOST" in os.environ and not (kubeconfig_file or os.environ.get("KUBECONFIG"))
+    try:
+        if inside:
+            kubeconfig.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=configuration
+            )
+        else:
+            kubeconfig.load_kube_config(  # type: ignore[no-untyped-call]
+                kubeconfig_file, context, configuration, persist_config=False
+            )
+    except (ConfigException, OSError, TypeError) as error:
+        hint = "set kubeconfig, or KUBECONFIG in the environment"
+        raise ConfigError(f"no cluster can be found: {error}; {hint}", Place(field="kubeconfig")) from error
+    return Cluster(configuration)
+
+
+class Cluster:
+    """One API server and who we are there."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.host = str(configuration.host).rstrip("/")
+        self._configuration = configuration
+        self._pool = RESTClientObject(configuration).pool_manager
+
+    def close(self) -> None:
+        """Let connections go."""
+        self._pool.clear()
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        """An object, None if there is none. Raises: ApiError."""
+        try:
+            return self.call("GET", resource.path(namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def select(self, resource: Resource, namespace: str, **query: str) -> Json:
+        """The list object of all that the query (labelSelector, fieldSelector) selects. Raises: ApiError."""
+        return self.call("GET", resource.path(namespace), query=query)
+
+    def create(self, resource: Resource, namespace: str, body: Json) -> Json:
+        """The object as created, or as it is already. Unknown fields are refused where the server knows how.
+
+        Raises: ApiError.
+        """
+        try:
+            return self.call("POST", resource.path(namespace), body, query={"fieldValidation": "Strict"})
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        found = self.get(resource, namespace, body["metadata"]["name"])
+        if found is None:
+            raise ApiError(f"the {resource.kind} {body['metadata']['name']} is just being deleted")
+        return found
+
+    def patch(self, resource: Resource, namespace: str, name: str, body: Json, kind: str = "merge") -> Json:
+        """Change an object; `kind` is "merge" or "jsonpatch". Raises: ApiError."""
+        return self.call("PATCH", resource.path(namespace, name), body, kind=kind)
+
+    def delete(self, resource: Resource, namespace: str, name: str, uid: str = "", policy: str = "Background") -> bool:
+        """Delete an object, that with `uid` and no other. False if there was none. Raises: ApiError."""
+        body: dict[str, Json] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        try:
+            self.call("DELETE", resource.path(namespace, name), body)
+        except ApiError as error:
+            if error.status in (404, 409):
+                return False
+            raise
+        return True
+
+    def pod_log(self, namespace: str, pod: str, container: str, since: str = "") -> bytes:
+        """What a container has printed, each line behind its time. Raises: ApiError."""
+        query = {"container": container, "timestamps": "true", **({"sinceTime": since} if since else {})}
+        path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
+        return bytes(self._exchange("GET", path, None, "json").data)
+
+    def allowed(self, namespace: str, verb: str, resource: Resource, subresource: str = "") -> bool:
+        """Whether we may; also where the server does not let us ask. Raises: ApiError."""
+        attributes = {
+            "namespace": namespace,
+            "verb": verb,
+            "group": resource.group,
+            "resource": resource.plural,
+            **({"subresource": subresource} if subresource else {}),
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        try:
+            answer = self.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+        except ApiError as error:
+            if error.status in (403, 404):
+                return True
+            raise
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    def served(self, group: str, version: str) -> list[str]:
+        """The plural names that the server has of a version of a group; [] if it has not even that."""
+        try:
+            found = self.call("GET", f"/apis/{group}/{version}")
+        except ApiError as error:
+            if error.status == 404:
+                return []
+            raise
+        return [str(entry["name"]) for entry in found.get("resources") or []]
+
+    def call(
+        self, method: str, path: str, body: Json = None, kind: str = "json", query: Mapping[str, str] | None = None
+    ) -> Any:
+        """One request; its answer as JSON. Raises: ApiError."""
+        data = None if body is None else json.dumps(body).encode()
+        answer = self._exchange(method, f"{path}?{urlencode(query)}" if query else path, data, kind)
+        try:
+            return json.loads(answer.data)
+        except ValueError as error:
+            raise ApiError(f"{self.host} does not answer as Kubernetes does: {answer.data[:200]!r}") from error
+
+    def watch(self, resource: Resource, namespace: str, selector: str, version: str) -> Watch:
+        """The changes since a resource version, until the server ends them. Raises: ApiError."""
+        query = {
+            "watch": "true",
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(_WATCH_S),
+        }
+        path = f"{resource.path(namespace)}?{urlencode(query)}"
+        return Watch(self._exchange("GET", path, None, "json", stream=True))
+
+    def _exchange(self, method: str, path: str, data: bytes | None, kind: str, stream: bool = False) -> Any:
+        headers = {"Accept": "application/json, */*", **self._authorization()}
+        if data is not None:
+            headers["Content-Type"] = _CONTENT[kind]
+        timeout = urllib3.Timeout(connect=_TIMEOUT_S, read=_WATCH_S + 60 if stream else _TIMEOUT_S)
+        try:
+            answer = self._pool.request(
+                method,
+                self.host + path,
+                body=data,
+                headers=headers,
+                timeout=timeout,
+                retries=False,
+                preload_content=not stream,
+            )
+            if answer.status >= 400:
+                raise _refusal(method, path, answer, answer.data)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiError(f"the API server {self.host} cannot be reached: {error}") from error
+        return answer
+
+    def _authorization(self) -> dict[str, str]:
+        """Asked for anew each time: tokens of plugins and service accounts expire."""
+        settings: Mapping[str, Any] = self._configuration.auth_settings()
+        found = {str(entry["key"]): str(entry["value"]) for entry in settings.values() if entry.get("value")}
+        if self._configuration.username and "authorization" not in {name.lower() for name in found}:
+            found["authorization"] = str(self._configuration.get_basic_auth_token())
+        return found
+
+
+class Watch:
+    """The events of one watch. `stop` may come from another thread."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+        self._stopped = threading.Event()
+
+    def __iter__(self) -> Iterator[tuple[str, Json]]:
+        """Pairs of type and object. Raises: ApiError, also for an event of type ERROR (410: the version is too old)."""
+        rest = b""
+        try:
+            for chunk in self._answer.stream(65536, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    yield self._event(line)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+            if not self._stopped.is_set():
+                raise ApiError(f"the watch broke off: {error}") from error
+        finally:
+            self._answer.close()
+
+    @staticmethod
+    def _event(line: bytes) -> tuple[str, Json]:
+        event = json.loads(line)
+        content = event["object"]
+        if event["type"] == "ERROR":
+            raise ApiError(str(content.get("message")), int(content.get("code") or 0), str(content.get("reason")))
+        return str(event["type"]), content
+
+    def stop(self) -> None:
+        """End the iteration soon."""
+        self._stopped.set()
+        with contextlib.suppress(OSError, AttributeError, ValueError, RuntimeError):
+            self._answer.shutdown()  # wakes the reader; urllib3 before 2.3 has it not, and then a daemon thread stays
+
+
+def _refusal(method: str, path: str, answer: Any, data: bytes) -> ApiError:
+    """What an answer of 400 or more says: a Status object, or plain text where the server knows no such path."""
+    try:
+        content = json.loads(data)
+        message, reason = str(content.get("message") or content), str(content.get("reason") or "")
+    except (ValueError, AttributeError):
+        message, reason = data.decode("utf-8", "replace").strip()[:300], ""
+    with contextlib.suppress(ValueError):
+        wait_s = float(answer.headers.get("Retry-After") or 0)
+        return ApiError(_sentence(method, path, answer.status, message), answer.status, reason, wait_s)
+    return ApiError(_sentence(method, path, answer.status, message), answer.status, reason)
+
+
+def _sentence(method: str, path: str, status: int, message: str) -> str:
+    return f"the API server refuses {method} {path.partition('?')[0]} ({status}): {message}"

@@ -1,0 +1,169 @@
+"""What the sections of all Kubernetes platforms have in common: NNI's fields, and what its users asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nnilite.errors import ConfigError, Place
+from nnilite.units import AnyPath, Duration, MemoryMb, NonNegativeInt, Secret
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OURS = ("command", "args", "terminationMessagePath", "terminationMessagePolicy")
+DEFAULT_IMAGE = "msranni/nni:latest"
+
+
+def about(description: str) -> dict[str, str]:
+    """A field's metadata."""
+    return {"description": description}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageConfig:
+    """Where trials keep their files beyond their pods. Code and keeper do not need it."""
+
+    storage_type: Literal["nfs", "azureStorage", "pvc"] = field(metadata=about("kind of storage"))
+    server: str | None = field(default=None, metadata=about("of nfs: the server"))
+    path: str | None = field(default=None, metadata=about("of nfs: the exported folder"))
+    claim: str | None = field(default=None, metadata=about("of pvc: the name of the PersistentVolumeClaim"))
+    azure_account: str | None = field(default=None, metadata=about("of azureStorage: the storage account"))
+    azure_share: str | None = field(default=None, metadata=about("of azureStorage: the file share"))
+    azure_key: Secret | None = field(default=None, metadata=about('the account\'s key; better "${env:AZURE_KEY}"'))
+    azure_secret: str | None = field(
+        default=None, metadata=about("in place of azureKey: a Secret of the namespace that holds account and key")
+    )
+    key_vault_name: str | None = field(default=None, metadata=about("accepted, as in NNI; has no effect here"))
+    key_vault_key: str | None = field(default=None, metadata=about("accepted, as in NNI; has no effect here"))
+
+    def __post_init__(self) -> None:
+        needed = {"nfs": ("server", "path"), "pvc": ("claim",), "azureStorage": ("azure_share",)}
+        for name in needed[self.storage_type]:
+            if not getattr(self, name):
+                raise ConfigError(f"is needed for storageType {self.storage_type}", Place(field=camel(name)))
+        if (
+            self.storage_type == "azureStorage"
+            and not self.azure_secret
+            and not (self.azure_key and self.azure_account)
+        ):
+            raise ConfigError(
+                "is needed, with azureAccount, or azureSecret: keys are not fetched from a key vault here",
+                Place(field="azureKey"),
+            )
+
+    def volume(self, job_secret: str) -> dict[str, Any]:
+        """The source of a pod's volume; `job_secret` is the Secret that holds the account's key."""
+        if self.storage_type == "nfs":
+            return {"nfs": {"server": self.server, "path": self.path}}
+        if self.storage_type == "pvc":
+            return {"persistentVolumeClaim": {"claimName": self.claim}}
+        return {"azureFile": {"secretName": self.azure_secret or job_secret, "shareName": self.azure_share}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerConfig:
+    """What a container gets."""
+
+    docker_image: str = field(
+        default=DEFAULT_IMAGE, metadata=about("an image with Python 3.8 or later; nothing else needs to be in it")
+    )
+    cpu_number: float | None = field(default=None, metadata=about("CPU cores, requested and allowed at most"))
+    memory_size: MemoryMb | None = field(default=None, metadata=about("requested and allowed at most"))
+    pod_template: Any = field(
+        default=None, metadata=about("metadata and spec of a pod, merged into the pods of trials")
+    )
+
+    def __post_init__(self) -> None:
+        if self.cpu_number is not None and self.cpu_number <= 0:
+            raise ConfigError("must be above 0", Place(field="cpuNumber"))
+        check_template(self.pod_template)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleConfig(ContainerConfig):
+    """One role of a trial that runs in several pods."""
+
+    replicas: NonNegativeInt = field(default=1, metadata=about("how many pods"))
+    command: str = field(default="", metadata=about("run in these pods; trialCommand if not set"))
+    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("GPUs of each pod"))
+    code_directory: str | None = field(default=None, metadata=about("accepted, as in NNI: trialCodeDirectory counts"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterConfig:
+    """Where trials run and how long they may wait."""
+
+    namespace: str = field(default="default", metadata=about("for all objects of ours"))
+    kubeconfig: AnyPath | None = field(
+        default=None, metadata=about("instead of KUBECONFIG, ~/.kube/config, or a pod's service account")
+    )
+    kube_context: str | None = field(default=None, metadata=about("of the kubeconfig, instead of its current one"))
+    storage: StorageConfig | None = field(
+        default=None, metadata=about("mounted into pods, for what trials write; code does not need it")
+    )
+    service_account_name: str | None = field(default=None, metadata=about("that pods run as"))
+    image_pull_secrets: list[dict[str, str]] = field(
+        default_factory=list, metadata=about("to get images with: [{name: my-registry}]")
+    )
+    shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm, 64 MB if not set"))
+    gpu_resource: str = field(default="nvidia.com/gpu", metadata=about("by which the cluster counts GPUs"))
+    schedule_limit: Duration = field(
+        default=86400, metadata=about("how long a trial may wait for a node before it is given up")
+    )
+    image_pull_limit: Duration = field(
+        default=600, metadata=about("how long an image may fail to be pulled before the trial is given up")
+    )
+    keep_finished: Duration = field(
+        default=7 * 86400, metadata=about("how long the cluster keeps ended jobs that nobody has deleted")
+    )
+    nni_manager_ip: str | None = field(
+        default=None, metadata=about("where pods reach the manager: a name or an address; found out if not set")
+    )
+    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
+    reuse_mode: bool = field(default=False, metadata=about("accepted, as in NNI; has no effect here"))
+
+    def __post_init__(self) -> None:
+        if not _DNS_LABEL.fullmatch(self.namespace):
+            raise ConfigError(f"{self.namespace!r} cannot be the name of a namespace", Place(field="namespace"))
+        for entry in self.image_pull_secrets:
+            if set(entry) != {"name"}:
+                raise ConfigError("must be a list such as [{name: my-registry}]", Place(field="imagePullSecrets"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesConfig(ClusterConfig, ContainerConfig):
+    """The section of `platform: kubernetes`: a plain Job for each trial."""
+
+    def __post_init__(self) -> None:
+        ClusterConfig.__post_init__(self)
+        ContainerConfig.__post_init__(self)
+
+
+def camel(name: str) -> str:
+    """A field as YAML spells it."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def check_template(template: Any) -> None:
+    """What a podTemplate may say. Raises: ConfigError."""
+    place = Place(field="podTemplate")
+    if template is None:
+        return
+    if not isinstance(template, Mapping) or not set(template) <= {"metadata", "spec"}:
+        raise ConfigError("must have metadata or spec of a pod, and nothing else", place)
+    spec = template.get("spec") or {}
+    if not isinstance(spec, Mapping):
+        raise ConfigError("must have an object as its spec", place)
+    if "restartPolicy" in spec:
+        raise ConfigError("cannot have a restartPolicy: trials are started again by maxTrialRetries", place)
+    for container in spec.get("containers") or []:
+        taken = [name for name in _OURS if name in container]
+        if taken and is_main(container):
+            raise ConfigError(f"cannot have {taken[0]} for the trial's container: trialCommand is what runs", place)
+
+
+def is_main(container: Mapping[str, Any], name: str = "trial") -> bool:
+    """Whether a container of a podTemplate is the trial's."""
+    return container.get("name") in (None, "trial", "tensorflow", "pytorch", "mpi", "framework", "main", name)

@@ -1,0 +1,218 @@
+"""Frameworks of FrameworkController: task roles, with a policy for when a framework has ended.
+
+The controller deletes the pods of a framework as soon as it has ended, and with them their logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+from nnilite.service import Job, JobState
+from nnilite.units import FilePath, NonNegativeInt, PositiveInt
+from nnilite_kubernetes._api import Cluster, Resource
+from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, about
+from nnilite_kubernetes._kind import Kind, Outcome
+from nnilite_kubernetes._manifest import Role
+
+FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
+_NAME = re.compile(r"[a-z0-9]{1,20}")
+_BARRIER = "/mnt/frameworkbarrier"
+_FIRST_PORT = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionPolicy:
+    """When the tasks of a role end the framework. -1: never."""
+
+    min_failed_task_count: int = field(default=1, metadata=about("so many failed tasks fail the trial; -1: never"))
+    min_succeed_task_count: int = field(default=-1, metadata=about("so many that succeed end it; -1: when all do"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRoleConfig(ContainerConfig):
+    """One task role."""
+
+    name: str = field(metadata=about("small letters and digits; FrameworkController allows no dash"))
+    task_number: PositiveInt = field(default=1, metadata=about("how many pods"))
+    command: str = field(default="", metadata=about("run in these pods; trialCommand if not set"))
+    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("GPUs of each pod"))
+    framework_attempt_completion_policy: CompletionPolicy | None = field(
+        default=None, metadata=about("when tasks of this role end the trial")
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(f"{self.name!r}: use at most 20 small letters and digits", Place(field="name"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkControllerConfig(ClusterConfig):
+    """The section of `platform: frameworkcontroller`."""
+
+    trial_command: str = field(default="", metadata=about("of task roles that have no command of their own"))
+    task_roles: list[TaskRoleConfig] = field(default_factory=list, metadata=about("the first one reports"))
+    config_path: FilePath | None = field(
+        default=None, metadata=about("in place of taskRoles: a Framework as YAML, of which trials are made")
+    )
+    reporting_role: str | None = field(default=None, metadata=about("whose first task speaks for the trial"))
+    barrier: bool | None = field(
+        default=None, metadata=about("let tasks wait for each other and know their addresses; if there are several")
+    )
+    barrier_image: str = field(default="frameworkcontroller/frameworkbarrier", metadata=about("for that"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.task_roles) == bool(self.config_path):
+            raise ConfigError("either this or configPath is needed", Place(field="taskRoles"))
+        names = [role.name for role in self.given]
+        if len(set(names)) < len(names):
+            raise ConfigError("two of them have the same name", Place(field="taskRoles"))
+        if self.reporting_role and self.reporting_role not in names:
+            raise ConfigError(f"there is no task role {self.reporting_role!r}", Place(field="reportingRole"))
+
+    @property
+    def given(self) -> list[TaskRoleConfig]:
+        """The task roles, of the section or of the template."""
+        return roles_of_template(self.config_path) if self.config_path else self.task_roles
+
+    @property
+    def waits(self) -> bool:
+        """Whether tasks wait for each other."""
+        return self.barrier if self.barrier is not None else sum(role.task_number for role in self.given) > 1
+
+
+def roles_of_template(path: Path) -> list[TaskRoleConfig]:
+    """The task roles of a Framework in YAML; the command of each is that of its one container. Raises: ConfigError."""
+    place = Place(file=str(path))
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return [_role_of(entry) for entry in content["spec"]["taskRoles"]]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot be read: {error}", place) from error
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise ConfigError(f"is no Framework with spec.taskRoles[].task.pod: {error!r}", place) from error
+
+
+def _role_of(entry: Mapping[str, Any]) -> TaskRoleConfig:
+    pod = dict(entry["task"]["pod"])
+    spec = {name: value for name, value in pod["spec"].items() if name != "restartPolicy"}
+    (container,) = spec["containers"]
+    words = [*(container.get("command") or []), *(container.get("args") or [])]
+    kept = {name: value for name, value in container.items() if name not in ("command", "args", "image")}
+    policy = entry.get("frameworkAttemptCompletionPolicy") or {}
+    return TaskRoleConfig(
+        name=entry["name"],
+        task_number=int(entry.get("taskNumber", 1)),
+        command=words[2] if words[:2] in (["sh", "-c"], ["bash", "-c"]) and len(words) == 3 else " ".join(words),
+        docker_image=container["image"],
+        framework_attempt_completion_policy=CompletionPolicy(
+            min_failed_task_count=int(policy.get("minFailedTaskCount", 1)),
+            min_succeed_task_count=int(policy.get("minSucceededTaskCount", -1)),
+        ),
+        pod_template={**pod, "spec": {**spec, "containers": [{**kept, "name": "framework"}]}},
+    )
+
+
+class Framework(Kind):
+    """A Framework for each trial, tried once."""
+
+    resource = FRAMEWORKS
+    dashes = False
+    logs_stay = False
+
+    def __init__(self, config: FrameworkControllerConfig) -> None:
+        self._config = config
+        self._given = config.given
+
+    def check(self, cluster: Cluster) -> None:
+        if FRAMEWORKS.plural not in cluster.served(FRAMEWORKS.group, FRAMEWORKS.version):
+            raise ConfigError("the cluster has no Frameworks: is FrameworkController installed?")
+
+    def roles(self, job: Job) -> Sequence[Role]:
+        speaker = self._config.reporting_role or self._given[0].name
+        return [
+            Role(
+                given.name,
+                "framework",
+                given,
+                given.task_number,
+                self._command(given, job),
+                given.gpu_number if given.gpu_number is not None else job.gpus,
+                given.name == speaker,
+                rank="FC_TASK_INDEX",
+                extra=self._barrier() if self._config.waits else {},
+            )
+            for given in self._given
+        ]
+
+    def _command(self, given: TaskRoleConfig, job: Job) -> str:
+        """Where tasks wait for each other, their addresses come from a script that the barrier has left."""
+        command = given.command or str(job.spec.get("command") or "")
+        if not self._config.waits:
+            return command
+        ports = [f"FB_{role.name.upper()}_PORT={_FIRST_PORT + n}" for n, role in enumerate(self._given)]
+        return f'export {" ".join(ports)}; . "$NNILITE_BARRIER/injector.sh" && {{\n{command}\n}}'
+
+    def _barrier(self) -> dict[str, Json]:
+        mount = {"name": "frameworkbarrier", "mountPath": _BARRIER}
+        place = {"name": "NNILITE_BARRIER", "value": _BARRIER}
+        waiting = {"name": "frameworkbarrier", "image": self._config.barrier_image, "volumeMounts": [mount]}
+        return {
+            "volumes": [{"name": "frameworkbarrier", "emptyDir": {}}],
+            "initContainers": [waiting],
+            "containers": [{"name": "framework", "volumeMounts": [mount], "env": [place]}],
+        }
+
+    def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
+        once = {"fancyRetryPolicy": False, "maxRetryCount": 0}
+        return {
+            "apiVersion": FRAMEWORKS.api_version,
+            "kind": FRAMEWORKS.kind,
+            "metadata": metadata,
+            "spec": {
+                "executionType": "Start",
+                "retryPolicy": once,
+                "taskRoles": [
+                    {
+                        "name": role.name,
+                        "taskNumber": role.replicas,
+                        "frameworkAttemptCompletionPolicy": self._policy(role, given),
+                        "task": {"retryPolicy": once, "pod": pods[role.name]},
+                    }
+                    for role, given in zip(self.roles(job), self._given, strict=True)
+                ],
+            },
+        }
+
+    @staticmethod
+    def _policy(role: Role, given: TaskRoleConfig) -> Json:
+        """The trial ends with its reporting task; an omitted count would mean 0 to the controller, not its default."""
+        policy = given.framework_attempt_completion_policy
+        if policy is None:
+            return {"minFailedTaskCount": 1, "minSucceededTaskCount": role.replicas if role.reports else -1}
+        return {
+            "minFailedTaskCount": policy.min_failed_task_count,
+            "minSucceededTaskCount": policy.min_succeed_task_count,
+        }
+
+    def outcome(self, content: Json) -> Outcome:
+        status = content.get("status") or {}
+        if status.get("state") != "Completed":
+            return Outcome(None, "")
+        done = (status.get("attemptStatus") or {}).get("completionStatus") or {}
+        kind = (done.get("type") or {}).get("name")
+        code = done.get("code")
+        message = ": ".join(str(part) for part in (done.get("phrase"), done.get("diagnostics")) if part)
+        state = JobState.SUCCEEDED if kind == "Succeeded" else JobState.FAILED
+        if state is JobState.FAILED and "Transient" in ((done.get("type") or {}).get("attributes") or []):
+            state = JobState.LOST
+        return Outcome(state, message[:2000], code if isinstance(code, int) and code >= 0 else None)

@@ -1,0 +1,109 @@
+"""What the platforms differ in: the object that stands for a job, the roles of its pods, and how its end is told."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nnilite.errors import Conflict
+from nnilite.records import Json
+from nnilite.service import Job, JobState
+from nnilite_kubernetes._api import JOBS, Cluster, Resource
+from nnilite_kubernetes._config import KubernetesConfig, StorageConfig
+from nnilite_kubernetes._manifest import Role
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the object of a job says. `state` is None where it says nothing of use."""
+
+    state: JobState | None = None
+    message: str = ""
+    exit_code: int | None = None
+
+
+class Kind(ABC):
+    """One kind of object. Pure, but for `check`."""
+
+    resource: Resource
+    needs: tuple[tuple[Resource, str], ...] = ()  # further rights: a resource and a verb
+    dashes = True  # whether names may have dashes
+    pod_end_counts = True  # the trial has ended when its reporting pod has; else its object alone tells
+    logs_stay = True  # the logs of ended pods can be read; else keepers stay until they have delivered all
+    deletion = "Foreground"  # the object stays until its pods are gone: the end of a canceled job can be seen
+
+    @abstractmethod
+    def roles(self, job: Job) -> Sequence[Role]:
+        """The roles of a trial's pods. Exactly one reports."""
+
+    @abstractmethod
+    def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
+        """The object; `pods` are the templates by the names of the roles."""
+
+    @abstractmethod
+    def outcome(self, content: Json) -> Outcome:
+        """What the object says of the job."""
+
+    def storage(self, name: str) -> StorageConfig | None:
+        """Where the trial's own folder is, if not where the config says."""
+        return None
+
+    def companions(self, metadata: Json) -> list[tuple[Resource, Json]]:
+        """Further objects of a job, to be created before it and owned by it."""
+        return []
+
+    def check(self, cluster: Cluster) -> None:
+        """Whether the cluster has the operator. Raises: ConfigError, ApiError."""
+        return
+
+    def scaling(self, content: Json, workers: int) -> Json:
+        """The merge patch that changes the number of workers. Raises: Conflict."""
+        raise Conflict(f"a {self.resource.kind} has a fixed number of pods")
+
+
+def condition(content: Json, kind: str) -> Json | None:
+    """A condition that is true, wherever it stands in the list."""
+    for entry in (content.get("status") or {}).get("conditions") or []:
+        if entry.get("type") == kind and entry.get("status") == "True":
+            return entry
+    return None
+
+
+def by_conditions(content: Json, done: str, failed: str) -> Outcome:
+    """The outcome of an object that tells it by conditions."""
+    for kind, state in ((done, JobState.SUCCEEDED), (failed, JobState.FAILED)):
+        found = condition(content, kind)
+        if found is not None:
+            parts = (str(found.get("reason") or ""), str(found.get("message") or ""))
+            return Outcome(state, ": ".join(filter(None, parts)))
+    return Outcome()
+
+
+class PlainJob(Kind):
+    """batch/v1 Job with one pod, which is never started again."""
+
+    resource = JOBS
+
+    def __init__(self, config: KubernetesConfig) -> None:
+        self._config = config
+
+    def roles(self, job: Job) -> Sequence[Role]:
+        return [Role("trial", "trial", self._config, gpus=job.gpus)]
+
+    def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
+        return {
+            "apiVersion": JOBS.api_version,
+            "kind": JOBS.kind,
+            "metadata": metadata,
+            "spec": {
+                "backoffLimit": 0,
+                "completions": 1,
+                "parallelism": 1,
+                "ttlSecondsAfterFinished": self._config.keep_finished,
+                "template": pods["trial"],
+            },
+        }
+
+    def outcome(self, content: Json) -> Outcome:
+        return by_conditions(content, "Complete", "Failed")

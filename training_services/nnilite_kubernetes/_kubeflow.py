@@ -1,0 +1,247 @@
+"""TFJob, PyTorchJob and MPIJob, of the training-operator (kubeflow.org/v1) and of the MPI operator (v2beta1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from nnilite.errors import ConfigError, Conflict, Place
+from nnilite.records import Json
+from nnilite.service import Job, JobState
+from nnilite.units import NonNegativeInt, PositiveInt
+from nnilite_kubernetes._api import Cluster, Resource
+from nnilite_kubernetes._config import ClusterConfig, RoleConfig, about
+from nnilite_kubernetes._kind import Kind, Outcome, by_conditions, condition
+from nnilite_kubernetes._manifest import Role, merged
+
+GROUP = "kubeflow.org"
+_GIVEN = "its pods; see the documentation for which roles an operator has"
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """What the kinds of kubeflow differ in."""
+
+    resource: Resource
+    specs: str  # the field of the spec that has the replicas
+    container: str
+    roles: Mapping[str, str]  # ours, by which they are configured, and theirs
+    speakers: tuple[str, ...]  # the first one that is there reports
+
+
+FLAVORS = {
+    "tf-operator": Flavor(
+        Resource(GROUP, "v1", "tfjobs", "TFJob"),
+        "tfReplicaSpecs",
+        "tensorflow",
+        {"chief": "Chief", "master": "Master", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"},
+        ("chief", "master", "worker"),
+    ),
+    "pytorch-operator": Flavor(
+        Resource(GROUP, "v1", "pytorchjobs", "PyTorchJob"),
+        "pytorchReplicaSpecs",
+        "pytorch",
+        {"master": "Master", "worker": "Worker"},
+        ("master", "worker"),
+    ),
+    "mpi-operator": Flavor(
+        Resource(GROUP, "v2beta1", "mpijobs", "MPIJob"),
+        "mpiReplicaSpecs",
+        "mpi",
+        {"launcher": "Launcher", "worker": "Worker"},
+        ("launcher",),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeflowConfig(ClusterConfig):
+    """The section of `platform: kubeflow`. Raises: ConfigError where roles and operator do not fit."""
+
+    operator: Literal["tf-operator", "pytorch-operator", "mpi-operator"] = field(metadata=about("what runs the jobs"))
+    api_version: str | None = field(
+        default=None, metadata=about("of kubeflow.org: v1, or v2beta1 for MPIJobs; the one that is served if not set")
+    )
+    trial_command: str = field(default="", metadata=about("of roles that have no command of their own"))
+    worker: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
+    ps: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
+    master: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
+    chief: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
+    evaluator: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
+    launcher: RoleConfig | None = field(default=None, metadata=about(f"{_GIVEN}; with the worker's image if not set"))
+    reporting_role: str | None = field(
+        default=None, metadata=about("whose first pod speaks for the trial: chief, master, launcher or worker")
+    )
+    min_replicas: PositiveInt | None = field(default=None, metadata=about("elastic: the fewest workers"))
+    max_replicas: PositiveInt | None = field(default=None, metadata=about("elastic: the most workers"))
+    slots_per_worker: PositiveInt = field(default=1, metadata=about("of MPIJobs: processes on each worker"))
+    backoff_limit: NonNegativeInt = field(default=0, metadata=about("how often pods may be started again in a trial"))
+    clean_pod_policy: Literal["None", "Running", "All"] = field(
+        default="Running", metadata=about("which pods are deleted when a trial ends; logs go with their pods")
+    )
+    run_policy: Any = field(default=None, metadata=about("merged into the job's runPolicy: schedulingPolicy, ..."))
+    elastic_policy: Any = field(default=None, metadata=about("merged into a PyTorchJob's elasticPolicy"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flavor = FLAVORS[self.operator]
+        given = [name for name in ("worker", "ps", "master", "chief", "evaluator", "launcher") if getattr(self, name)]
+        for name in given:
+            if name not in flavor.roles:
+                known = ", ".join(flavor.roles)
+                raise ConfigError(f"is no role of {self.operator}; there are {known}", Place(field=name))
+        versions = ("v1", "v2beta1") if self.operator == "mpi-operator" else ("v1",)
+        if self.api_version not in (None, *versions):
+            raise ConfigError(
+                f"{self.api_version!r} is no longer served; use {versions[-1]}", Place(field="apiVersion")
+            )
+        self._check_roles()
+        self._check_elastic()
+        if self.reporting_role and self.reporting_role not in self.present:
+            raise ConfigError(f"there is no role {self.reporting_role!r}", Place(field="reportingRole"))
+
+    def _check_roles(self) -> None:
+        if self.operator == "pytorch-operator" and not self.elastic:
+            if self.master is None:
+                raise ConfigError("is needed, with one replica, unless minReplicas is set", Place(field="master"))
+            if self.master.replicas != 1:
+                raise ConfigError("must be 1: a PyTorchJob has one master", Place(field="master.replicas"))
+            return
+        speaks = (self.chief or self.master) if self.operator == "tf-operator" else None
+        if self.worker is None and speaks is None:
+            raise ConfigError("is needed", Place(field="worker"))
+
+    def _check_elastic(self) -> None:
+        if not self.elastic:
+            return
+        if self.operator == "tf-operator":
+            raise ConfigError("TFJobs are not elastic", Place(field="minReplicas"))
+        if self.operator == "pytorch-operator" and self.master is not None:
+            raise ConfigError(
+                "cannot be there in an elastic PyTorchJob: its workers are all alike", Place(field="master")
+            )
+        low, high = self.bounds
+        replicas = self.worker.replicas if self.worker else 0
+        if not low <= replicas <= high:
+            raise ConfigError(f"must be between {low} and {high}", Place(field="worker.replicas"))
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of workers may change while a trial runs."""
+        return self.min_replicas is not None or self.max_replicas is not None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The fewest and the most workers."""
+        replicas = self.worker.replicas if self.worker else 1
+        return self.min_replicas or 1, self.max_replicas or max(replicas, self.min_replicas or 1)
+
+    @property
+    def present(self) -> dict[str, RoleConfig]:
+        """The roles that a trial has."""
+        found = {name: getattr(self, name) for name in FLAVORS[self.operator].roles if getattr(self, name)}
+        if self.operator == "mpi-operator" and "launcher" not in found and self.worker is not None:
+            launcher = replace(self.worker, replicas=1, command="", gpu_number=0, cpu_number=None, memory_size=None)
+            found = {"launcher": launcher, **found}
+        return found
+
+
+class KubeflowJob(Kind):
+    """One of kubeflow's kinds. Which version of MPIJob is served is known after `check`."""
+
+    def __init__(self, config: KubeflowConfig) -> None:
+        self._config = config
+        self._flavor = FLAVORS[config.operator]
+        self.resource = self._flavor.resource
+        if config.api_version:
+            self.resource = replace(self.resource, version=config.api_version)
+
+    def check(self, cluster: Cluster) -> None:
+        """training-operator and MPI operator both define MPIJob, in different versions: only one can be there."""
+        wanted = [self.resource.version]
+        if self._config.operator == "mpi-operator" and not self._config.api_version:
+            wanted = ["v2beta1", "v1"]
+        for version in wanted:
+            if self.resource.plural in cluster.served(GROUP, version):
+                self.resource = replace(self.resource, version=version)
+                return
+        raise ConfigError(
+            f"the cluster has no {self.resource.kind} of {GROUP}/{' or '.join(wanted)}: is the operator installed?",
+            Place(field="operator"),
+        )
+
+    def roles(self, job: Job) -> Sequence[Role]:
+        present = self._config.present
+        speaker = self._config.reporting_role or next(name for name in self._flavor.speakers if name in present)
+        return [self._role(name, settings, job, name == speaker) for name, settings in present.items()]
+
+    def _role(self, name: str, settings: RoleConfig, job: Job, reports: bool) -> Role:
+        computes = name not in ("ps", "launcher", "evaluator")
+        gpus = settings.gpu_number if settings.gpu_number is not None else (job.gpus if computes else None)
+        return Role(
+            name,
+            self._flavor.container,
+            settings,
+            settings.replicas,
+            settings.command,
+            gpus,
+            reports,
+            own_command=self._config.operator == "mpi-operator" and name == "worker",
+        )
+
+    def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
+        replicas = {self._flavor.roles[role.name]: self._replicas(role, pods[role.name]) for role in self.roles(job)}
+        policy = {
+            "cleanPodPolicy": self._config.clean_pod_policy,
+            "ttlSecondsAfterFinished": self._config.keep_finished,
+            "backoffLimit": self._config.backoff_limit,
+        }
+        spec: dict[str, Json] = {
+            "runPolicy": merged(policy, self._config.run_policy or {}),
+            self._flavor.specs: replicas,
+        }
+        if self._config.operator == "mpi-operator":
+            spec["slotsPerWorker"] = self._config.slots_per_worker
+        if self._config.operator == "pytorch-operator" and self._config.elastic:
+            low, high = self._config.bounds
+            elastic = {"minReplicas": low, "maxReplicas": high, "rdzvBackend": "c10d"}
+            spec["elasticPolicy"] = merged(elastic, self._config.elastic_policy or {})
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
+
+    def _replicas(self, role: Role, pod: Json) -> Json:
+        """The operators put the replica's restart policy into the pods, and complain about any other there."""
+        spec = {name: value for name, value in pod["spec"].items() if name != "restartPolicy"}
+        return {
+            "replicas": role.replicas,
+            "restartPolicy": self._restart_policy(role),
+            "template": {**pod, "spec": spec},
+        }
+
+    def _restart_policy(self, role: Role) -> str:
+        """A worker of an elastic job that was killed comes back, one that has failed does not."""
+        if not self._config.elastic or role.name != "worker":
+            return "Never"
+        return "Never" if self._config.operator == "mpi-operator" else "ExitCode"
+
+    def outcome(self, content: Json) -> Outcome:
+        found = by_conditions(content, "Succeeded", "Failed")
+        if found.state is not None:
+            return found
+        restarting = condition(content, "Restarting")
+        return Outcome(None, str(restarting.get("message") or "restarting") if restarting else "")
+
+    def scaling(self, content: Json, workers: int) -> Json:
+        if not self._config.elastic:
+            raise Conflict("the job is not elastic; set minReplicas and maxReplicas for that")
+        low, high = self._config.bounds
+        if not low <= workers <= high:
+            raise Conflict(f"{workers} workers are not between minReplicas {low} and maxReplicas {high}")
+        if self.outcome(content).state in (JobState.SUCCEEDED, JobState.FAILED):
+            raise Conflict("the job has ended")
+        return {"spec": {self._flavor.specs: {"Worker": {"replicas": workers}}}}

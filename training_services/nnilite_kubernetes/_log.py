@@ -1,0 +1,82 @@
+"""The log of one pod, read piece by piece: the events of its keeper, and the trial's output between them.
+
+The API server gives a log only from a time on, in whole seconds, so each line is asked for with its time, and those
+that are known are left out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from nnilite.records import KeeperEvent, Output
+from nnilite.spool import read_log
+from nnilite_kubernetes._api import ApiError, Cluster
+
+_MARK = b"NNILITE_EVENT "
+_KEPT_BYTES = 16_000_000
+_FOLLOW_S = 3.0
+
+
+class PodLog:
+    """`read` gives only what is new since the last `read`."""
+
+    def __init__(self, cluster: Cluster, namespace: str, pod: str, container: str) -> None:
+        self._cluster = cluster
+        self._place = (namespace, pod, container)
+        self._lock = threading.Lock()
+        self._last = b""  # the time of the last line known
+        self._same = 0  # how many known lines have that time
+        self._unread: list[bytes] = []
+        self._kept = b""
+        self._offset = 0
+        self._next = 0.0
+
+    def read(self, with_output: bool) -> Sequence[KeeperEvent]:
+        """New events; `with_output`: what the trial has printed as events of standard output. Raises: ApiError."""
+        with self._lock:
+            self._fetch()
+            lines, self._unread = self._unread, []
+        events: list[KeeperEvent] = list(read_log(b"\n".join(line for line in lines if line.startswith(_MARK))))
+        text = b"".join(line + b"\n" for line in lines if not line.startswith(_MARK))
+        if text and with_output:
+            events.insert(0, Output("stdout", self._offset, text))
+            self._offset += len(text)
+        return events
+
+    def follow(self) -> None:
+        """Fetch what is new, unless that was done just now. Raises: ApiError."""
+        with self._lock:
+            if time.monotonic() > self._next:
+                self._next = time.monotonic() + _FOLLOW_S
+                self._fetch()
+
+    def output(self, offset: int, limit: int) -> bytes:
+        """What the trial has printed. Raises: ApiError."""
+        with self._lock:
+            self._fetch()
+            return self._kept[offset : offset + limit]
+
+    def _fetch(self) -> None:
+        """Take the lines that are new, without their times."""
+        since = self._last.partition(b".")[0].rstrip(b"Z").decode("ascii") + "Z" if self._last else ""
+        try:
+            data = self._cluster.pod_log(*self._place, since=since)
+        except ApiError as error:
+            if error.status in (400, 404):  # not started yet, or gone
+                return
+            raise
+        known = self._same
+        for line in data.split(b"\n")[:-1]:
+            stamp, _, text = line.partition(b" ")
+            if stamp < self._last:
+                continue
+            if stamp == self._last and known:
+                known -= 1
+                continue
+            self._same = self._same + 1 if stamp == self._last else 1
+            self._last = stamp
+            self._unread.append(text)
+            if not text.startswith(_MARK) and len(self._kept) < _KEPT_BYTES:
+                self._kept += text + b"\n"

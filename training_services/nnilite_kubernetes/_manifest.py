@@ -1,0 +1,305 @@
+"""From jobs to Kubernetes objects: names, labels, the Secret of a job, its pods. Pure.
+
+A job has one Secret, mounted into its pods:
+
+    spec        what its keepers are told, compressed: {"spec": ..., "roles": {role: {"reports", "spec"}}, ...}
+    callback    the manager's address, changed when the manager has moved; mounted files follow
+    keeper code compressed; only with `callback: log`, where pods do not get them from the manager
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from nnilite.errors import ConfigError
+from nnilite.records import Json
+from nnilite.service import Job
+from nnilite_kubernetes._bootstrap import BOOTSTRAP
+from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, is_main
+
+SECRET_PLACE = "/var/run/nnilite"
+WORK_PLACE = "/nnilite"
+CHECKPOINT_PLACE = "/nnilite-checkpoints"
+MESSAGE_PLACE = "/dev/termination-log"
+
+MANAGED = "app.kubernetes.io/managed-by"
+EXPERIMENT, TRIAL, ATTEMPT = "nnilite/experiment", "nnilite/trial", "nnilite/attempt"
+JOB, ROLE = "nnilite/job", "nnilite/role"
+JOB_NAME = "nnilite/job-name"  # an annotation: the job's name as the manager knows it
+
+_LARGEST_SECRET = 1_000_000  # the API server's limit is 1 MiB for all values of a Secret together
+_DELIVERY_S = 30  # after the grace, for what the keeper still has to deliver
+_HIDDEN = "********"
+_BY = {"containers": "name", "initContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath"}
+
+
+@dataclass(frozen=True)
+class Role:
+    """The pods of one kind in a trial."""
+
+    name: str  # lower case
+    container: str  # the name that the operator wants for it
+    settings: ContainerConfig
+    replicas: int = 1
+    command: str = ""  # "": the trial's
+    gpus: int | None = None
+    reports: bool = True  # its first pod speaks for the trial
+    own_command: bool = False  # the operator's command runs there; the code is put in place before
+    task: str = "run"  # of the bootstrap; or "resume"
+    rank: str = "NNILITE_RANK"  # environment variable with the number of a pod within the role
+    extra: Mapping[str, Json] = field(default_factory=dict)  # merged into the pod's spec, by the platform
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How keeper and code get into pods, and how to reach the manager from there."""
+
+    callback: str
+    code_hash: str
+    logs_stay: bool = True  # what keepers cannot deliver may be left in the log
+    keeper: bytes | None = None  # both are given where pods cannot fetch them
+    code: bytes | None = None
+
+
+def object_name(job: str, dashes: bool = True) -> str:
+    """A name for Kubernetes, the same for the same job and another for any other. Room is left for suffixes.
+
+    >>> object_name("nni-ab-Xy12z-0")
+    'nni-ab-xy12z-0-2f44a6'
+    """
+    digest = hashlib.sha256(job.encode()).hexdigest()[:6]
+    plain = re.sub(r"[^a-z0-9]+", "-", job.lower()).strip("-")[:32].strip("-")
+    plain = plain if plain[:1].isalpha() else f"nni-{plain}"
+    return f"{plain}-{digest}" if dashes else f"{plain}{digest}".replace("-", "")
+
+
+def label(text: str) -> str:
+    """A value for a label, unchanged where Kubernetes allows it."""
+    if re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", text):
+        return text
+    return "x" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def labels(job: Job, name: str) -> dict[str, str]:
+    """On everything that belongs to a job."""
+    return {
+        MANAGED: "nnilite",
+        EXPERIMENT: label(job.experiment),
+        TRIAL: label(job.trial),
+        ATTEMPT: str(job.attempt),
+        JOB: name,
+    }
+
+
+def selector(experiment: str) -> str:
+    """Selects everything of an experiment."""
+    return f"{MANAGED}=nnilite,{EXPERIMENT}={label(experiment)}"
+
+
+def metadata(job: Job, name: str, namespace: str) -> dict[str, Json]:
+    """Of a job's objects."""
+    return {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels(job, name),
+        "annotations": {JOB_NAME: job.name},
+    }
+
+
+def secret(job: Job, name: str, config: ClusterConfig, roles: Sequence[Role], delivery: Delivery) -> Json:
+    """The Secret of a job. Raises: ConfigError if it is too large for one."""
+    values = {"spec": _packed(job, config, roles, delivery), "callback": delivery.callback.encode()}
+    if delivery.keeper is not None:
+        values["keeper"] = zlib.compress(delivery.keeper, 9)
+    if delivery.code is not None:
+        values["code"] = delivery.code
+    storage = config.storage
+    if storage is not None and storage.azure_key and storage.azure_account:
+        values["azurestorageaccountname"] = storage.azure_account.encode()
+        values["azurestorageaccountkey"] = str(storage.azure_key).encode()
+    size = sum(map(len, values.values()))
+    if size > _LARGEST_SECRET:
+        raise ConfigError(
+            f"parameters and code of {job.name} take {size} bytes, and a Secret holds {_LARGEST_SECRET}; "
+            + ("with callback: rest, pods fetch the code from the manager" if delivery.code else "")
+        )
+    data = {key: base64.b64encode(value).decode() for key, value in values.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(job, name, config.namespace),
+        "type": "Opaque",
+        "data": data,
+    }
+
+
+def _packed(job: Job, config: ClusterConfig, roles: Sequence[Role], delivery: Delivery) -> bytes:
+    more: dict[str, Json] = {"callback": delivery.callback, "send_output": True, "platform": job.spec.get("platform")}
+    if delivery.code is None:
+        more["code"] = {"download": delivery.code_hash}
+    if job.gpus == 0 and not any(role.gpus for role in roles):
+        more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
+    content = {
+        "spec": job.spec_for(WORK_PLACE, **more),
+        "roles": {
+            role.name: {"reports": role.reports, "spec": {"command": role.command} if role.command else {}}
+            for role in roles
+        },
+        "code_hash": delivery.code_hash,
+        "logs_stay": delivery.logs_stay,
+        "shared": config.storage is not None,
+    }
+    return zlib.compress(json.dumps(content).encode(), 6)
+
+
+def hidden(manifest: Json) -> Json:
+    """A Secret without its secrets."""
+    return {**manifest, "data": dict.fromkeys(manifest["data"], _HIDDEN)}
+
+
+def pod_template(job: Job, name: str, config: ClusterConfig, role: Role) -> Json:
+    """The template of a role's pods, with the user's own template merged into it."""
+    spec: dict[str, Json] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": int(float(job.spec.get("grace_s") or 0)) + _DELIVERY_S,
+        "enableServiceLinks": False,
+        "containers": [_container(job, config, role)],
+        "volumes": _volumes(name, config),
+    }
+    if config.service_account_name:
+        spec["serviceAccountName"] = config.service_account_name
+    if config.image_pull_secrets:
+        spec["imagePullSecrets"] = [dict(entry) for entry in config.image_pull_secrets]
+    if role.own_command:
+        spec.setdefault("initContainers", []).append(_preparation(job, config, role))
+    template = {
+        "metadata": {
+            "labels": {**labels(job, name), ROLE: role.name},
+            "annotations": {JOB_NAME: job.name},
+        },
+        "spec": spec,
+    }
+    template["spec"] = merged(spec, deepcopy(dict(role.extra)))
+    own = role.settings.pod_template
+    return merged(template, _named(own, role.container)) if own else template
+
+
+def _container(job: Job, config: ClusterConfig, role: Role) -> dict[str, Json]:
+    container: dict[str, Json] = {
+        "name": role.container,
+        "image": role.settings.docker_image,
+        "terminationMessagePath": MESSAGE_PLACE,
+        "terminationMessagePolicy": "File",
+        "volumeMounts": _mounts(job, config),
+    }
+    if not role.own_command:
+        container["command"] = _command(config, role, role.task)
+        container["env"] = [_rank_variable()] if role.rank == "NNILITE_RANK" else []
+    resources = _resources(config, role)
+    if resources:
+        container["resources"] = {"requests": resources, "limits": dict(resources)}
+    return {key: value for key, value in container.items() if value != []}
+
+
+def _rank_variable() -> dict[str, Json]:
+    """The training and MPI operators put a pod's number in a label; it is empty where there is none."""
+    path = "metadata.labels['training.kubeflow.org/replica-index']"
+    return {"name": "NNILITE_RANK", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _preparation(job: Job, config: ClusterConfig, role: Role) -> dict[str, Json]:
+    """Puts the code where the other pods have it, for a container whose command is not ours."""
+    return {
+        "name": "nnilite-code",
+        "image": role.settings.docker_image,
+        "command": _command(config, role, "prepare"),
+        "volumeMounts": _mounts(job, config),
+    }
+
+
+def _command(config: ClusterConfig, role: Role, task: str) -> list[str]:
+    program = ["python3", "-I", "-S", "-c", BOOTSTRAP]
+    checkpoints = CHECKPOINT_PLACE if config.storage is not None else ""
+    return [*program, SECRET_PLACE, WORK_PLACE, MESSAGE_PLACE, role.name, role.rank, task, checkpoints]
+
+
+def _resources(config: ClusterConfig, role: Role) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if role.settings.cpu_number:
+        found["cpu"] = f"{role.settings.cpu_number:g}"
+    if role.settings.memory_size:
+        found["memory"] = f"{role.settings.memory_size}Mi"
+    if role.gpus:
+        found[config.gpu_resource] = str(role.gpus)
+    return found
+
+
+def _volumes(name: str, config: ClusterConfig) -> list[dict[str, Json]]:
+    items = [{"key": key, "path": key} for key in ("spec", "callback", "keeper", "code")]
+    job_files: dict[str, Json] = {"secretName": name}
+    if config.storage is not None and config.storage.azure_key:
+        job_files.update(items=items, optional=True)  # not the account's key; some of these may not be there
+    work = config.storage.volume(name) if config.storage is not None else {"emptyDir": {}}
+    found: list[dict[str, Json]] = [{"name": "nnilite-job", "secret": job_files}, {"name": "nnilite-work", **work}]
+    if config.shm_size:
+        found.append({"name": "nnilite-shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{config.shm_size}Mi"}})
+    return found
+
+
+def _mounts(job: Job, config: ClusterConfig) -> list[dict[str, Json]]:
+    found: list[dict[str, Json]] = [
+        {"name": "nnilite-job", "mountPath": SECRET_PLACE, "readOnly": True},
+        {"name": "nnilite-work", "mountPath": WORK_PLACE},
+    ]
+    if config.storage is not None:
+        root = f"nni/{label(job.experiment)}"
+        found[1]["subPath"] = f"{root}/{label(job.trial)}/{job.attempt}"
+        place = {"name": "nnilite-work", "mountPath": CHECKPOINT_PLACE}
+        found.append({**place, "subPath": f"{root}/checkpoints/{label(job.trial)}"})
+    if config.shm_size:
+        found.append({"name": "nnilite-shm", "mountPath": "/dev/shm"})
+    return found
+
+
+def _named(template: Mapping[str, Json], container: str) -> Json:
+    """The user's template, its trial container called as the operator wants it."""
+    own = json.loads(json.dumps(template))
+    for entry in (own.get("spec") or {}).get("containers") or []:
+        if is_main(entry, container):
+            entry["name"] = container
+    return own
+
+
+def merged(base: Json, more: Json, key: str = "") -> Json:
+    """`more` merged into `base`: objects by key, lists of named things by name, other lists one after the other."""
+    if isinstance(base, Mapping) and isinstance(more, Mapping):
+        ours = {name: value for name, value in more.items() if not (key == "labels" and name.startswith("nnilite/"))}
+        both = {name: merged(base[name], ours[name], name) for name in base if name in ours}
+        return {**base, **ours, **both}
+    if isinstance(base, list) and isinstance(more, list):
+        return _merged_lists(base, more, _BY.get(key, ""))
+    return more
+
+
+def _merged_lists(base: Sequence[Json], more: Sequence[Json], by: str) -> list[Json]:
+    found = list(base)
+    places = {entry.get(by): number for number, entry in enumerate(found) if by}
+    for entry in more:
+        number = places.get(entry.get(by)) if by else None
+        if number is None:
+            found.append(entry)
+        else:
+            found[number] = merged(found[number], entry)
+    return found
+
+
+def encoded(text: str) -> str:
+    """As the data of a Secret has it."""
+    return base64.b64encode(text.encode()).decode()

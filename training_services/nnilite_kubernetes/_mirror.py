@@ -1,0 +1,153 @@
+"""A copy of all objects of one kind with one label, kept up to date by a thread that watches them.
+
+List, then watch from the list's version on; a watch that ends or breaks goes on from the last version seen; where the
+server has forgotten that version (410), or seems to have become another, all is listed again. Readers get what is
+known; `age_s` says for how long nothing has been heard of a server that should have answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from nnilite.records import Json
+from nnilite_kubernetes._api import ApiError, Cluster, Resource, Watch
+
+log = logging.getLogger(__name__)
+
+_BACKOFF_S = (0.2, 20.0)
+
+
+class Mirror:
+    """`changed` is called, from the watching thread, with each object that has changed, and whether it is gone."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resource: Resource,
+        namespace: str,
+        selector: str,
+        changed: Callable[[Json, bool], None],
+    ) -> None:
+        self._cluster = cluster
+        self._place = (resource, namespace)
+        self._selector = selector
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._objects: dict[str, Json] = {}
+        self._version = ""
+        self._watch: Watch | None = None
+        self._closed = threading.Event()
+        self._failures = 0
+        self._down_since: float | None = None
+        self.trouble = ""
+        self._thread = threading.Thread(target=self._run, name=f"watch-{resource.plural}", daemon=True)
+
+    def start(self) -> None:
+        """List, and go on watching. Raises: ApiError if the list is refused."""
+        self._list()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop soon."""
+        self._closed.set()
+        watch = self._watch
+        if watch is not None:
+            watch.stop()
+
+    @property
+    def age_s(self) -> float:
+        """For how long the server has not answered; 0 while it does."""
+        since = self._down_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def all(self) -> list[Json]:
+        """What is known, in no order."""
+        with self._lock:
+            return list(self._objects.values())
+
+    def get(self, name: str) -> Json | None:
+        """One object, None if it is not known."""
+        with self._lock:
+            return self._objects.get(name)
+
+    def put(self, content: Json) -> None:
+        """An object that the server has just given us, unless a newer one is known."""
+        with self._lock:
+            self._objects.setdefault(content["metadata"]["name"], content)
+
+    def drop(self, name: str, uid: str) -> None:
+        """The server has just told that this object is gone."""
+        with self._lock:
+            known = self._objects.get(name)
+            if known is not None and known["metadata"]["uid"] == uid:
+                del self._objects[name]
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                self._follow()
+                self._answered()
+            except ApiError as error:
+                self._fail(error)
+
+    def _list(self) -> None:
+        found = self._cluster.select(*self._place, labelSelector=self._selector)
+        objects = {item["metadata"]["name"]: item for item in found.get("items") or []}
+        with self._lock:
+            before, self._objects = self._objects, objects
+        self._version = str((found.get("metadata") or {}).get("resourceVersion") or "0")
+        self._answered()
+        for name, content in before.items():
+            if name not in objects:
+                self._changed(content, True)
+        for content in objects.values():
+            self._changed(content, False)
+
+    def _follow(self) -> None:
+        self._watch = watch = self._cluster.watch(*self._place, self._selector, self._version)
+        if self._closed.is_set():
+            watch.stop()
+        self._answered()
+        for kind, content in watch:
+            self._version = content["metadata"]["resourceVersion"]
+            self._failures = 0
+            if kind != "BOOKMARK":
+                self._take(content, kind == "DELETED")
+
+    def _take(self, content: Json, gone: bool) -> None:
+        name = content["metadata"]["name"]
+        with self._lock:
+            if gone:
+                self._objects.pop(name, None)
+            else:
+                self._objects[name] = content
+        self._changed(content, gone)
+
+    def _answered(self) -> None:
+        self._down_since = None
+        self.trouble = ""
+
+    def _fail(self, error: ApiError) -> None:
+        """Wait before the next try. A watch that broke off is resumed at once, the first time."""
+        if self._closed.is_set():
+            return
+        self._failures += 1
+        if error.status == 410 or not error.passing:
+            self._version = ""
+        if error.status == 410:
+            log.debug("the watch of %s is too old; all are listed again", self._place[0].plural)
+            return
+        if self._down_since is None:
+            self._down_since = time.monotonic()
+        if str(error) != self.trouble:
+            self.trouble = str(error)
+            log.warning("%s cannot be watched: %s", self._place[0].plural, error)
+        first, longest = _BACKOFF_S
+        pause = min(longest, first * 2 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1.0)
+        self._closed.wait(max(pause, min(error.wait_s, longest)))

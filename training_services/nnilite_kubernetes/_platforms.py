@@ -1,0 +1,38 @@
+"""The platforms: the same service, with different objects."""
+
+from __future__ import annotations
+
+from nnilite_kubernetes._adl import AdaptDLJob, AdlConfig
+from nnilite_kubernetes._config import KubernetesConfig
+from nnilite_kubernetes._frameworkcontroller import Framework, FrameworkControllerConfig
+from nnilite_kubernetes._kind import PlainJob
+from nnilite_kubernetes._kubeflow import KubeflowConfig, KubeflowJob
+from nnilite_kubernetes._service import ClusterService
+
+
+class KubernetesService(ClusterService):
+    """The training service `kubernetes`: a batch/v1 Job for each trial, on any cluster."""
+
+    Config = KubernetesConfig
+    make_kind = PlainJob
+
+
+class KubeflowService(ClusterService):
+    """The training service `kubeflow`: a TFJob, PyTorchJob or MPIJob for each trial."""
+
+    Config = KubeflowConfig
+    make_kind = KubeflowJob
+
+
+class FrameworkControllerService(ClusterService):
+    """The training service `frameworkcontroller`: a Framework for each trial."""
+
+    Config = FrameworkControllerConfig
+    make_kind = Framework
+
+
+class AdlService(ClusterService):
+    """The training service `adl`: an AdaptDLJob for each trial."""
+
+    Config = AdlConfig
+    make_kind = AdaptDLJob

@@ -1,0 +1,466 @@
+"""The training service of all Kubernetes platforms.
+
+A job is an object of the platform's kind and a Secret, which the object owns, both of a name that follows from the
+job's. Two threads watch all objects and all pods of the experiment; `poll` answers from what they know, and asks the
+server only for jobs that they do not know (any more). All calls to the server are made in a few threads of our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
+
+from nnilite.errors import ConfigError, NotFound, Place, ServiceError
+from nnilite.records import Host, Json, KeeperEvent
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite_kubernetes import _manifest as manifests
+from nnilite_kubernetes._address import check_listening, pods_address
+from nnilite_kubernetes._api import EVENTS, PODS, SECRETS, ApiError, Cluster, Resource, connect
+from nnilite_kubernetes._config import ClusterConfig, StorageConfig
+from nnilite_kubernetes._kind import Kind
+from nnilite_kubernetes._log import PodLog
+from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._status import Facts, reporting, status, wait_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_THREADS = 4
+_SILENCE_S = 60.0  # a server that has not answered for so long: nothing can be said of jobs
+_NOTES_EVERY_S = 10.0
+_CANCEL = {"metadata": {"annotations": {"nnilite/canceled": "true"}}}
+
+
+class ClusterService(TrainingService):
+    """A handle is {"job": its name, "uid": of its object, "report": how it reports}; all else follows from the name."""
+
+    make_kind: ClassVar[type[Any]]  # a Kind, made from the config
+
+    def __init__(self, name: str, config: ClusterConfig, context: ServiceContext) -> None:
+        super().__init__(name, config, context)
+        self._kind: Kind = self.make_kind(config)
+        self._namespace = config.namespace
+        self._pool: ThreadPoolExecutor | None = None
+        self._cluster: Cluster | None = None
+        self._objects: Mirror | None = None
+        self._pods: Mirror | None = None
+        self._ended: dict[tuple[str, str], JobStatus] = {}  # by name and uid: an object may go, its end stays
+        self._canceled: set[str] = set()  # uids
+        self._notes: dict[str, tuple[float, str]] = {}  # by name: when looked for, and the cluster's latest warning
+        self._logs: dict[str, PodLog] = {}  # by uid
+        self._delivery: manifests.Delivery | None = None
+
+    # ------------------------------------------------------------ lifecycle
+
+    async def open(self) -> None:
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes")
+        self._delivery = None
+        if self.config.reuse_mode:
+            log.info("reuseMode has no effect: each trial has pods of its own")
+        try:
+            await self._in_thread(self._open)
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, ApiError) and error.status in (401, 403):
+                raise ConfigError(str(error), Place(field="kubeconfig")) from error
+            raise
+
+    def _open(self) -> None:
+        kubeconfig = self.config.kubeconfig
+        self._cluster = connect(str(kubeconfig) if kubeconfig else None, self.config.kube_context)
+        self._check_rights(self._cluster)
+        self._kind.check(self._cluster)
+        place = (self._namespace, manifests.selector(self.context.experiment))
+        self._objects = Mirror(self._cluster, self._kind.resource, *place, self._object_changed)
+        self._pods = Mirror(self._cluster, PODS, *place, self._pod_changed)
+        self._objects.start()
+        self._pods.start()
+        self._tell_address(self._cluster)
+
+    def _check_rights(self, cluster: Cluster) -> None:
+        """All rights that will be needed, asked for before anything is started. Raises: ConfigError."""
+        own = [(self._kind.resource, verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete")]
+        secrets = [(SECRETS, verb, "") for verb in ("create", "list", "patch", "delete")]
+        pods = [(PODS, "list", ""), (PODS, "watch", ""), (PODS, "get", "log")]
+        more = [(resource, verb, "") for resource, verb in self._kind.needs]
+        missing: dict[str, list[str]] = {}
+        for resource, verb, sub in [*own, *secrets, *pods, *more]:
+            if not cluster.allowed(self._namespace, verb, resource, sub):
+                thing = f"{resource.plural}/{sub}" if sub else resource.plural
+                missing.setdefault(f"{thing}.{resource.group}" if resource.group else thing, []).append(verb)
+        if missing:
+            wanted = "; ".join(f"{', '.join(verbs)} {thing}" for thing, verbs in missing.items())
+            raise ConfigError(
+                f"this account may not {wanted} in the namespace {self._namespace}; a Role and RoleBinding that "
+                "allow it are needed",
+                Place(field="namespace"),
+            )
+
+    def _tell_address(self, cluster: Cluster) -> None:
+        """Keepers of an earlier manager find the present one by the file in their Secret."""
+        address = self._address(cluster)
+        value = manifests.encoded(address)
+        found = cluster.select(SECRETS, self._namespace, labelSelector=manifests.selector(self.context.experiment))
+        for item in found.get("items") or []:
+            if (item.get("data") or {}).get("callback") not in (None, value):
+                cluster.patch(SECRETS, self._namespace, item["metadata"]["name"], {"data": {"callback": value}})
+
+    async def close(self) -> None:
+        for mirror in (self._objects, self._pods):
+            if mirror is not None:
+                mirror.close()
+        self._objects = self._pods = None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+        if self._cluster is not None:
+            self._cluster.close()
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        if self._pool is None:
+            raise ServiceError(f"{self.name} is not open")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+
+    # ------------------------------------------------------------ submitting
+
+    async def submit(self, job: Job) -> Handle:
+        return await self._in_thread(self._submit, job)
+
+    def _submit(self, job: Job) -> Handle:
+        cluster = self._connected()
+        roles = self._kind.roles(job)
+        delivery = self._delivered(cluster, job.spec.get("report") == "stdout")
+        companions = self._companions(job, roles, delivery)
+        content = self._manifest(job)
+        try:
+            kept = [(each, cluster.create(each, self._namespace, body)) for each, body in companions]
+            made = cluster.create(self._kind.resource, self._namespace, content)
+        except ApiError as error:
+            raise _submission(error) from error
+        for resource, companion in kept:
+            self._own(cluster, resource, companion, made)
+        if self._objects is not None:
+            self._objects.put(made)
+        return {"job": job.name, "uid": made["metadata"]["uid"], "report": job.spec.get("report") or "rest"}
+
+    def _companions(
+        self, job: Job, roles: Sequence[manifests.Role], delivery: manifests.Delivery
+    ) -> list[tuple[Resource, Json]]:
+        """The Secret, and what else the kind needs."""
+        name = self._name(job.name)
+        secret = manifests.secret(job, name, self._settings(name), roles, delivery)
+        return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, self._namespace))]
+
+    def _settings(self, name: str) -> ClusterConfig:
+        storage = self._kind.storage(name)
+        config: ClusterConfig = self.config
+        return config if storage is None else _with_storage(config, storage)
+
+    def _own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
+        """The object of a job owns its companions, so that the cluster deletes all together."""
+        if content["metadata"].get("ownerReferences"):
+            return
+        metadata = owner["metadata"]
+        reference = {
+            "apiVersion": self._kind.resource.api_version,
+            "kind": self._kind.resource.kind,
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+        change = {"metadata": {"ownerReferences": [reference]}}
+        cluster.patch(resource, self._namespace, content["metadata"]["name"], change)
+
+    def _manifest(self, job: Job) -> Json:
+        name = self._name(job.name)
+        pods = {
+            role.name: manifests.pod_template(job, name, self._settings(name), role) for role in self._kind.roles(job)
+        }
+        return self._kind.manifest(manifests.metadata(job, name, self._namespace), pods, job)
+
+    def _name(self, job: str) -> str:
+        return manifests.object_name(job, self._kind.dashes)
+
+    def _delivered(self, cluster: Cluster, by_log: bool) -> manifests.Delivery:
+        """The code as it was when it was first asked for: the same for all trials."""
+        if self._delivery is None:
+            package = self.context.package()
+            inside = (self.context.keeper.read_bytes(), package.archive.read_bytes()) if by_log else (None, None)
+            address = "" if by_log else self._address(cluster)
+            if address and address != self.context.callback_url() and not self._given_address():
+                check_listening(address)
+            self._delivery = manifests.Delivery(address, package.hash, self._kind.logs_stay, *inside)
+        return self._delivery
+
+    def _address(self, cluster: Cluster) -> str:
+        """The manager's address as pods see it. Raises: ConfigError."""
+        return pods_address(self.context.callback_url(), self._given_address(), cluster.host)
+
+    def _given_address(self) -> str | None:
+        return self.config.nni_manager_ip or self.context.defaults.get("nniManagerIp")
+
+    def describe(self, job: Job) -> Json:
+        roles = self._kind.roles(job)
+        delivery = manifests.Delivery("", "0" * 64)
+        (_, secret), *more = self._companions(job, roles, delivery)
+        others = [body for _, body in more]
+        return {"name": job.name, "manifests": [manifests.hidden(secret), *others, self._manifest(job)]}
+
+    # ------------------------------------------------------------ watching
+
+    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        if not handles:
+            return []
+        objects = self._objects
+        if objects is None or self._pods is None:
+            raise ServiceError(f"{self.name} is not open")
+        silent = max(objects.age_s, self._pods.age_s)
+        if silent > _SILENCE_S:
+            raise ServiceError(f"the cluster has not answered for {silent:.0f} s: {objects.trouble}")
+        return await self._in_thread(lambda: [self._status(handle) for handle in handles])
+
+    def _status(self, handle: Handle) -> JobStatus:
+        uid, name = str(handle["uid"]), self._name(str(handle["job"]))
+        if (name, uid) in self._ended:
+            return self._ended[name, uid]
+        if handle.get("report") == "stdout":
+            self._follow(handle)
+        content = self._object(name)
+        if content is None or content["metadata"]["uid"] != uid:
+            return self._ended.get((name, uid)) or self._gone(name, uid)
+        facts = self._facts(content)
+        found = status(self._kind, facts)
+        if found.state.ended and found.ended is None and any(_is_alive(pod) for pod in facts.pods):
+            facts = replace(facts, pods=self._pods_now(name))  # the object's end was heard of before its pods'
+            found = status(self._kind, facts)
+        if found.state is JobState.WAITING and not facts.canceled:
+            found = self._patience(facts, found)
+        if found.state.ended:
+            self._ended[name, uid] = found
+            if found.state is JobState.LOST and any(_is_alive(pod) for pod in facts.pods):
+                self._delete(content)  # the other roles would go on beside the next attempt
+        return found
+
+    def _gone(self, name: str, uid: str) -> JobStatus:
+        """The object is gone; its pods may still be ending."""
+        if any(_is_alive(pod) for pod in self._pods_of(name)):
+            return JobStatus(JobState.RUNNING, "it is being ended")
+        if uid in self._canceled:
+            return JobStatus(JobState.CANCELED, "canceled")
+        return JobStatus(JobState.LOST, "its object is no longer in the cluster")
+
+    def _pods_of(self, name: str) -> list[Json]:
+        pods = [] if self._pods is None else self._pods.all()
+        return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(manifests.JOB) == name]
+
+    def _pods_now(self, name: str) -> list[Json]:
+        selector = f"{manifests.JOB}={name}"
+        return list(self._connected().select(PODS, self._namespace, labelSelector=selector).get("items") or [])
+
+    def _object(self, name: str) -> Json | None:
+        """An object that is not known to the mirror may be newer than what that has heard of."""
+        objects = self._objects
+        content = objects.get(name) if objects is not None else None
+        if content is None:
+            content = self._connected().get(self._kind.resource, self._namespace, name)
+            if content is not None and objects is not None:
+                objects.put(content)
+        return content
+
+    def _facts(self, content: Json) -> Facts:
+        known = self._facts_without_asking(content, ())
+        return known if known.pods else replace(known, note=self._note(content))
+
+    def _facts_without_asking(self, content: Json, more: Sequence[Json]) -> Facts:
+        """`more`: pods that may no longer be known."""
+        name = content["metadata"]["name"]
+        newer = {pod["metadata"]["uid"] for pod in more}
+        pods = [*more, *(pod for pod in self._pods_of(name) if pod["metadata"]["uid"] not in newer)]
+        canceled = content["metadata"]["uid"] in self._canceled or _is_canceled(content)
+        return Facts(content, pods, self._kind.roles(_job_of(content)), canceled)
+
+    def _patience(self, facts: Facts, found: JobStatus) -> JobStatus:
+        """A job that has waited too long for a node or an image is given up."""
+        wait = wait_of(facts)
+        limits = {"image": self.config.image_pull_limit, "schedule": self.config.schedule_limit}
+        limit = limits.get(wait.stuck)
+        if limit is None or time.time() - wait.since < limit:
+            return found
+        self._delete(facts.content)
+        return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
+
+    def _note(self, content: Json) -> str:
+        """The latest warning about an object that has no pods: quota, an invalid spec, a missing account."""
+        metadata = content["metadata"]
+        looked, text = self._notes.get(metadata["name"], (0.0, ""))
+        if time.monotonic() - looked < _NOTES_EVERY_S:
+            return text
+        try:
+            query = {"fieldSelector": f"involvedObject.uid={metadata['uid']},type=Warning"}
+            found = self._connected().select(EVENTS, self._namespace, **query).get("items") or []
+        except ApiError as error:
+            log.debug("events of %s cannot be read: %s", metadata["name"], error)
+            found = []
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        text = f"{found[-1].get('reason')}: {found[-1].get('message')}" if found else text
+        self._notes[metadata["name"]] = (time.monotonic(), text)
+        return text
+
+    def _object_changed(self, content: Json, gone: bool) -> None:
+        if gone:
+            self._remember(content)
+        self.context.wake()
+
+    def _pod_changed(self, pod: Json, gone: bool) -> None:
+        """A pod may be taken away as soon as it has ended: what it told must be noted now."""
+        name = (pod["metadata"].get("labels") or {}).get(manifests.JOB)
+        content = self._objects.get(name) if self._objects is not None and name else None
+        if content is not None:
+            self._remember(content, pod)
+        self.context.wake()
+
+    def _remember(self, content: Json, *pods: Json) -> None:
+        """Keep the end of a job whose objects may be gone when it is asked for."""
+        facts = self._facts_without_asking(content, pods)
+        found = status(self._kind, facts)
+        metadata = content["metadata"]
+        certain = found.ended is not None or not any(_is_alive(pod) for pod in facts.pods)
+        if found.state.ended and certain and (pods or found.state is not JobState.LOST):
+            self._ended.setdefault((metadata["name"], metadata["uid"]), found)
+
+    # ------------------------------------------------------------ canceling, logs, the end
+
+    async def cancel(self, handle: Handle) -> None:
+        await self._in_thread(self._cancel, handle)
+
+    def _cancel(self, handle: Handle) -> None:
+        if self._status(handle).state.ended:
+            return
+        content = self._object(self._name(str(handle["job"])))
+        if content is None:
+            return
+        self._canceled.add(content["metadata"]["uid"])
+        try:
+            self._connected().patch(self._kind.resource, self._namespace, content["metadata"]["name"], _CANCEL)
+        except ApiError as error:
+            if error.status != 404:
+                log.debug("the cancellation of %s cannot be noted: %s", handle["job"], error)
+        self._delete(content)
+
+    def _delete(self, content: Json) -> None:
+        metadata = content["metadata"]
+        place = (self._kind.resource, self._namespace, metadata["name"], metadata["uid"])
+        self._connected().delete(*place, policy=self._kind.deletion)
+
+    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        return await self._in_thread(self._read_reports, handle)
+
+    def _read_reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        pod_log = self._log_of(handle)
+        return pod_log.read(with_output=handle.get("report") == "stdout") if pod_log is not None else ()
+
+    async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
+        """The pod's log has both streams in one; it is given as standard output."""
+        if stream not in ("stdout", "stderr"):
+            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        if stream == "stderr":
+            return b""
+        return await self._in_thread(self._read_log, handle, offset, limit)
+
+    def _follow(self, handle: Handle) -> None:
+        """Read on in a log before it is rotated, or deleted with its pod."""
+        pod_log = self._log_of(handle)
+        try:
+            if pod_log is not None:
+                pod_log.follow()
+        except ApiError as error:
+            log.debug("the log of %s cannot be read now: %s", handle["job"], error)
+
+    def _read_log(self, handle: Handle, offset: int, limit: int) -> bytes:
+        pod_log = self._log_of(handle)
+        return pod_log.output(offset, limit) if pod_log is not None else b""
+
+    def _log_of(self, handle: Handle) -> PodLog | None:
+        uid = str(handle["uid"])
+        known = self._logs.get(uid)
+        content = None if known is not None else self._object(self._name(str(handle["job"])))
+        if content is None or content["metadata"]["uid"] != uid:
+            return known
+        pod, role = reporting(self._facts_without_asking(content, ()))
+        if pod is None:
+            return None
+        place = (self._namespace, pod["metadata"]["name"], role.container)
+        return self._logs.setdefault(uid, PodLog(self._connected(), *place))
+
+    async def scale(self, handle: Handle, workers: int) -> None:
+        await self._in_thread(self._scale, handle, workers)
+
+    def _scale(self, handle: Handle, workers: int) -> None:
+        name = self._name(str(handle["job"]))
+        content = self._object(name)
+        if content is None or content["metadata"]["uid"] != str(handle["uid"]):
+            raise NotFound(f"{handle['job']} is no longer in the cluster")
+        change = self._kind.scaling(content, workers)
+        self._connected().patch(self._kind.resource, self._namespace, name, change)
+
+    def hosts(self) -> list[Host]:
+        running: dict[str, int] = {}
+        for pod in self._pods.all() if self._pods is not None else []:
+            node = (pod.get("spec") or {}).get("nodeName")
+            if node and (pod.get("status") or {}).get("phase") == "Running":
+                running[node] = running.get(node, 0) + 1
+        return [Host(node, "up", running=number) for node, number in sorted(running.items())]
+
+    async def remove(self, handle: Handle) -> None:
+        await self._in_thread(self._remove, handle)
+
+    def _remove(self, handle: Handle) -> None:
+        """Delete the object and its Secret; by the uid, so that nothing else can be hit."""
+        cluster, name, uid = self._connected(), self._name(str(handle["job"])), str(handle["uid"])
+        content = self._object(name)
+        if content is not None and content["metadata"]["uid"] != uid:
+            return
+        cluster.delete(self._kind.resource, self._namespace, name, uid, self._kind.deletion)
+        for resource in (SECRETS, *{resource for resource, _ in self._kind.needs}):
+            cluster.delete(resource, self._namespace, name)
+        self._logs.pop(uid, None)
+        self._ended.pop((name, uid), None)
+        self._canceled.discard(uid)
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            raise ServiceError(f"{self.name} is not open")
+        return self._cluster
+
+
+def _is_canceled(content: Json) -> bool:
+    return "nnilite/canceled" in (content["metadata"].get("annotations") or {})
+
+
+def _with_storage(config: ClusterConfig, storage: StorageConfig) -> ClusterConfig:
+    """The config as if it had this storage, without the checks: they are for what people write."""
+    changed = copy(config)
+    object.__setattr__(changed, "storage", storage)
+    return changed
+
+
+def _is_alive(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Pending", "Running")
+
+
+def _job_of(content: Json) -> Job:
+    """As much of a job as its roles' names depend on."""
+    return Job(content["metadata"]["name"], "", "", 0, 0, {})
+
+
+def _submission(error: ApiError) -> Exception:
+    """A refusal for good ends the trial; one that may pass lets it wait."""
+    if error.status in (400, 404, 422) or (error.status == 403 and "quota" not in str(error)):
+        return ConfigError(str(error))
+    return error
