@@ -1,0 +1,19 @@
+"""Tuners and assessors that need nothing but the standard library."""
+
+from nnilite_basic._anneal import AnnealTuner
+from nnilite_basic._batch import BatchTuner
+from nnilite_basic._evolution import EvolutionTuner
+from nnilite_basic._gridsearch import GridSearchTuner
+from nnilite_basic._medianstop import MedianstopAssessor
+from nnilite_basic._pbt import PBTTuner
+from nnilite_basic._random import RandomTuner
+
+__all__ = [
+    "AnnealTuner",
+    "BatchTuner",
+    "EvolutionTuner",
+    "GridSearchTuner",
+    "MedianstopAssessor",
+    "PBTTuner",
+    "RandomTuner",
+]

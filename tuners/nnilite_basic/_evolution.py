@@ -1,0 +1,71 @@
+"""Naive evolution: of two at random the better one has a child, of two at random the worse one dies."""
+
+from __future__ import annotations
+
+import random
+
+from nnilite.class_args import whole_number
+from nnilite.learning import Flat, LearningTuner, Point, PointState
+from nnilite.positions import neighbour
+from nnilite.records import Json
+
+_WIDTH = 0.15  # standard deviation of a mutation, as a share of the parameter's range
+_FRESH = 0.1  # share of mutations that draw a new value from the whole range
+_MORE = 0.3  # chance to mutate another parameter too, again and again
+
+
+class EvolutionTuner(LearningTuner):
+    """NNI's Evolution (after Real et al., 2017, "Large-Scale Evolution of Image Classifiers"). All space types.
+
+    The first `population_size` trials are random. Then each trial is the child of the better one of two members, with
+    one or more parameters changed. A new member beyond the size makes the worse one of two others die.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+        population_size: 2 or more; large ones explore longer.
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError
+    """
+
+    def __init__(self, optimize_mode: str = "maximize", population_size: int = 32, seed: int | None = None) -> None:
+        super().__init__(optimize_mode, seed)
+        self._size = whole_number("population_size", population_size, low=2)
+
+    def _restart(self) -> None:
+        self._population: list[Point] = []
+        self._known = 0
+
+    def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
+        if self._known < self._size or not self._population:
+            return self.space.sample(rng)
+        one, other = rng.choice(self._population), rng.choice(self._population)
+        return self.space.build(self._mutated(_better(one, other).flat or {}, rng))
+
+    def _mutated(self, parent: Flat, rng: random.Random) -> Flat:
+        child = {p.path: p.sample(rng) for p in self.space.parameters} | parent  # what becomes active is new
+        active = self.space.active(child)
+        rng.shuffle(active)
+        for count, parameter in enumerate(active):
+            if count and rng.random() > _MORE:
+                break
+            if rng.random() < _FRESH:
+                child[parameter.path] = parameter.sample(rng)
+            else:
+                child[parameter.path] = neighbour(parameter, child[parameter.path], _WIDTH, rng)
+        return child
+
+    def _opened(self, point: Point) -> None:
+        self._known += 1
+
+    def _closed(self, point: Point) -> None:
+        if point.state is not PointState.DONE:
+            return
+        self._population.append(point)
+        if len(self._population) > self._size:
+            one, other = self.rng(-1, self._known).sample(self._population, 2)
+            self._population.remove(other if _better(one, other) is one else one)
+
+
+def _better(one: Point, other: Point) -> Point:
+    return one if (one.loss or 0.0) <= (other.loss or 0.0) else other

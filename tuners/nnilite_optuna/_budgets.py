@@ -1,0 +1,291 @@
+"""Hyperband, ASHA and BOHB: many trials with a small budget, few with the full one.
+
+Each trial gets `TRIAL_BUDGET` beside the parameters: epochs, minutes or whatever the budget means there. What differs
+between the three is the schedule, and where new parameters come from.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from nnilite.class_args import number, one_of, whole_number
+from nnilite.errors import ConfigError, Place
+from nnilite.learning import LearningTuner, Point, PointState
+from nnilite.records import Json
+from nnilite_optuna._brackets import AshaSchedule, HyperbandSchedule, Schedule, Slot
+from nnilite_optuna._study import OptunaTuner
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+BUDGET = "TRIAL_BUDGET"
+LOAD, SAVE = "load_checkpoint_dir", "save_checkpoint_dir"
+_SLOT, _COPY = "slot", "copy in the model"
+
+
+class BudgetTuner(LearningTuner):
+    """A tuner that follows a schedule. A subclass gives the schedule, and may give better than random parameters."""
+
+    distinct = False  # the same parameters come again, with a larger budget
+    extra_keys = frozenset((BUDGET, LOAD, SAVE))
+    _directory: PurePath | None = None
+    _next: Slot | None = None
+    _planned = False  # False while old points are shown to a new plan: they teach, but have no slot in it
+
+    def _schedule(self) -> Schedule:
+        raise NotImplementedError
+
+    def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
+        """New parameters, without the budget."""
+        return self.space.sample(rng)
+
+    def _restart(self) -> None:
+        self._plan = self._schedule()
+        self._next = None
+
+    def update_search_space(self, search_space: Any) -> None:
+        self._planned = False
+        super().update_search_space(search_space)
+        self._planned = True
+
+    def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
+        slot = self._next = self._next or self._plan.next()
+        if slot.candidate.flat is None:
+            parameters = self._fresh(parameter_id, rng)
+        else:
+            parameters = self.space.build(slot.candidate.flat)
+        return {**parameters, BUDGET: slot.budget, **self._checkpoints(slot)}
+
+    def _checkpoints(self, slot: Slot) -> dict[str, str]:
+        if self._directory is None:
+            return {}
+        own = self._directory / str(slot.candidate.number)
+        return {LOAD: str(own / str(max(slot.rung - 1, 0))), SAVE: str(own / str(slot.rung))}
+
+    def _opened(self, point: Point) -> None:
+        point.notes.pop(_SLOT, None)
+        if not self._planned or point.parameter_id not in self._running or not _has_budget(point):
+            return
+        slot = self._next or self._plan.next()
+        self._next = None
+        if slot.candidate.flat is None:
+            slot.candidate.flat = point.flat
+        point.notes[_SLOT] = slot
+
+    def _closed(self, point: Point) -> None:
+        slot = point.notes.get(_SLOT)
+        if slot is not None:
+            self._plan.ended(slot, point.loss)
+
+
+def _has_budget(point: Point) -> bool:
+    return isinstance(point.parameters, dict) and BUDGET in point.parameters
+
+
+def budget_of(point: Point, default: float) -> float:
+    """The budget that a trial had; customised and imported ones count as full unless they say otherwise."""
+    given = point.parameters.get(BUDGET, default) if isinstance(point.parameters, dict) else default
+    return float(given) if isinstance(given, (int, float)) and not isinstance(given, bool) else default
+
+
+class HyperbandTuner(BudgetTuner):
+    """NNI's Hyperband (Li et al., 2018). All space types.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+        R: the largest budget of a trial; 1 or more.
+        eta: of so many trials one goes on with eta times the budget; 2 or more.
+        exec_mode: "parallelism" (begin another bracket rather than wait) or "serial" (one bracket at a time).
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        R: float = 60,
+        eta: int = 3,
+        exec_mode: str = "parallelism",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(optimize_mode, seed)
+        self._most = number("R", R, low=1)
+        self._eta = whole_number("eta", eta, low=2)
+        self._serial = one_of("exec_mode", exec_mode, ("parallelism", "serial")) == "serial"
+
+    def _schedule(self) -> Schedule:
+        return HyperbandSchedule(1.0, self._most, self._eta, self._serial)
+
+
+class ASHATuner(BudgetTuner):
+    """Asynchronous successive halving, with promotion (Li et al., 2020, "A System for Massively Parallel
+    Hyperparameter Tuning"). All space types.
+
+    A candidate pauses after each trial and goes on, with eta times the budget, when it is among the best 1/eta of
+    those that had the same budget. For the variant that stops running trials use the assessor SuccessiveHalving.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+        min_budget: of a candidate's first trial.
+        max_budget: of the longest trials.
+        eta: of so many candidates one goes on; 2 or more.
+        all_checkpoint_dir: if given, trials also get `load_checkpoint_dir` (empty in a candidate's first trial) and
+            `save_checkpoint_dir`, folders within this one, so that a candidate goes on where it paused.
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        min_budget: float = 1,
+        max_budget: float = 81,
+        eta: int = 3,
+        all_checkpoint_dir: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(optimize_mode, seed)
+        self._least, self._most = _checked_budgets(min_budget, max_budget)
+        self._eta = whole_number("eta", eta, low=2)
+        self._directory = PurePath(all_checkpoint_dir) if all_checkpoint_dir else None
+
+    def _schedule(self) -> Schedule:
+        return AshaSchedule(self._least, self._most, self._eta)
+
+
+class BOHBTuner(BudgetTuner):
+    """NNI's BOHB (Falkner et al., 2018): Hyperband with a model in place of chance. All space types, nested too.
+
+    The model is optuna's multivariate TPE, on the results of the largest budget that has enough of them.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+        min_budget: the smallest budget of a trial.
+        max_budget: the largest one.
+        eta: of so many trials one goes on with eta times the budget; 2 or more.
+        min_points_in_model: results that a budget needs to be modelled; None: one more than there are parameters.
+        top_n_percent: which part of the results counts as good; 1 to 99.
+        num_samples: candidates among which the model chooses.
+        random_fraction: share of parameters that are drawn at random nevertheless.
+        bandwidth_factor, min_bandwidth: taken for NNI's sake; the estimator chooses its bandwidths itself.
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError
+    """
+
+    def __init__(  # noqa: PLR0913  NNI's arguments
+        self,
+        optimize_mode: str = "maximize",
+        min_budget: float = 1,
+        max_budget: float = 3,
+        eta: int = 3,
+        min_points_in_model: int | None = None,
+        top_n_percent: int = 15,
+        num_samples: int = 64,
+        random_fraction: float = 1 / 3,
+        bandwidth_factor: float = 3.0,
+        min_bandwidth: float = 1e-3,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(optimize_mode, seed)
+        self._least, self._most = _checked_budgets(min_budget, max_budget)
+        self._eta = whole_number("eta", eta, low=2)
+        if min_points_in_model is not None:
+            whole_number("min_points_in_model", min_points_in_model, low=1)
+        self._needed = min_points_in_model
+        self._share = whole_number("top_n_percent", top_n_percent, 1, 99) / 100.0
+        self._samples = whole_number("num_samples", num_samples, low=1)
+        self._luck = number("random_fraction", random_fraction, 0.0, 1.0)
+        number("bandwidth_factor", bandwidth_factor, low=0.0)
+        number("min_bandwidth", min_bandwidth, low=0.0)
+
+    def _schedule(self) -> Schedule:
+        return HyperbandSchedule(self._least, self._most, self._eta)
+
+    def _restart(self) -> None:
+        super()._restart()
+        self._results: dict[float, list[Point]] = {}
+        self._modelled: float | None = None
+        self._model = _Density(self._share, self._samples, self.seed)
+        self._model.update_search_space(self.space.json)
+
+    def _opened(self, point: Point) -> None:
+        super()._opened(point)
+        self._model.show(point)
+
+    def _closed(self, point: Point) -> None:
+        super()._closed(point)
+        budget = budget_of(point, self._most)
+        self._model.end(point, point.state is PointState.DONE and budget == self._modelled)
+        if point.state is not PointState.DONE:
+            return
+        known = self._results.setdefault(budget, [])
+        known.append(point)
+        needed = self._needed if self._needed is not None else len(self.space.parameters) + 1
+        if len(known) >= needed and (self._modelled is None or budget > self._modelled):
+            self._modelled = budget
+            self._model.begin_again(known, [p for p in self.points if p.state is PointState.RUNNING])
+
+    def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
+        if self._modelled is None or rng.random() < self._luck:
+            return self.space.sample(rng)
+        return self._model.propose(parameter_id, rng)
+
+
+class _Density(OptunaTuner):
+    """The model of BOHB: multivariate TPE on the results of one budget."""
+
+    def __init__(self, share: float, samples: int, seed: int) -> None:
+        super().__init__("minimize", seed)
+        self._share, self._samples = share, samples
+
+    def _sampler(self, nested: bool) -> BaseSampler:
+        from optuna.samplers import TPESampler
+
+        return TPESampler(
+            n_startup_trials=1,
+            n_ei_candidates=self._samples,
+            multivariate=True,
+            group=nested,
+            constant_liar=True,
+            gamma=lambda count: max(1, int(self._share * count)),
+        )
+
+    def begin_again(self, known: list[Point], running: list[Point]) -> None:
+        """Forget all, then learn from these."""
+        self._restart()
+        for point in (*known, *running):
+            if point.flat is not None:
+                self.show(point)
+        for point in known:
+            self.end(point, True)
+
+    def show(self, point: Point) -> None:
+        """This point runs now, on whichever budget."""
+        copy = point.notes[_COPY] = Point(point.parameters, point.flat)
+        self._opened(copy)
+
+    def end(self, point: Point, counts: bool) -> None:
+        copy = point.notes.pop(_COPY, None)
+        if copy is not None:
+            copy.state = PointState.DONE if counts else PointState.FAILED
+            copy.losses = point.losses
+            self._closed(copy)
+
+    def propose(self, parameter_id: int, rng: random.Random) -> Json:
+        parameters = self._suggest(parameter_id, rng)
+        self._discard()
+        return parameters
+
+
+def _checked_budgets(low: float, high: float) -> tuple[float, float]:
+    least, most = number("min_budget", low, low=1e-9), number("max_budget", high, low=1e-9)
+    if least > most:
+        raise ConfigError(
+            f"must not be below min_budget ({least:g}), but is {most:g}", Place(field="classArgs.max_budget")
+        )
+    return least, most

@@ -1,0 +1,114 @@
+"""NSGA-II: several objectives, a front of trials that no other one beats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nnilite.class_args import number, one_of, whole_number
+from nnilite.errors import ConfigError, Place
+from nnilite.learning import Point
+from nnilite.records import Json
+from nnilite.tuner import scalar
+from nnilite_optuna._study import OptunaTuner
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.samplers import NSGAIISampler
+    from optuna.trial import FrozenTrial, TrialState
+
+
+class NSGA2Tuner(OptunaTuner):
+    """Searches the trade-off of several objectives (Deb et al., 2002), by optuna's NSGAIISampler. All space types.
+
+    The final result of a trial is a dict with a finite number for each objective.
+
+    Args:
+        objectives: name -> "maximize" or "minimize", as `{"accuracy": "maximize", "latency": "minimize"}`.
+        population_size: trials of a generation.
+        mutation_prob: chance that a parameter is drawn anew; None: 1 / number of parameters.
+        crossover_prob: chance that a trial has two parents.
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError
+    """
+
+    def __init__(
+        self,
+        objectives: Mapping[str, str],
+        population_size: int = 50,
+        mutation_prob: float | None = None,
+        crossover_prob: float = 0.9,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__("minimize", seed)
+        self._signs = _signs(objectives)
+        self._size = whole_number("population_size", population_size, low=2)
+        self._mutation = None if mutation_prob is None else number("mutation_prob", mutation_prob, 0.0, 1.0)
+        self._crossover = number("crossover_prob", crossover_prob, 0.0, 1.0)
+
+    def _sampler(self, nested: bool) -> NSGAIISampler:
+        self._generation = -1
+        self._genetic = _remembering_sampler()(
+            population_size=self._size, mutation_prob=self._mutation, crossover_prob=self._crossover
+        )
+        return self._genetic
+
+    def _directions(self) -> list[str]:
+        return ["minimize"] * len(self._signs)
+
+    def _losses(self, value: Json) -> tuple[float, ...] | None:
+        if not isinstance(value, Mapping):
+            return None
+        numbers = [scalar(dict(value), key) for key in self._signs]
+        if any(found is None for found in numbers):
+            return None
+        return tuple(sign * (found or 0.0) for sign, found in zip(self._signs.values(), numbers, strict=True))
+
+    def _opened(self, point: Point) -> None:
+        super()._opened(point)
+        trial = self._storage.get_trial(self._trial_id(self._number(point)))
+        generation = self._genetic.get_trial_generation(self._study, trial)  # a replayed trial has none yet
+        if generation != self._generation:
+            self._generation = generation
+            self._genetic.get_parent_population(self._study, generation)  # remembered by the study
+
+
+def _remembering_sampler() -> type[NSGAIISampler]:
+    """optuna looks through all trials for those of a generation; to remember them is as right, and quick."""
+    from optuna.samplers import NSGAIISampler
+    from optuna.trial import TrialState
+
+    members: dict[int, list[int]] = {}  # generation -> ids of its completed trials
+
+    class Remembering(NSGAIISampler):  # type: ignore[misc,unused-ignore]
+        def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
+            known = trial.system_attrs.get(self._get_generation_key())
+            if known is not None:
+                return int(known)
+            last = next(reversed(members), 0)  # generations are completed in ascending order, at least their firsts
+            generation = last + (len(members.get(last, ())) >= (self.population_size or 1))
+            study._storage.set_trial_system_attr(trial._trial_id, self._get_generation_key(), generation)
+            return generation
+
+        def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+            return [study._storage.get_trial(trial_id) for trial_id in members.get(generation, ())]
+
+        def after_trial(
+            self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+        ) -> None:
+            super().after_trial(study, trial, state, values)
+            generation = trial.system_attrs.get(self._get_generation_key())
+            if state is TrialState.COMPLETE and generation is not None:
+                members.setdefault(int(generation), []).append(trial._trial_id)
+
+    return Remembering
+
+
+def _signs(objectives: Any) -> dict[str, float]:
+    place = Place(field="classArgs.objectives")
+    if not isinstance(objectives, Mapping) or not objectives:
+        raise ConfigError('must be an object like {"accuracy": "maximize", "latency": "minimize"}', place)
+    for name, direction in objectives.items():
+        one_of(f"objectives.{name}", direction, ("maximize", "minimize"))
+    return {str(name): -1.0 if way == "maximize" else 1.0 for name, way in objectives.items()}

@@ -1,0 +1,106 @@
+"""Points as rows of numbers: positions in the unit cube, and the features that models see.
+
+A position row has one column for each parameter of the space. A feature row has one for each number, and one for each
+option of a choice (1: chosen). A parameter that is not active has -1 in its features.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnilite.learning import Flat
+from nnilite.positions import position, raw_at
+from nnilite.space import Kind, SearchSpace
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+_ABSENT = -1.0
+
+
+class Cube:
+    """The unit cube of a search space."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = space
+        self.parameters = space.parameters
+        self._column = {p.path: k for k, p in enumerate(self.parameters)}
+        self._counts = [p.count for p in self.parameters]
+        self.continuous = np.array([count is None for count in self._counts], dtype=bool)
+        self._choice = np.array([p.kind is Kind.CHOICE for p in self.parameters], dtype=bool)
+        self.plain = all(p.parent is None for p in self.parameters)
+
+    @property
+    def width(self) -> int:
+        """Number of columns of a position row."""
+        return len(self.parameters)
+
+    def positions(self, flats: Sequence[Flat]) -> Matrix:
+        """Position rows; the middle for what is not active."""
+        rows = np.full((len(flats), self.width), 0.5)
+        for row, flat in zip(rows, flats, strict=True):
+            for path, raw in flat.items():
+                column = self._column[path]
+                row[column] = position(self.parameters[column], raw)
+        return self.snapped(rows)
+
+    def flat(self, row: Vector) -> Flat:
+        """The raw values of a position row, of active and other parameters alike."""
+        return {p.path: raw_at(p, float(row[k])) for k, p in enumerate(self.parameters)}
+
+    def snapped(self, rows: Matrix) -> Matrix:
+        """Finite parameters moved to the middles of their cells, all into [0, 1]."""
+        rows = np.clip(rows, 0.0, 1.0)
+        for column, count in enumerate(self._counts):
+            if count is not None:
+                cells = np.minimum(np.floor(rows[:, column] * count), count - 1)
+                rows[:, column] = (cells + 0.5) / count
+        return rows
+
+    def features(self, rows: Matrix) -> Matrix:
+        """Feature rows of (snapped) position rows."""
+        active = self._active(rows)
+        columns: list[Vector] = []
+        for column, count in enumerate(self._counts):
+            values = rows[:, column]
+            if self._choice[column] and count is not None and count > 2:
+                cells = np.floor(values * count).astype(int)
+                columns.extend(np.where(active[:, column], 1.0 * (cells == k), _ABSENT) for k in range(count))
+            else:
+                columns.append(np.where(active[:, column], values, _ABSENT))
+        return np.column_stack(columns) if columns else np.zeros((len(rows), 1))
+
+    def _active(self, rows: Matrix) -> NDArray[np.bool_]:
+        active = np.ones(rows.shape, dtype=bool)
+        for column, parameter in enumerate(self.parameters):
+            if parameter.parent is None:
+                continue
+            path, option = parameter.parent
+            above = self._column[path]
+            chosen = np.floor(rows[:, above] * (self._counts[above] or 1)).astype(int) == option
+            active[:, column] = active[:, above] & chosen
+        return active
+
+    def drawn(self, count: int, numbers: np.random.Generator) -> Matrix:
+        """Position rows at random, as the space says."""
+        return self.snapped(numbers.random((count, self.width)))
+
+    def near(self, rows: Matrix, count: int, numbers: np.random.Generator) -> Matrix:
+        """`count` rows near to some of `rows`: a few columns changed, by steps from tiny to large."""
+        found = rows[numbers.integers(len(rows), size=count)]
+        step = 10.0 ** numbers.uniform(-3.0, -0.5, size=(count, 1))
+        moved = found + step * numbers.standard_normal(found.shape)
+        moved = np.where(moved < 0.0, -moved, np.where(moved > 1.0, 2.0 - moved, moved))
+        moved = np.where(self._choice, numbers.random(found.shape), moved)
+        share = np.where(numbers.random((count, 1)) < 0.5, 1.0, 1.5 / self.width)  # all columns, or one or two
+        change = (numbers.random(found.shape) < share) & ~(self._choice & (numbers.random(found.shape) > 0.2))
+        return self.snapped(np.where(change, moved, found))
+
+
+def generator(rng: random.Random) -> np.random.Generator:
+    """numpy's random numbers, seeded by Python's."""
+    return np.random.default_rng(rng.getrandbits(64))

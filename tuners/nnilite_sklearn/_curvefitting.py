@@ -1,0 +1,138 @@
+"""Stops a trial whose learning curve will not reach the best result, as curves fitted to it foretell."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from nnilite.assessor import Assessor, AssessResult
+from nnilite.class_args import number, one_of, whole_number
+from nnilite.tuner import scalar
+from nnilite_sklearn._surrogate import need_sklearn
+
+_FEWEST = 4  # results that a fit needs
+
+
+class CurvefittingAssessor(Assessor):
+    """NNI's Curvefitting (Domhan et al., 2015, "Speeding up Automatic Hyperparameter Optimization of Deep Neural
+    Networks by Extrapolation of Learning Curves").
+
+    Several families of curves are fitted to the results so far by least squares; the better a family fits, the more its
+    forecast for the last epoch counts. A trial is stopped if the forecast is clearly worse than the best completed one.
+    Results without a finite number are left out.
+
+    Args:
+        epoch_num: how many intermediate results a whole trial reports.
+        start_step: no trial is stopped before it has reported more than so many.
+        threshold: 0 to 1: the forecast must reach this part of the best result (of its distance from 0).
+        gap: a trial is judged at every so many results.
+        optimize_mode: "maximize" or "minimize".
+
+    Raises: ConfigError, PluginError
+    """
+
+    def __init__(
+        self,
+        epoch_num: int = 20,
+        start_step: int = 6,
+        threshold: float = 0.95,
+        gap: int = 1,
+        optimize_mode: str = "maximize",
+    ) -> None:
+        need_sklearn()
+        self._last = whole_number("epoch_num", epoch_num, low=1)
+        self._start = whole_number("start_step", start_step, low=0)
+        self._threshold = number("threshold", threshold, 0.0, 1.0)
+        self._gap = whole_number("gap", gap, low=1)
+        self._sign = 1.0 if one_of("optimize_mode", optimize_mode, ("maximize", "minimize")) == "maximize" else -1.0
+        self._curves: dict[str, list[tuple[int, float]]] = {}  # of running trials: (epoch, signed result)
+        self._lengths: dict[str, int] = {}
+        self._best: float | None = None  # of completed trials
+
+    def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
+        curve = self._curves.setdefault(trial_job_id, [])
+        known = self._lengths.get(trial_job_id, 0)
+        for step in range(known, len(trial_history)):
+            value = scalar(trial_history[step])
+            if value is not None:
+                curve.append((step + 1, self._sign * value))
+        self._lengths[trial_job_id] = len(trial_history)
+        if not self._due(len(trial_history)) or self._best is None or len(curve) < _FEWEST:
+            return AssessResult.Good
+        forecast = forecast_at(self._last, curve)
+        wanted = self._best - (1.0 - self._threshold) * abs(self._best)
+        return AssessResult(forecast is None or max(forecast, curve[-1][1]) >= wanted)
+
+    def _due(self, count: int) -> bool:
+        return self._start < count < self._last and (count - self._start) % self._gap == 0
+
+    def trial_end(self, trial_job_id: str, success: bool) -> None:
+        curve = self._curves.pop(trial_job_id, [])
+        self._lengths.pop(trial_job_id, None)
+        if success and curve:
+            self._best = curve[-1][1] if self._best is None else max(self._best, curve[-1][1])
+
+
+def forecast_at(epoch: int, curve: list[tuple[int, float]]) -> float | None:
+    """What rising curves, fitted to (epoch, result) points, expect at an epoch; None if none fits at all."""
+    import numpy as np
+
+    x = np.array([point[0] for point in curve], dtype=float)
+    y = np.array([point[1] for point in curve])
+    low, spread = float(np.min(y)), float(np.max(y) - np.min(y))
+    if spread <= 1e-12 * max(1.0, abs(low)):
+        return float(y[-1])
+    level = (y - low) / spread
+    late = 0.5 + x / x[-1]  # later results say more about the end
+    total, weight = 0.0, 0.0
+    for family, start in _families():
+        found = _fit(family, start, x, level, late)
+        if found is None:
+            continue
+        error = float(np.mean((late * (family(x, *found) - level)) ** 2))
+        expected = float(family(np.array([float(epoch)]), *found)[0])
+        if np.isfinite(expected) and -1.0 <= expected <= 3.0:
+            share = 1.0 / (error + 1e-4)
+            total, weight = total + share * expected, weight + share
+    return None if weight == 0.0 else low + spread * total / weight
+
+
+def _fit(family: Callable[..., Any], start: list[float], x: Any, level: Any, late: Any) -> Any:
+    from scipy.optimize import curve_fit
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of fits whose uncertainty cannot be told
+            found, _ = curve_fit(family, x, level, p0=start, sigma=1.0 / late, maxfev=400)
+    except RuntimeError:  # no fit in that many tries
+        return None
+    return found
+
+
+def _families() -> list[tuple[Callable[..., Any], list[float]]]:
+    """Families of learning curves, each with a start for the fit. They saturate, but for the logarithm."""
+    import numpy as np
+
+    def power(x: Any, top: float, scale: float, slope: float) -> Any:
+        return top - scale * np.power(x, -np.abs(slope))
+
+    def exponential(x: Any, top: float, scale: float, rate: float) -> Any:
+        return top - scale * np.exp(-np.abs(rate) * x)
+
+    def saturation(x: Any, top: float, scale: float, half: float) -> Any:
+        return top - scale / (1.0 + x / (np.abs(half) + 1e-6))
+
+    def weibull(x: Any, top: float, scale: float, rate: float, shape: float) -> Any:
+        return top - scale * np.exp(-np.power(np.abs(rate) * x, np.clip(np.abs(shape), 0.1, 5.0)))
+
+    def inverse_log(x: Any, top: float, scale: float) -> Any:
+        return top - scale / np.log(x + 1.0)
+
+    return [
+        (power, [1.0, 1.0, 0.5]),
+        (exponential, [1.0, 1.0, 0.3]),
+        (saturation, [1.0, 1.0, 2.0]),
+        (weibull, [1.0, 1.0, 0.3, 1.0]),
+        (inverse_log, [1.0, 1.0]),
+    ]

@@ -1,0 +1,101 @@
+"""DNGO: a neural network finds features in which the objective is linear, and a Bayesian regression does the rest."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from nnilite.class_args import whole_number
+from nnilite.learning import derived_seed
+from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnilite_sklearn._cube import Matrix, Vector
+
+_LAYERS = (50, 50, 50)
+
+
+class DNGOTuner(SurrogateTuner):
+    """NNI's DNGO (Snoek et al., 2015, "Scalable Bayesian Optimization Using Deep Neural Networks"). Not nested.
+
+    For long searches: its cost grows linearly with the number of trials, that of GP with the cube.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+        sample_size: candidates for each proposal.
+        trials_per_update: the network is trained anew after so many results.
+        num_epochs_per_training: passes over the history in each training.
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError, PluginError
+    """
+
+    most_points = 2000
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        sample_size: int = 1000,
+        trials_per_update: int = 20,
+        num_epochs_per_training: int = 500,
+        seed: int | None = None,
+    ) -> None:
+        self._every = whole_number("trials_per_update", trials_per_update, low=1)
+        super().__init__(optimize_mode, min(self._every, 20), seed)
+        self._samples = whole_number("sample_size", sample_size, low=1)
+        self._epochs = whole_number("num_epochs_per_training", num_epochs_per_training, low=1)
+
+    def _restart(self) -> None:
+        super()._restart()
+        self._network: tuple[int, Any] = (0, None)
+
+    def _best(self, numbers: np.random.Generator) -> Vector:
+        import numpy as np
+        from sklearn.linear_model import BayesianRidge
+
+        rows, values = self._history()
+        basis = self._basis(rows)
+        pending = self._pending()
+        line = BayesianRidge().fit(basis, values)
+        if len(pending):  # running points are believed to give what is expected of them
+            believed = self._basis(pending)
+            line = BayesianRidge().fit(np.vstack([basis, believed]), np.concatenate([values, line.predict(believed)]))
+        top = rows[np.argsort(values, kind="stable")[:10]]
+        tried = np.vstack([self._cube.drawn(self._samples, numbers), self._cube.near(top, self._samples, numbers)])
+        mean, deviation = line.predict(self._basis(tried), return_std=True)
+        noise = 1.0 / float(line.alpha_)
+        deviation = np.sqrt(np.maximum(deviation**2 - noise, 1e-12))
+        return np.asarray(tried[int(np.argmax(log_improvement(mean, deviation, float(np.min(values)))))])
+
+    def _basis(self, rows: Matrix) -> Matrix:
+        """What the last hidden layer makes of position rows."""
+        import numpy as np
+
+        network = self._trained()
+        out = 2.0 * self._cube.features(rows) - 1.0
+        for weights, shift in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
+            out = np.tanh(out @ weights + shift)
+        return np.hstack([out, np.ones((len(out), 1))])
+
+    def _trained(self) -> Any:
+        """The network as trained on the first results, up to a multiple of `trials_per_update`."""
+        from sklearn.neural_network import MLPRegressor
+
+        until = max(len(self._ended) // self._every * self._every, min(self._every, len(self._ended)))
+        if self._network[0] != until:
+            rows, values = self._history(until)
+            network = MLPRegressor(
+                hidden_layer_sizes=_LAYERS,
+                activation="tanh",
+                alpha=1e-4,
+                learning_rate_init=0.01,
+                max_iter=self._epochs,
+                n_iter_no_change=self._epochs,
+                random_state=derived_seed(self.seed, until),
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of training that was ended by the number of epochs
+                self._network = (until, network.fit(2.0 * self._cube.features(rows) - 1.0, values))
+        return self._network[1]

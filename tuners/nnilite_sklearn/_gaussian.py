@@ -1,0 +1,66 @@
+"""A Gaussian process by scikit-learn, with one length scale for each feature.
+
+Its hyperparameters are fitted on the first n results, n growing in steps, and kept until the next step.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern, WhiteKernel
+
+from nnilite_sklearn._cube import Matrix, Vector
+
+_MOST_STEPS = 40
+
+
+class Gaussian:
+    """Fitted hyperparameters, and the process on any data."""
+
+    def __init__(self, nu: float, alpha: float) -> None:
+        self._nu, self._alpha = nu, alpha
+
+    def fitted_kernel(self, features: Matrix, values: Vector) -> Kernel:
+        """The kernel under which the values are likeliest."""
+        model = GaussianProcessRegressor(self._start(features.shape[1]), alpha=self._alpha, optimizer=_search)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of hyperparameters at their bounds, which are there on purpose
+            return model.fit(features, values).kernel_
+
+    def _start(self, width: int) -> Kernel:
+        shape = Matern(length_scale=np.full(width, 0.5), length_scale_bounds=(0.03, 20.0), nu=self._nu)
+        return ConstantKernel(1.0, (0.05, 50.0)) * shape + WhiteKernel(1e-3, (1e-7, 0.3))
+
+    def process(self, kernel: Kernel, features: Matrix, values: Vector, pending: Matrix) -> Process:
+        """The process given the values; of pending points it believes its own mean."""
+        process = Process(kernel, self._alpha, features, values)
+        if len(pending):
+            believed, _ = process.predict(pending)
+            both = np.concatenate([values, believed])
+            process = Process(kernel, self._alpha, np.vstack([features, pending]), both)
+        return process
+
+
+class Process:
+    """A Gaussian process with known hyperparameters."""
+
+    def __init__(self, kernel: Kernel, alpha: float, features: Matrix, values: Vector) -> None:
+        self._model = GaussianProcessRegressor(kernel, alpha=alpha, optimizer=None).fit(features, values)
+        self._noise = float(np.exp(kernel.theta[-1]))
+
+    def predict(self, features: Matrix) -> tuple[Vector, Vector]:
+        """Mean and standard deviation of the objective itself, without its noise."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of variances that are 0 but for rounding
+            mean, deviation = self._model.predict(features, return_std=True)
+        return mean, np.sqrt(np.maximum(deviation**2 - self._noise, 1e-12))
+
+
+def _search(objective: Callable[..., Any], theta: Vector, bounds: Matrix) -> tuple[Vector, float]:
+    found = minimize(objective, theta, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": _MOST_STEPS})
+    return found.x, found.fun

@@ -1,0 +1,146 @@
+"""Bayesian optimisation with a Gaussian process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nnilite.class_args import number, one_of, whole_number
+from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnilite_sklearn._cube import Matrix, Vector
+    from nnilite_sklearn._gaussian import Process
+
+_REFINED = 4  # the best candidates, which are moved uphill
+
+
+class GaussianTuner(SurrogateTuner):
+    """What GP and Metis share: the process, fitted on the history."""
+
+    most_points = 300
+
+    def __init__(self, optimize_mode: str, cold_start_num: int, seed: int | None, nu: float, alpha: float) -> None:
+        super().__init__(optimize_mode, cold_start_num, seed)
+        from nnilite_sklearn._gaussian import Gaussian
+
+        self._gaussian = Gaussian(nu, alpha)
+
+    def _restart(self) -> None:
+        super()._restart()
+        self._kernel: tuple[int, Any] = (0, None)
+
+    def _process(self) -> tuple[Process, Matrix, Vector]:
+        """The process, and the position rows and values that it knows, pending ones excluded."""
+        until = _step(len(self._ended))
+        if self._kernel[0] != until:
+            rows, values = self._history(until)
+            self._kernel = (until, self._gaussian.fitted_kernel(self._cube.features(rows), values))
+        rows, values = self._history()
+        pending = self._cube.features(self._pending())
+        process = self._gaussian.process(self._kernel[1], self._cube.features(rows), values, pending)
+        return process, rows, values
+
+    def _candidates(self, rows: Matrix, values: Vector, far: int, near: int, numbers: np.random.Generator) -> Matrix:
+        import numpy as np
+
+        best = rows[np.argsort(values, kind="stable")[:5]]
+        return np.vstack([self._cube.drawn(far, numbers), self._cube.near(best, near, numbers)])
+
+    def _uphill(self, score: Callable[[Matrix], Vector], rows: Matrix) -> Vector:
+        """The best of some rows after each was moved uphill along its continuous columns."""
+        import numpy as np
+        from scipy.optimize import minimize
+
+        free = np.flatnonzero(self._cube.continuous)
+        found = list(rows)
+        for row in rows if len(free) else ():
+            steps = np.vstack([np.zeros(len(free)), 1e-5 * np.eye(len(free))])
+
+            def fall(place: Vector, row: Vector = row, steps: Matrix = steps) -> tuple[float, Vector]:
+                tried = np.repeat(row[None, :], len(steps), axis=0)
+                tried[:, free] = place + steps
+                down = -score(tried)
+                return float(down[0]), (down[1:] - down[0]) / 1e-5
+
+            end = minimize(fall, row[free], jac=True, bounds=[(0.0, 1.0)] * len(free), options={"maxiter": 15})
+            moved = row.copy()
+            moved[free] = np.clip(end.x, 0.0, 1.0)
+            found.append(moved)
+        scores = score(np.array(found))
+        return np.asarray(found[int(np.argmax(scores))])
+
+
+class GPTuner(GaussianTuner):
+    """NNI's GP: Bayesian optimisation with a Gaussian process (Snoek et al., 2012). All types but nested choices.
+
+    Good for few and dear trials with few numbers; each proposal takes a good part of a second.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+        utility: "ei" (expected improvement), "ucb" (confidence bound) or "poi" (probability of improvement).
+        kappa: how much "ucb" explores.
+        xi: improvement that "ei" and "poi" ask for at least, in standard deviations of the results.
+        nu: smoothness of the Matern kernel: 0.5, 1.5 or 2.5.
+        alpha: added to the diagonal, for noise and against numerical trouble.
+        cold_start_num: so many random trials first.
+        selection_num_warm_up: random candidates for each proposal.
+        selection_num_starting_points: candidates near the best points.
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError, PluginError
+    """
+
+    def __init__(  # noqa: PLR0913  NNI's arguments
+        self,
+        optimize_mode: str = "maximize",
+        utility: str = "ei",
+        kappa: float = 5,
+        xi: float = 0,
+        nu: float = 2.5,
+        alpha: float = 1e-6,
+        cold_start_num: int = 10,
+        selection_num_warm_up: int = 2000,
+        selection_num_starting_points: int = 250,
+        seed: int | None = None,
+    ) -> None:
+        one_of("nu", float(number("nu", nu)), (0.5, 1.5, 2.5))
+        super().__init__(optimize_mode, cold_start_num, seed, float(nu), number("alpha", alpha, low=1e-12))
+        self._utility = one_of("utility", utility, ("ei", "ucb", "poi"))
+        self._kappa = number("kappa", kappa, low=0.0)
+        self._xi = number("xi", xi, low=0.0)
+        self._far = whole_number("selection_num_warm_up", selection_num_warm_up, low=1)
+        self._near = whole_number("selection_num_starting_points", selection_num_starting_points, low=1)
+
+    def _best(self, numbers: np.random.Generator) -> Vector:
+        import numpy as np
+
+        process, rows, values = self._process()
+        best = float(np.min(values))
+
+        def score(candidates: Matrix) -> Vector:
+            return self._score(*process.predict(self._cube.features(candidates)), best)
+
+        candidates = self._candidates(rows, values, self._far, self._near, numbers)
+        order = np.argsort(-score(candidates), kind="stable")
+        return self._uphill(score, candidates[order[:_REFINED]])
+
+    def _score(self, mean: Vector, deviation: Vector, best: float) -> Vector:
+        import numpy as np
+        from scipy import special
+
+        if self._utility == "ucb":
+            return self._kappa * deviation - mean
+        if self._utility == "poi":
+            return np.asarray(special.log_ndtr((best - self._xi - mean) / deviation))
+        return log_improvement(mean, deviation, best - self._xi)
+
+
+def _step(count: int) -> int:
+    """Up to which result hyperparameters are fitted: all of few, then in steps of a tenth."""
+    step = 1
+    while step * 20 <= count:
+        step *= 2
+    return count - count % step

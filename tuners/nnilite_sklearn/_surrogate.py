@@ -1,0 +1,136 @@
+"""Tuners with a model of the objective: fit it, then run the point that promises most.
+
+A proposal is a pure function of the points, the seed and the parameter id, so that a replay changes nothing: what a
+model keeps between proposals is a cache of something that follows from the first n results.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from nnilite.class_args import whole_number
+from nnilite.errors import PluginError, SpaceError
+from nnilite.learning import LearningTuner, Point, PointState
+from nnilite.records import Json
+from nnilite.space import SearchSpace
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnilite_sklearn._cube import Cube, Matrix, Vector
+
+
+def need_sklearn() -> None:
+    """Raises: PluginError that names the extra if scikit-learn is not installed. Imports nothing: it is slow to."""
+    for module in ("scipy", "sklearn"):
+        if importlib.util.find_spec(module) is None:
+            raise PluginError(f"this needs the module {module!r}. Install it with: pip install 'nnilite[sklearn]'")
+
+
+class SurrogateTuner(LearningTuner):
+    """Base of the tuners here. A subclass implements `_scores`: the promise of candidates, given what is known."""
+
+    nested = False
+    most_points = 400
+    """A larger history is thinned: the best ones and the latest ones are kept."""
+
+    def __init__(self, optimize_mode: str, cold_start_num: int, seed: int | None) -> None:
+        super().__init__(optimize_mode, seed)
+        need_sklearn()
+        self._cold = whole_number("cold_start_num", cold_start_num, low=1)
+
+    def _accept(self, space: SearchSpace) -> None:
+        if not self.nested and any(p.parent is not None or p.nested for p in space.parameters):
+            raise SpaceError(
+                f"{type(self).__name__.removesuffix('Tuner')} takes no nested choices; "
+                "TPE, SMAC, Evolution and Anneal do"
+            )
+
+    def _restart(self) -> None:
+        from nnilite_sklearn._cube import Cube
+
+        self._cube: Cube = Cube(self.space)
+        self._ended: list[Point] = []  # with a value, or known to be poor
+        self._rows: list[Vector] = []  # their positions
+
+    def _closed(self, point: Point) -> None:
+        if point.state is not PointState.FAILED and point.flat is not None:
+            self._ended.append(point)
+            self._rows.append(self._cube.positions([point.flat])[0])
+
+    def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
+        from nnilite_sklearn._cube import generator
+
+        done = sum(point.state is PointState.DONE for point in self._ended)
+        if done < self._cold or not self._cube.width:
+            return self.space.sample(rng)
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(
+            limits=1
+        ):  # small matrices: threads cost far more than they save, beside trials above all
+            return self.space.build(self._cube.flat(self._best(generator(rng))))
+
+    @abstractmethod
+    def _best(self, numbers: np.random.Generator) -> Vector:
+        """The position row of the most promising candidate."""
+
+    def _history(self, until: int | None = None) -> tuple[Matrix, Vector]:
+        """Position rows and transformed losses of the first `until` results; poor ones count as the worst."""
+        import numpy as np
+
+        ended = self._ended[:until]
+        known = [point.loss for point in ended if point.loss is not None]
+        worst = max(known, default=0.0)
+        losses = np.array([worst if point.loss is None else point.loss for point in ended])
+        chosen = self._thinned(losses)
+        return np.array(self._rows[: len(ended)])[chosen], _levelled(losses[chosen])
+
+    def _thinned(self, losses: Vector) -> list[int]:
+        import numpy as np
+
+        count = len(losses)
+        if count <= self.most_points:
+            return list(range(count))
+        best = np.argsort(losses, kind="stable")[: self.most_points // 2]
+        latest = range(count - self.most_points // 2, count)
+        return sorted({*(int(k) for k in best), *latest})
+
+    def _pending(self) -> Matrix:
+        """Position rows of the points that run now."""
+        running = [p.flat for p in self._running.values() if p.flat is not None]
+        return self._cube.positions(running)
+
+
+def _levelled(losses: Vector) -> Vector:
+    """Mean 0, variance 1, and without long tails, in the same order: models fit that best."""
+    import numpy as np
+    from scipy import stats
+
+    spread = float(np.std(losses))
+    if spread <= 1e-12 * max(1.0, float(np.max(np.abs(losses)))):
+        return np.zeros(len(losses))
+    level = (losses - float(np.mean(losses))) / spread
+    if len(losses) >= 8:
+        bent, _ = stats.yeojohnson(level)
+        if np.all(np.isfinite(bent)) and float(np.std(bent)) > 1e-9:
+            level = bent
+    return np.asarray((level - np.mean(level)) / np.std(level))
+
+
+def log_improvement(mean: Vector, deviation: Vector, best: float) -> Vector:
+    """Logarithm of the expected improvement below `best`, which tells candidates apart even where it is tiny."""
+    import numpy as np
+    from scipy import special
+
+    deviation = np.maximum(deviation, 1e-12)
+    z = (best - mean) / deviation
+    near = np.maximum(z, -1.0)
+    plain = np.log(np.exp(-0.5 * near**2) / np.sqrt(2.0 * np.pi) + near * special.ndtr(near))
+    far = np.clip(-z, 1.0, 1e5)
+    rest = np.maximum(1.0 - np.sqrt(np.pi / 2.0) * far * special.erfcx(far / np.sqrt(2.0)), 1e-12)
+    tail = -0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) + np.log(rest)
+    return np.asarray(np.where(z > -1.0, plain, tail) + np.log(deviation))
