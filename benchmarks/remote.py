@@ -1,0 +1,137 @@
+"""The SSH service on a host of namespaces: starting a trial, and 300 MB of code, against tar | ssh. Needs root."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import Result
+from nnilite import codedir
+from nnilite.testing import ServiceBench, eventually
+
+TESTS = Path(__file__).parents[1] / "tests"
+FILES = 2000
+BYTES = 150_000
+LAUNCHES = 15
+FAR_S = 0.02  # there and back
+
+
+def measure() -> list[Result]:
+    sys.path.insert(0, str(TESTS))
+    from platforms.hosts.hosts import Network, missing
+
+    if missing():
+        print(f"remote: {missing()}", file=sys.stderr)
+        return []
+    network = Network()
+    try:
+        network.open()
+        host = network.host()
+        with tempfile.TemporaryDirectory() as folder, far(host.address) as port:
+            results = launches(Path(folder), network, [(host.address, 22, 0.0), ("127.0.0.1", port, FAR_S)])
+            return results + uploads(Path(folder), network, host, [(host.address, 22, 0.0), ("127.0.0.1", port, FAR_S)])
+    finally:
+        network.close()
+
+
+@contextlib.contextmanager
+def far(address: str) -> Iterator[int]:
+    command = [sys.executable, str(TESTS / "platforms/delay_proxy.py"), address, "22", str(FAR_S / 2)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield int(process.stdout.readline() if process.stdout else 0)
+        finally:
+            process.kill()
+
+
+def config(folder: Path, network: Any, address: str, port: int) -> Any:
+    from nnilite_remote import MachineConfig, RemoteConfig
+
+    (folder / "ssh").touch()
+    machine = MachineConfig(address, port=port, user="tester", ssh_key_file=network.key)
+    return RemoteConfig([machine], known_hosts_file=folder / "known", ssh_config_file=folder / "ssh")
+
+
+def launches(folder: Path, network: Any, ways: list[tuple[str, int, float]]) -> list[Result]:
+    from nnilite_remote import RemoteService
+
+    results = []
+    for address, port, delay_s in ways:
+        settings = config(folder, network, address, port)
+        with ServiceBench(folder / str(port), lambda c, s=settings: RemoteService("remote", s, c)) as bench:
+            times = [launch(bench) for _ in range(LAUNCHES)]
+        median_s, budget_s = statistics.median(times), 3 * delay_s + 0.15
+        name = f"starting a trial on a connected host, {delay_s * 1000:.0f} ms away"
+        base = f"3 round trips: {3 * delay_s * 1000:.0f} ms"
+        limit = f"{budget_s * 1000:.0f} ms"
+        results.append(Result(name, f"{median_s * 1000:.0f} ms", base, "", limit, median_s <= budget_s))
+    return results
+
+
+def launch(bench: ServiceBench) -> float:
+    """Seconds from the submission to the start of the command, by one clock."""
+    job = bench.job("true")
+    began = time.time()
+    bench.submit(job)
+    eventually(lambda: bench.received(job.name).exits)
+    return float(bench.received(job.name).started[0]["time"]) - began
+
+
+def uploads(folder: Path, network: Any, host: Any, ways: list[tuple[str, int, float]]) -> list[Result]:
+    code = folder / "code"
+    fill(code)
+    began = time.perf_counter()
+    archive = codedir.pack(code, folder / "cache").archive
+    pack_s = time.perf_counter() - began
+    results = []
+    for address, port, delay_s in ways:
+        host.run("rm -rf ~tester/nnilite ~tester/bare; mkdir ~tester/bare; chown tester ~tester/bare")
+        bare_s = tar_ssh(code, network, address, port)
+        ours_s = upload(folder, network, archive, address, port)
+        name = f"sending 300 MB in 2,000 files, {delay_s * 1000:.0f} ms away"
+        base = f"tar over ssh: {bare_s:.1f} s"
+        packed = f"{ours_s:.1f} s + {pack_s:.1f} s to pack once"
+        results.append(Result(name, packed, base, f"{ours_s / bare_s:.2f}", "1.5", ours_s <= 1.5 * bare_s))
+    return results
+
+
+def fill(code: Path) -> None:
+    luck = random.Random(0)
+    for number in range(FILES):
+        place = code / f"folder{number % 40}" / f"file{number}.bin"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(luck.randbytes(BYTES))
+
+
+def tar_ssh(code: Path, network: Any, address: str, port: int) -> float:
+    options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+    ssh = ["ssh", "-p", str(port), "-i", str(network.key), *(word for option in options for word in ("-o", option))]
+    began = time.perf_counter()
+    with subprocess.Popen(["tar", "-C", str(code), "-cf", "-", "."], stdout=subprocess.PIPE) as tar:
+        subprocess.run([*ssh, f"tester@{address}", "tar -xf - -C bare"], stdin=tar.stdout, check=True)
+    return time.perf_counter() - began
+
+
+def upload(folder: Path, network: Any, archive: Path, address: str, port: int) -> float:
+    from nnilite_remote._agent_link import Stream
+    from nnilite_remote._agent_link import upload as send
+    from nnilite_remote._connect import connect
+    from nnilite_remote._route import RouteMap
+
+    settings = config(folder, network, address, port)
+    began = time.perf_counter()
+    connection = connect(RouteMap(settings).hops(settings.machine_list[0]), settings.host_key_policy)
+    stream = Stream(connection.transport, None)
+    send(stream, {"directory": "nnilite", "name": archive.name}, archive, lambda part: None)
+    seconds = time.perf_counter() - began
+    stream.close()
+    connection.close()
+    return seconds

@@ -1,0 +1,99 @@
+"""A large experiment: 100,000 trials with 50 metrics each. How soon it answers after a resume, and how fast then."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import sqlite3
+import statistics
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+from benchmarks.experiments import experiment
+from benchmarks.table import Result
+from nnilite import _launch
+from nnilite._client import Client
+from nnilite._registry import is_alive
+
+TRIALS = 100_000
+METRICS = 50
+QUERIES = (
+    "/experiment",
+    "/trials?limit=100&sort=value&descending=true",
+    "/trials?limit=100&offset=99000",
+    "/trials?limit=100&sort=duration&descending=true",
+    "/trials?limit=100&state=SUCCEEDED&sort=value",
+    "/metrics?limit=1000",
+)
+
+
+def measure() -> list[Result]:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["NNILITE_HOME"] = folder
+        with experiment(Path(folder), "true", 1) as (entry, client):
+            while client.profile()["state"] != "DONE":
+                time.sleep(0.05)
+        while is_alive(entry.directory):
+            time.sleep(0.05)
+        fill(entry.directory / "nnilite.sqlite")
+        bare_s = scan(entry.directory / "nnilite.sqlite")
+        start = time.perf_counter()
+        again = _launch.resume(entry, options=_launch.ManagerOptions(port=0), detach=False)
+        resume_s = time.perf_counter() - start
+        with Client(again.url or "", _launch.token(again)) as client:
+            worst_ms, what = slowest(again.url or "")
+            memory_mb = psutil.Process(again.pid).memory_info().rss / 2**20
+            client.stop()
+    base = f"COUNT(*) of its metrics: {bare_s * 1000:.0f} ms"
+    return [
+        Result("100,000 trials, 5 million metrics: resume", f"{resume_s:.1f} s", base, "", "5 s", resume_s < 5),
+        Result("... slowest answer", f"{worst_ms:.0f} ms ({what})", base, "", "100 ms", worst_ms < 100),
+        Result("... manager's memory", f"{memory_mb:.0f} MB", base, "", "500 MB", memory_mb < 500),
+    ]
+
+
+def fill(path: Path) -> None:
+    """Trials and metrics as a manager would have left them."""
+    luck = random.Random(0)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("BEGIN")
+        for i in range(1, TRIALS):
+            value = luck.random()
+            row = (i, f"x{i:07}", i, json.dumps({"x": value}), "algorithm", "SUCCEEDED", "", 0, i, i, i + value, value)
+            db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, value, i))
+            metrics = [(i, 0, k, int(k == METRICS - 1), k, json.dumps(value), float(i)) for k in range(METRICS)]
+            db.executemany("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?)", metrics)
+            calls = [(i * 2 + 9, "generate", f"x{i:07}", i, None, None, 0)]
+            calls += [(i * 2 + 10, "result", f"x{i:07}", i, json.dumps(value), None, 0)]
+            db.executemany("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", calls)
+        limits = {"concurrency": 1, "max_trials": TRIALS, "max_duration_s": None, "max_trial_duration_s": None}
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('limits', ?)", (json.dumps(limits),))
+        db.execute("COMMIT")
+
+
+def scan(path: Path) -> float:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        start = time.perf_counter()
+        db.execute("SELECT COUNT(*), SUM(time) FROM metrics").fetchone()
+        return time.perf_counter() - start
+
+
+def slowest(url: str) -> tuple[float, str]:
+    """The worst median of five answers."""
+    found = []
+    for query in QUERIES:
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            with urllib.request.urlopen(f"{url}/api/v1{query}", timeout=30) as answer:
+                answer.read()
+            times.append((time.perf_counter() - start) * 1000)
+        found.append((statistics.median(times), query))
+    return max(found)

@@ -1,0 +1,152 @@
+"""Who searches: nnilite's tuners, plain optuna with the same samplers, and NNI 3.0's own tuners.
+
+A solver is made for one run: `ask()` gives parameters, `tell(parameters, value)` their loss.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from nnilite import _plugins
+from nnilite.class_args import construct
+from nnilite.errors import NoMoreTrialError, SpaceError
+from nnilite.space import Kind, Parameter, SearchSpace
+
+OURS = ("TPE", "Anneal", "Evolution", "CMAES", "QMC", "Random")
+OURS_WITH_MODEL = ("GP", "Metis", "SMAC", "DNGO")
+PLAIN = ("TPE", "CMA-ES", "GP")
+NNI = ("TPE", "Evolution")
+
+
+class Solver(Protocol):
+    def ask(self) -> dict[str, Any] | None: ...
+    def tell(self, parameters: dict[str, Any], value: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class Ours:
+    """A tuner of nnilite. Raises: SpaceError if it cannot take the space."""
+
+    def __init__(self, name: str, space: dict[str, Any], seed: int) -> None:
+        self._tuner: Any = construct(_plugins.tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
+        self._tuner.update_search_space(space)
+        self._count = 0
+
+    def ask(self) -> dict[str, Any] | None:
+        self._count += 1
+        try:
+            return dict(self._tuner.generate_parameters(self._count - 1))
+        except NoMoreTrialError:
+            return None
+
+    def tell(self, parameters: dict[str, Any], value: float) -> None:
+        self._tuner.receive_trial_result(self._count - 1, parameters, value)
+        self._tuner.trial_end(self._count - 1, True)
+
+    def close(self) -> None:
+        self._tuner._on_exit()
+
+
+class Plain:
+    """An optuna study as its users write it: suggest_* in the order of the space."""
+
+    def __init__(self, name: str, space: dict[str, Any], seed: int) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space = SearchSpace.parse(space)
+        nested = any(p.parent is not None for p in self._space.parameters)
+        choices = any(p.kind is Kind.CHOICE for p in self._space.parameters)
+        if name == "CMA-ES" and (nested or choices):
+            raise SpaceError("CMA-ES is for numbers")
+        samplers: dict[str, Callable[[], Any]] = {
+            "TPE": lambda: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=nested),
+            "CMA-ES": lambda: optuna.samplers.CmaEsSampler(seed=seed),
+            "GP": lambda: optuna.samplers.GPSampler(seed=seed),
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._study = optuna.create_study(sampler=samplers[name]())
+
+    def ask(self) -> dict[str, Any] | None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._trial = self._study.ask()
+            flat: dict[Any, Any] = {}
+            for p in self._space.parameters:
+                if p.parent is None or flat.get(p.parent[0]) == p.parent[1]:
+                    flat[p.path] = self._suggested(p)
+        return self._space.build(flat)
+
+    def _suggested(self, p: Parameter) -> Any:
+        name = ".".join(map(str, p.path))
+        if p.kind is Kind.CHOICE:
+            return self._trial.suggest_categorical(name, list(range(len(p.values))))
+        if p.kind is Kind.RANDINT:
+            return self._trial.suggest_int(name, int(p.low or 0), int(p.high or 0) - 1)
+        if p.mu is not None and p.sigma is not None:  # optuna has no normal type: three standard deviations
+            return self._trial.suggest_float(name, p.mu - 3 * p.sigma, p.mu + 3 * p.sigma)
+        step = p.q if p.q is not None and not p.log else None
+        return self._trial.suggest_float(name, p.low, p.high, log=p.log, step=step)
+
+    def tell(self, parameters: dict[str, Any], value: float) -> None:
+        self._study.tell(self._trial, value)
+
+    def close(self) -> None:
+        pass
+
+
+@cache
+def _nni_process(python: Path) -> subprocess.Popen[str]:
+    """One for all runs of a worker: to import NNI takes seconds. It ends with the worker, which closes its stdin."""
+    script = Path(__file__).with_name("search_nni.py")
+    pipe = subprocess.PIPE
+    return subprocess.Popen([str(python), str(script)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+
+
+class Nni:
+    """One of NNI's own tuners, in a process of the Python that has NNI."""
+
+    def __init__(self, python: Path, name: str, space: dict[str, Any], seed: int) -> None:
+        self._process = _nni_process(python)
+        self._count = 0
+        self._say({"tuner": name, "seed": seed, "space": space})
+
+    def _say(self, request: dict[str, Any]) -> Any:
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("NNI's process has no pipes")
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("NNI's tuner died")
+        return json.loads(line)
+
+    def ask(self) -> dict[str, Any] | None:
+        self._count += 1
+        found = self._say({"ask": self._count - 1})
+        return found if isinstance(found, dict) else None
+
+    def tell(self, parameters: dict[str, Any], value: float) -> None:
+        self._say({"tell": self._count - 1, "parameters": parameters, "value": value})
+
+    def close(self) -> None:
+        pass
+
+
+def make(label: str, space: dict[str, Any], seed: int, nni_python: Path | None) -> Solver:
+    """`nnilite TPE`, `optuna TPE` or `NNI TPE`. Raises: SpaceError if it cannot take the space."""
+    family, name = label.split(" ", 1)
+    if family == "nnilite":
+        return Ours(name, space, seed)
+    if family == "optuna":
+        return Plain(name, space, seed)
+    if nni_python is None:
+        raise RuntimeError("there is no Python with NNI")
+    return Nni(nni_python, name, space, seed)

@@ -1,0 +1,129 @@
+"""`python -m benchmarks.search_speed [--out FILE]`: the next parameters after 1,000 and 10,000 trials, tuner by tuner.
+
+Each tuner replays the same random history, as after a restart; then proposals and results take turns. Where a library
+is behind a tuner, it gets the same history and the same turns, bare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nnilite import _plugins
+from nnilite.class_args import construct
+from nnilite.tuner import Call
+
+SPACE = {f"x{k}": {"_type": "uniform", "_value": [-5, 5]} for k in range(5)}
+ARGS: dict[str, dict[str, Any]] = {
+    "NSGA2": {"objectives": {"default": "minimize", "other": "minimize"}},
+    "PBT": {"all_checkpoint_dir": "/dev/null/nowhere", "population_size": 20},
+}
+TUNERS = ("Random", "QMC", "Anneal", "Evolution", "TPE", "CMAES", "NSGA2", "PBT", "Hyperband", "ASHA", "BOHB")
+DEAR = ("GP", "Metis", "SMAC", "DNGO")
+Turn = Callable[[int], None]
+
+
+def value_of(parameters: dict[str, Any]) -> dict[str, float]:
+    xs = [parameters[name] for name in SPACE]
+    return {"default": sum(x * x for x in xs), "other": sum((x - 1) ** 2 for x in xs)}
+
+
+def history(count: int) -> list[dict[str, float]]:
+    luck = random.Random(0)
+    return [{name: luck.uniform(-5, 5) for name in SPACE} for _ in range(count)]
+
+
+def ours(name: str, count: int) -> Turn:
+    tuner: Any = construct(_plugins.tuner_class(name), {"seed": 1, **ARGS.get(name, {})})
+    tuner.update_search_space(SPACE)
+    calls = []
+    for k, parameters in enumerate(history(count)):
+        calls.append(Call("generate", k, str(k), parameters))
+        calls.append(Call("result", k, str(k), parameters, value_of(parameters)))
+        calls.append(Call("end", k, str(k), success=True))
+    tuner.replay(calls)
+
+    def turn(k: int) -> None:
+        parameters = tuner.generate_parameters(k)
+        tuner.receive_trial_result(k, parameters, value_of(parameters))
+        tuner.trial_end(k, True)
+
+    return turn
+
+
+def bare(name: str, count: int) -> Turn | None:
+    import optuna
+    from optuna import samplers
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kinds: dict[str, Callable[[], Any]] = {
+        "Random": lambda: samplers.RandomSampler(seed=1),
+        "TPE": lambda: samplers.TPESampler(seed=1),
+        "CMAES": lambda: samplers.CmaEsSampler(seed=1),
+        "NSGA2": lambda: samplers.NSGAIISampler(seed=1),
+        "QMC": lambda: samplers.QMCSampler(seed=1, scramble=True),
+    }
+    if name not in kinds:
+        return None
+    axes = {key: optuna.distributions.FloatDistribution(-5, 5) for key in SPACE}
+    goals = 2 if name == "NSGA2" else 1
+    study = optuna.create_study(sampler=kinds[name](), directions=["minimize"] * goals)
+    for parameters in history(count):
+        values = list(value_of(parameters).values())[:goals]
+        study.add_trial(optuna.trial.create_trial(params=parameters, distributions=axes, values=values))
+
+    def turn(k: int) -> None:
+        trial = study.ask(axes)
+        study.tell(trial, list(value_of(trial.params).values())[:goals])
+
+    return turn
+
+
+def median_ms(turn: Turn, first: int, rounds: int) -> float:
+    turn(first)
+    times = []
+    for k in range(first + 1, first + 1 + rounds):
+        start = time.perf_counter()
+        turn(k)
+        times.append((time.perf_counter() - start) * 1000)
+    return statistics.median(times)
+
+
+def row(name: str, counts: tuple[int, ...]) -> str:
+    cells = []
+    for count in counts:
+        rounds = 5 if name in DEAR else 20
+        cells.append(f"{median_ms(ours(name, count), count, rounds):.1f}")
+        library = bare(name, count)
+        cells.append("-" if library is None else f"{median_ms(library, count, rounds):.1f}")
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_speed")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="1,000 trials only, and no tuner with a dear model")
+    args = parser.parse_args(arguments)
+    counts = (1000,) if args.quick else (1000, 10_000)
+    heads = [cell for count in counts for cell in (f"nnilite, {count:,} trials", "bare library")]
+    lines = ["| tuner, ms a trial | " + " | ".join(heads) + " |", "| --- " * (len(heads) + 1) + "|"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in TUNERS + (() if args.quick else DEAR):
+            lines.append(row(name, counts))
+            print(lines[-1], file=sys.stderr)
+    text = "\n".join(lines) + "\n"
+    if args.out:
+        args.out.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

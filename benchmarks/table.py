@@ -1,0 +1,25 @@
+"""Results and how they are shown: each with its raw numbers, its baseline and its budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the table. `met` None: the budget is not a number that this run can decide."""
+
+    what: str
+    measured: str
+    baseline: str
+    ratio: str
+    budget: str
+    met: bool | None
+
+
+def show(results: list[Result]) -> str:
+    """The table as Markdown."""
+    lines = ["| what | measured | baseline, same run | ratio | budget | met |", "| --- | --- | --- | --- | --- | --- |"]
+    words = {True: "yes", False: "**no**", None: "-"}
+    lines += [f"| {r.what} | {r.measured} | {r.baseline} | {r.ratio} | {r.budget} | {words[r.met]} |" for r in results]
+    return "\n".join(lines)
