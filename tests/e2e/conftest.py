@@ -1,0 +1,124 @@
+"""Real experiments: a real manager process, the local service, real trials."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite import _launch, _registry
+from nnilite._client import Client
+from nnilite._registry import Entry
+from nnilite.config import from_dict
+
+ENDED = ("DONE", "ERROR", "STOPPED")
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+ECHO = """
+import nnilite
+p = nnilite.get_next_parameter()
+nnilite.report_intermediate_result(p["x"] / 2)
+nnilite.report_final_result(p["x"])
+"""
+
+
+class Running:
+    """One experiment of a test, and how to wait for it."""
+
+    def __init__(self, entry: Entry, certificate: Path | None = None) -> None:
+        self.entry = entry
+        self._certificate = certificate
+        self.client = self._connect()
+
+    def _connect(self) -> Client:
+        return Client(self.entry.url or "", _launch.token(self.entry), certificate=self._certificate)
+
+    @property
+    def directory(self) -> Path:
+        return self.entry.directory
+
+    def state(self) -> str:
+        return str(self.client.profile()["state"])
+
+    def trials(self, **query: Any) -> list[dict[str, Any]]:
+        return list(self.client.trials(**query))
+
+    def wait(self, *states: str, timeout_s: float = 60.0) -> dict[str, Any]:
+        """The profile once the experiment is in one of the states."""
+        wait_for(lambda: self.state() in (states or ENDED), timeout_s)
+        return self.client.profile()
+
+    def wait_for(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+        wait_for(condition, timeout_s)
+
+    def kill_manager(self) -> None:
+        """kill -9, and wait until it is gone."""
+        os.kill(self.entry.pid or 0, signal.SIGKILL)
+        self.client.close()
+        wait_for(lambda: not _registry.is_alive(self.directory), 10.0)
+
+    def resume(self) -> Running:
+        again = _launch.resume(self.entry, options=_launch.ManagerOptions(port=0), detach=False)
+        return Running(again, self._certificate)
+
+    def stop(self) -> None:
+        if _registry.is_alive(self.directory):
+            self.client.close()
+            self.entry = _registry.find(self.entry.id)
+            self.client = self._connect()
+            self.client.stop()
+            wait_for(lambda: not _registry.is_alive(self.directory), 60.0)
+        self.client.close()
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
+    """Poll until the condition holds; fail at the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not so within {timeout_s} s")
+        time.sleep(0.02)
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start an experiment whose trials run the given Python code, in a folder with a hostile name."""
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    begun: list[Running] = []
+
+    def begin(code: str = ECHO, port: int = 0, certificate: Path | None = None, **config: Any) -> Running:
+        folder = tmp_path / "it's $HOME; a\nfolder"
+        folder.mkdir(exist_ok=True)
+        (folder / "trial.py").write_text(code)
+        full: dict[str, Any] = {
+            "searchSpace": SPACE,
+            "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+            "trialCodeDirectory": str(folder),
+            "trialConcurrency": 2,
+            "maxTrialNumber": 4,
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
+            "trainingService": {"platform": "local"},
+            **config,
+        }
+        full = {key: value for key, value in full.items() if value is not None}
+        options = _launch.ManagerOptions(port=port)
+        entry = _launch.create(from_dict(full, folder), options=options, detach=False)
+        begun.append(Running(entry, certificate))
+        return begun[-1]
+
+    try:
+        yield begin
+    finally:
+        for running in begun:
+            with contextlib.suppress(FileNotFoundError):
+                running.stop()

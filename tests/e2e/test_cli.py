@@ -1,0 +1,323 @@
+"""nnictl with real managers and real trials on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nnilite import _managers, _registry
+from nnilite._cli.program import run
+
+TRIAL = """
+import sys, time
+import nnilite
+parameters = nnilite.get_next_parameter()
+print("out", parameters["x"])
+print("err", file=sys.stderr)
+nnilite.report_intermediate_result(parameters["x"] / 2)
+time.sleep(float(sys.argv[1]))
+nnilite.report_final_result(parameters["x"])
+"""
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for experiments; whatever still runs in it at the end is stopped."""
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here' $HOME"))
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    yield tmp_path
+    for entry in _registry.entries():
+        if entry.alive:
+            _managers.stop(entry)
+
+
+@pytest.fixture
+def write(place: Path) -> Write:
+    """Writes a configuration, with the fields given on top."""
+
+    def one(seconds: float = 0.0, **fields: Any) -> Path:
+        code = place / "code"
+        code.mkdir(exist_ok=True)
+        (code / "trial.py").write_text(TRIAL)
+        config = {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": f"{sys.executable} trial.py {seconds}",
+            "trialCodeDirectory": "code",
+            "trialConcurrency": 2,
+            "maxTrialNumber": 4,
+            "tuner": {"name": "Random", "classArgs": {"seed": 1}},
+            "trainingService": {"platform": "local"},
+            **fields,
+        }
+        path = place / "config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    return one
+
+
+def _until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.05)
+
+
+def _profile(entry: _registry.Entry) -> Mapping[str, Any]:
+    with _managers.connect(entry) as manager:
+        return manager.profile()
+
+
+def _ended(entry: _registry.Entry) -> int:
+    return sum(count for state, count in _profile(entry)["counts"].items() if state == "SUCCEEDED")
+
+
+def _only() -> _registry.Entry:
+    (entry,) = _registry.entries()
+    return entry
+
+
+def _nnictl(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "nnilite._cli", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _done(*arguments: object) -> tuple[int, str, str]:
+    """In a process of its own, as all that leaves a manager behind should be."""
+    process = _nnictl(*arguments)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def _create(config: Path, *options: str) -> _registry.Entry:
+    code, _, err = _done("create", "-c", config, "--port", "0", *options)
+    assert (code, err) == (0, "")
+    return _only()
+
+
+def test_in_the_foreground_a_search_is_shown_until_it_is_done(write: Write) -> None:
+    code, out, err = _done("create", "-c", write(), "-p", 0, "--foreground")
+    assert (code, err) == (0, "")
+    entry = _only()
+    assert not entry.alive
+    assert "4/4 trials done" in out
+    assert f"Experiment {entry.id} is DONE" in out
+    assert "Best parameters:\n  x: 0." in out
+    assert f"Everything is kept in {entry.directory}" in out
+
+
+def test_everything_can_be_read_after_the_end(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = json.loads(_done("create", "-c", write(), "-p", 0, "-f", "--json")[1])
+    assert run(["trial", "ls", profile["id"], "--head", "1", "--json"]) == 0
+    (best,) = json.loads(capsys.readouterr().out)
+    assert best["id"] == profile["best"]["id"]
+    assert run(["log", "trial", profile["id"], "-T", best["id"]]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (f"out {best['parameters']['x']}\n", "err\n")
+    assert run(["experiment", "export", profile["id"], "-t", "csv", "-i"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+
+
+def test_ctrl_c_stops_in_good_order_and_resume_goes_on(write: Write) -> None:
+    process = _nnictl("create", "-c", write(0.3, maxTrialNumber=8), "-p", 0, "-f")
+    _until(lambda: bool(_registry.entries()) and _only().url is not None and _ended(_only()) > 0, "a trial has ended")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert "nnictl resume" in out
+    assert (_only().alive, _only().state) == (False, "STOPPED")
+    code, out, _ = _done("resume", _only().id, "-p", 0, "-f")
+    assert (code, "8/8 trials done" in out) == (0, True)
+
+
+def test_when_the_terminal_dies_the_experiment_is_stopped_too(write: Write) -> None:
+    process = _nnictl("create", "-c", write(5), "-p", 0, "-f")
+    _until(lambda: bool(_registry.entries()) and _only().alive, "the manager runs")
+    process.kill()
+    process.communicate(timeout=10)
+    _until(lambda: not _only().alive, "the manager has ended")
+
+
+def test_a_manager_that_dies_is_told_with_what_to_do(write: Write) -> None:
+    process = _nnictl("create", "-c", write(5), "-p", 0, "-f")
+    _until(lambda: bool(_registry.entries()) and _only().pid is not None, "the manager runs")
+    pid = _only().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode in (1, 5)
+    assert f"`nnictl resume {_only().id}` goes on" in err
+    assert "Traceback" not in err
+
+
+def test_raising_the_number_of_trials_after_the_end_goes_on(write: Write) -> None:
+    entry = _create(write(maxTrialNumber=2))
+    _until(lambda: _profile(entry)["state"] == "DONE", "it is done")
+    assert run(["update", "trialnum", "-v", "5"]) == 0
+    _until(lambda: _ended(entry) == 5, "all five have ended")
+    assert run(["stop"]) == 0
+
+
+def test_a_trial_is_killed_and_run_again(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = _create(write(30, trialConcurrency=1, maxTrialNumber=1))
+    _until(lambda: _profile(entry)["counts"].get("RUNNING") == 1, "a trial runs")
+    capsys.readouterr()
+    run(["trial", "ls", "--json"])
+    (trial,) = json.loads(capsys.readouterr().out)
+    assert run(["trial", "kill", "-T", trial["id"]]) == 0
+    _until(lambda: _profile(entry)["counts"].get("USER_CANCELED") == 1, "it is killed")
+    assert run(["trial", "rerun", "-T", trial["id"]]) == 0
+    _until(lambda: _profile(entry)["counts"].get("RUNNING") == 1, "it runs again")
+
+
+def test_a_port_in_use_is_told_and_nothing_is_left_behind(write: Write) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, _, err = _done("create", "-c", write(), "-p", port)
+    assert code == 1
+    assert port in err
+    assert len(err.splitlines()) == 1
+    assert _registry.entries() == []
+
+
+def test_a_tuner_that_raises_ends_it_with_the_users_traceback(write: Write, place: Path) -> None:
+    (place / "mine.py").write_text(
+        "from nnilite import Tuner\n"
+        "class Bad(Tuner):\n"
+        "    def update_search_space(self, space): pass\n"
+        "    def generate_parameters(self, parameter_id, **kwargs): raise ValueError('no idea')\n"
+    )
+    config = write(tuner={"className": "mine.Bad", "codeDirectory": str(place)})
+    code, out, _ = _done("create", "-c", config, "-p", 0, "-f")
+    assert code == 6
+    assert "ValueError: no idea" in out
+
+
+def test_a_command_that_does_not_exist_fails_trials_with_a_reason(write: Write) -> None:
+    _, out, _ = _done("create", "-c", write(trialCommand="no-such-command", maxTrialNumber=2), "-p", 0, "-f")
+    assert "2 FAILED" in out
+    assert "no trial has reported a final metric" in out
+    assert "no-such-command" in out
+
+
+def test_a_dry_run_starts_nothing(write: Write) -> None:
+    code, out, err = _done("create", "-c", write(), "--dry-run", "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert 0 <= found["parameters"]["x"] <= 1
+    assert found["jobs"]["local"]["token"] == "********"
+    assert found["jobs"]["local"]["directory"].startswith(str(_registry.root()))
+    assert not _registry.root().exists()
+
+
+def test_a_dry_run_packs_the_code_that_would_be_sent(write: Write) -> None:
+    config = write(**_isolated(codeLimits={"maxFiles": 1}))
+    code, out, _ = _done("create", "-c", config, "--dry-run")
+    assert (code, "1 files" in out) == (0, True)
+    (config.parent / "code" / "more.py").write_text("")
+    code, _, err = _done("create", "-c", config, "--dry-run")
+    assert (code, ".nniignore" in err) == (1, True)
+
+
+def test_a_dry_run_does_not_limit_code_that_is_not_sent(write: Write) -> None:
+    config = write(codeLimits={"maxFiles": 1})
+    (config.parent / "code" / "more.py").write_text("")
+    code, out, _ = _done("create", "-c", config, "--dry-run")
+    assert (code, "nothing is copied" in out) == (0, True)
+
+
+def _isolated(**fields: Any) -> dict[str, Any]:
+    return {"trainingService": {"platform": "local", "isolateCode": True}, **fields}
+
+
+def test_a_dry_run_finds_a_tuner_that_cannot_work(write: Write, place: Path) -> None:
+    (place / "mine.py").write_text("import nnilite\nclass Bad(nnilite.Tuner):\n    def __init__(self): 1 / 0\n")
+    config = write(tuner={"className": "mine.Bad", "codeDirectory": str(place)})
+    code, _, err = _done("create", "-c", config, "--dry-run")
+    assert (code, "ZeroDivisionError" in err) == (1, True)
+
+
+def test_with_a_token_the_web_address_signs_in_and_commands_work(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _create(write(requireToken=True))
+    capsys.readouterr()
+    assert run(["webui", "url"]) == 0
+    assert "?token=" in capsys.readouterr().out
+    assert run(["experiment", "status"]) == 0
+
+
+def test_a_view_is_read_only_and_ends_when_stopped(write: Write) -> None:
+    _done("create", "-c", write(), "-p", 0, "-f")
+    experiment = _only().id
+    assert _done("view", experiment, "-p", 0)[0] == 0
+    assert run(["update", "concurrency", "-v", "3"]) == 4
+    assert run(["trial", "ls"]) == 0
+    assert run(["stop", experiment]) == 0
+    assert not _only().alive
+
+
+def test_a_log_is_followed_until_the_trial_has_ended(write: Write) -> None:
+    entry = _create(write(1.5, trialConcurrency=1, maxTrialNumber=1))
+    _until(lambda: _profile(entry)["counts"].get("RUNNING") == 1, "a trial runs")
+    with _managers.connect(entry) as manager:
+        (trial,) = manager.trials()
+    process = _nnictl("log", "stdout", "--trial", trial["id"], "--follow")
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert out == f"out {trial['parameters']['x']}\n"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_over_https_the_managers_own_certificate_is_trusted(
+    write: Write, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate, key = place / "cert.pem", place / "key.pem"
+    new = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    subprocess.run(
+        [*new, "-subj", "/CN=elsewhere", "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
+    entry = _create(write(), "--tls-cert", str(certificate), "--tls-key", str(key))
+    assert entry.url is not None
+    assert entry.url.startswith("https://")
+    _until(lambda: _ended(entry) == 4, "trials report over https")
+    assert run(["stop"]) == 0
+
+
+def test_stopped_experiments_travel_in_a_zip_file(
+    write: Write, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _done("create", "-c", write(), "-p", 0, "-f")
+    experiment = _only().id
+    assert run(["experiment", "save", experiment, "-p", str(place), "--code"]) == 0
+    assert run(["experiment", "delete", experiment, "--yes"]) == 0
+    assert run(["experiment", "load", "-p", str(place / f"nni_experiment_{experiment}.zip")]) == 0
+    assert run(["trial", "ls", experiment, "--json"]) == 0
+    assert _done("resume", experiment, "-p", 0)[0] == 0
+    assert run(["update", "trialnum", "-v", "6"]) == 0
+    _until(lambda: _ended(_only()) == 6, "it goes on")

@@ -1,0 +1,112 @@
+"""The Python API with real managers and real trials on this machine."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnilite import _managers, _registry
+from nnilite.errors import NniliteError
+from nnilite.experiment import Experiment, RunMode
+
+TRIAL = """
+import nnilite
+x = nnilite.get_next_parameter()["x"]
+nnilite.report_final_result({"default": x, "twice": 2 * x})
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Experiment]:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept"))
+    (tmp_path / "trial.py").write_text(TRIAL)
+    experiment = Experiment("local")
+    experiment.config.trial_command = f"{sys.executable} trial.py"
+    experiment.config.trial_code_directory = tmp_path
+    experiment.config.search_space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    experiment.config.tuner.name = "Random"
+    experiment.config.trial_concurrency = 2
+    experiment.config.max_trial_number = 3
+    yield experiment
+    experiment.stop()
+    for entry in _registry.entries():
+        if entry.alive:
+            _managers.stop(entry)
+
+
+def test_a_search_runs_and_its_results_are_there_when_run_returns(experiment: Experiment) -> None:
+    assert experiment.run(port=0) is True
+    results = experiment.export_data()
+    assert len(results) == 3
+    assert all(
+        result.value == {"default": result.parameter["x"], "twice": 2 * result.parameter["x"]} for result in results
+    )
+    assert {job.status for job in experiment.list_trial_jobs()} == {"SUCCEEDED"}
+    assert experiment.get_job_statistics() == [{"trialJobStatus": "SUCCEEDED", "trialJobNumber": 3}]
+
+
+def test_raising_the_number_of_trials_goes_on(experiment: Experiment) -> None:
+    experiment.run(port=0)
+    experiment.update_max_trial_number(5)
+    deadline = time.monotonic() + 30
+    while len(experiment.export_data()) < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert experiment.get_experiment_profile()["params"]["trialConcurrency"] == 2
+
+
+def test_a_stopped_experiment_is_resumed_by_its_id(experiment: Experiment) -> None:
+    experiment.run(port=0)
+    experiment.stop()
+    assert experiment.id is not None
+    again = Experiment.resume(experiment.id, 0, False)  # type: ignore[arg-type]
+    try:
+        again.update_max_trial_number(4)
+        assert again._wait() is True
+        assert sorted(job.sequenceId for job in again.list_trial_jobs()) == [0, 1, 2, 3]
+    finally:
+        again.stop()
+
+
+def test_a_stopped_experiment_can_be_looked_at(experiment: Experiment) -> None:
+    experiment.run(port=0)
+    experiment.stop()
+    viewed = Experiment.view(experiment.id, 0, True)  # type: ignore[arg-type]
+    try:
+        assert len(viewed.export_data()) == 3
+        with pytest.raises(NniliteError):
+            viewed.update_trial_concurrency(1)
+    finally:
+        viewed.stop()
+
+
+def test_a_detached_experiment_is_found_again_by_its_port(experiment: Experiment) -> None:
+    experiment.start(0, run_mode=RunMode.Detach)
+    assert experiment.port is not None
+    found = Experiment.connect(experiment.port)
+    assert found.id == experiment.id
+    assert found.get_experiment_metadata()["pid"] == _registry.find(experiment.id).pid
+    found.stop()
+    assert not _registry.find(experiment.id).alive
+
+
+def test_a_port_in_use_is_an_error_that_names_it(experiment: Experiment) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NniliteError, match=str(port)):
+            experiment.start(port)
+    assert _registry.entries() == []
+
+
+def test_a_checkpoint_gives_the_config_back(experiment: Experiment) -> None:
+    experiment.run(port=0)
+    experiment.stop()
+    again = Experiment(id=experiment.id)
+    assert again.has_checkpoint()
+    again.load_checkpoint()
+    assert again.config.max_trial_number == 3

@@ -1,0 +1,198 @@
+"""What people do in the web interface, in a real browser on running experiments."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from nnilite import _launch, _registry
+from platforms.chromium import browser, open_page
+
+__all__ = ["browser", "open_page"]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+SLOW = """
+import time, nnilite
+nnilite.get_next_parameter()
+for step in range(600):
+    nnilite.report_intermediate_result(step)
+    print("step", step, flush=True)
+    time.sleep(0.1)
+"""
+BRIEF = "import time, nnilite\ntime.sleep(0.5)\nnnilite.report_final_result(nnilite.get_next_parameter()['x'])\n"
+
+
+@pytest.fixture
+def running(start: Any) -> Any:
+    """An experiment whose two trials run for a minute."""
+    found = start(SLOW, maxTrialNumber=2)
+    found.wait_for(lambda: [t for t in found.trials() if t["state"] == "RUNNING"])
+    return found
+
+
+def confirm(page: Any, name: str) -> None:
+    page.get_by_role("dialog").get_by_role("button", name=name, exact=True).click()
+
+
+def test_a_running_trial_is_watched_and_killed(open_page: Any, running: Any) -> None:
+    trial = next(t for t in running.trials() if t["state"] == "RUNNING")
+    page = open_page(f"{running.entry.url}/#/trials/{trial['id']}")
+    page.locator(".chart[data-ready]").wait_for()
+    page.get_by_role("region", name="Output", exact=True).get_by_text(re.compile("step 9")).wait_for()
+    page.get_by_role("button", name="Kill").click()
+    confirm(page, "Kill")
+    page.locator(".page-head").get_by_text("Killed").wait_for()
+    running.wait_for(lambda: running.client.trial(trial["id"])["state"] == "USER_CANCELED")
+    page.get_by_role("button", name="Run again").wait_for()
+
+
+def test_an_ended_trial_is_run_again(open_page: Any, start: Any) -> None:
+    done = start(maxTrialNumber=1)
+    done.wait("DONE")
+    trial = done.trials()[0]["id"]
+    page = open_page(f"{done.entry.url}/#/trials/{trial}")
+    page.get_by_role("button", name="Run again").click()
+    done.wait_for(lambda: (t := done.client.trial(trial))["attempt"] == 1 and t["state"] == "SUCCEEDED")
+    page.locator(".page-head").get_by_text("Succeeded").wait_for()
+
+
+def test_a_customised_trial_is_run_and_its_result_appears_by_itself(open_page: Any, start: Any) -> None:
+    busy = start(BRIEF, maxTrialNumber=500, trialConcurrency=1)
+    page = open_page(f"{busy.entry.url}/#/trials")
+    page.locator(".grid-row").first.wait_for()
+    page.get_by_role("button", name="New trial").click()
+    page.get_by_role("dialog").get_by_label("x").fill("0.625")
+    page.get_by_role("dialog").get_by_role("button", name="Run it").click()
+    page.locator(".big", has_text="0.625").wait_for()
+    assert [t["source"] for t in busy.trials() if t["parameters"] == {"x": 0.625}] == ["customized"]
+
+
+def test_a_refused_trial_says_why(open_page: Any, start: Any) -> None:
+    done = start(maxTrialNumber=1)
+    done.wait("DONE")
+    page = open_page(f"{done.entry.url}/#/trials")
+    page.expected_errors.append("409")
+    page.get_by_role("button", name="New trial").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run it").click()
+    page.get_by_role("dialog").get_by_role("alert").get_by_text("maxTrialNumber").wait_for()
+
+
+def test_limits_are_edited_while_it_runs(open_page: Any, running: Any) -> None:
+    page = open_page(f"{running.entry.url}/")
+    limits = page.get_by_role("region", name="Limits")
+    limits.get_by_role("button", name="Edit").click()
+    limits.get_by_label("Trials at once").fill("1")
+    limits.get_by_label("Time at most").fill("2h")
+    limits.get_by_role("button", name="Save").click()
+    limits.get_by_text("2h", exact=True).wait_for()
+    known = running.client.profile()["limits"]
+    assert (known["trialConcurrency"], known["maxExperimentDuration"]) == (1, 7200)
+
+
+def test_a_wrong_limit_is_refused_with_a_sentence(open_page: Any, running: Any) -> None:
+    page = open_page(f"{running.entry.url}/")
+    page.expected_errors.append("400")
+    limits = page.get_by_role("region", name="Limits")
+    limits.get_by_role("button", name="Edit").click()
+    limits.get_by_label("Time at most").fill("soon")
+    limits.get_by_role("button", name="Save").click()
+    limits.get_by_role("alert").wait_for()
+    assert running.client.profile()["limits"]["maxExperimentDuration"] is None
+
+
+def test_a_new_trial_shows_within_half_a_second(open_page: Any, running: Any) -> None:
+    page = open_page(f"{running.entry.url}/#/trials")
+    page.get_by_text("Live", exact=True).wait_for()
+    running.client.update(maxTrialNumber=10)
+    best_s = 10.0
+    for _ in range(3):  # the machine may be busy: the quickest of three counts
+        trial = running.client.add_trial({"x": 0.5})["id"]
+        begun = time.monotonic()
+        page.get_by_role("link", name=trial).wait_for()
+        best_s = min(best_s, time.monotonic() - begun)
+    assert best_s < 0.5
+
+
+def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: Any, running: Any) -> None:
+    port = int(running.entry.url.rpartition(":")[2])
+    page = open_page(f"{running.entry.url}/#/trials")
+    page.get_by_text("Live", exact=True).wait_for()
+    running.kill_manager()
+    page.get_by_text("The connection to the manager is lost.").wait_for()
+    assert page.locator(".grid-row").count() == 2  # what is known stays in sight
+    again = _launch.resume(running.entry, options=_launch.ManagerOptions(port=port), detach=False)
+    page.get_by_text("Live", exact=True).wait_for()
+    running.entry, running.client = again, running._connect()
+    running.client.update(maxTrialNumber=3)
+    trial = running.client.add_trial({"x": 0.25})["id"]
+    page.get_by_role("link", name=trial).wait_for()
+    assert page.locator(".grid-row").count() == 3
+
+
+def test_it_stops_and_says_how_to_go_on(open_page: Any, running: Any) -> None:
+    page = open_page(f"{running.entry.url}/")
+    page.get_by_role("button", name="Stop").click()
+    confirm(page, "Stop it")
+    page.get_by_text("The experiment is stopped.").wait_for(timeout=60_000)  # its trials are ended first
+    assert page.get_by_text(f"nnictl resume {running.entry.id}").first.is_visible()
+
+
+def test_several_chosen_trials_are_killed_at_once(open_page: Any, running: Any) -> None:
+    page = open_page(f"{running.entry.url}/#/trials")
+    running.wait_for(lambda: len(running.trials()) == 2)
+    for place in (0, 1):
+        page.locator(".grid-row input[type=checkbox]").nth(place).check()
+    page.get_by_role("button", name="Kill 2").click()
+    confirm(page, "Kill")
+    running.wait_for(lambda: [t["state"] for t in running.trials()] == ["USER_CANCELED"] * 2)
+
+
+def test_signing_in_takes_a_link_that_works_once(open_page: Any, start: Any) -> None:
+    done = start(maxTrialNumber=1, requireToken=True)
+    done.wait("DONE")
+    link = done.client.sign_in_link()
+    page = open_page(done.entry.url)
+    page.expected_errors.append("401")
+    page.get_by_text("asks for signing in").wait_for()
+    page.goto(link)
+    page.get_by_text("Live", exact=True).wait_for()
+    assert "token" not in page.url
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    page.get_by_role("region", name="Limits").get_by_role("button", name="Edit").click()
+    page.get_by_label("Trials at most").fill("3")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("The limits are changed.").wait_for()
+    other = open_page(link)
+    other.expected_errors.append("401")
+    other.get_by_text("was used already").wait_for()
+
+
+def test_a_viewed_experiment_is_resumed_by_a_button(open_page: Any, start: Any) -> None:
+    done = start(maxTrialNumber=2)
+    done.wait("DONE")
+    done.stop()
+    done.entry = _launch.view(done.entry, options=_launch.ManagerOptions(port=0), detach=False)
+    page = open_page(f"{done.entry.url}/")
+    page.get_by_role("button", name="Go on with it").click()
+    page.get_by_role("button", name="Stop").wait_for()
+    page.get_by_text("Live", exact=True).wait_for()
+    assert page.get_by_text("Read only.").count() == 0
+
+
+def test_an_experiment_opened_for_viewing_changes_nothing(open_page: Any, start: Any) -> None:
+    done = start(maxTrialNumber=2)
+    done.wait("DONE")
+    done.stop()
+    done.entry = _launch.view(done.entry, options=_launch.ManagerOptions(port=0), detach=False)
+    page = open_page(f"{done.entry.url}/#/trials")
+    page.get_by_text("Read only.").wait_for()
+    page.get_by_text("2 trials", exact=True).wait_for()
+    assert page.get_by_role("button", name="New trial").is_disabled()
+    os.kill(done.entry.pid, signal.SIGTERM)
+    done.wait_for(lambda: not _registry.is_alive(done.directory))

@@ -1,0 +1,73 @@
+"""The web interface with very many trials, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from platforms.chromium import browser, open_page
+from platforms.many_trials import many_trials
+
+__all__ = ["browser", "open_page"]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def ten_thousand(browser: Any) -> Iterator[str]:
+    with many_trials(10_000, 50) as (url, _):
+        yield url
+
+
+def shown_numbers(page: Any) -> list[int]:
+    """The numbers of the trials whose rows lie in sight, top to bottom."""
+    return list(
+        page.evaluate(
+            """() => {
+          const frame = document.querySelector(".grid").getBoundingClientRect();
+          return [...document.querySelectorAll(".grid-row")].filter((row) => {
+            const {top, bottom} = row.getBoundingClientRect();
+            return bottom > frame.top + 36 && top < frame.bottom;
+          }).map((row) => Number(row.children[1].innerText.replaceAll(",", "")));
+        }"""
+        )
+    )
+
+
+def test_scrolling_ten_thousand_trials_leaves_no_blanks(open_page: Any, ten_thousand: str) -> None:
+    page = open_page(f"{ten_thousand}/#/trials")
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    page.get_by_role("grid").hover()
+    filled = len(shown_numbers(page))
+    for distance in (400, 12_000, 90_000, -50_000, 250_000, -20_000):
+        page.mouse.wheel(0, distance)
+        seen = shown_numbers(page)  # at once, whatever has been drawn by now
+        assert len(seen) >= filled - 1
+        assert seen == list(range(seen[0], seen[0] - len(seen), -1))
+
+
+def test_the_last_of_ten_thousand_is_reached(open_page: Any, ten_thousand: str) -> None:
+    page = open_page(f"{ten_thousand}/#/trials")
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    page.get_by_role("grid").focus()
+    page.keyboard.press("End")
+    page.get_by_role("link", name="x0000000").wait_for()
+
+
+@pytest.mark.parametrize("chart", ["metric", "parallel", "slices", "contour", "curves", "timeline"])
+def test_charts_of_ten_thousand_trials_are_drawn(open_page: Any, ten_thousand: str, chart: str) -> None:
+    page = open_page(f"{ten_thousand}/#/charts/{chart}")
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    page.locator(".chart[data-ready]").first.wait_for(timeout=30_000)
+
+
+def test_a_hundred_thousand_trials_open_and_are_filtered(open_page: Any, browser: Any) -> None:
+    with many_trials(100_000, 0) as (url, _):
+        page = open_page(f"{url}/#/trials?sort=-metric")
+        page.get_by_text("100,000 trials", exact=True).wait_for(timeout=120_000)
+        page.get_by_role("button", name=re.compile("^Failed")).click()
+        page.get_by_text(re.compile(r"^\d,\d\d\d of 100,000 trials$")).wait_for(timeout=30_000)
+        page.get_by_role("link", name="Overview", exact=True).click()
+        page.locator(".chart[data-ready]").wait_for(timeout=30_000)

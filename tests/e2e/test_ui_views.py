@@ -1,0 +1,282 @@
+"""Every view of the web interface, in a real browser, on an experiment that has run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite import _launch
+from nnilite._client import Client
+from nnilite.config import from_dict
+from platforms.chromium import browser, open_page, serious_faults
+
+__all__ = ["browser", "open_page"]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+TRIAL = """
+import os, sys, nnilite
+p = nnilite.get_next_parameter()
+print("trained with", p["x"], "<b>not bold</b>")
+if p["kind"] == "bad":
+    sys.exit("no such kind of model")
+for step in range(6):
+    nnilite.report_intermediate_result(p["x"] * (step + 1) / 6)
+open(os.environ["NNI_OUTPUT_DIR"] + "/weights.txt", "w").write("1 2 3")
+nnilite.report_final_result({"default": p["x"], "loss": 1 - p["x"] / 2, "size": p["n"]})
+"""
+SPACE = {
+    "x": {"_type": "loguniform", "_value": [0.01, 1]},
+    "n": {"_type": "randint", "_value": [1, 9]},
+    "kind": {"_type": "choice", "_value": ["good", "better", "good'$(x)", "bad"]},
+}
+CHARTS = ("metric", "parallel", "slices", "contour", "curves", "duration", "timeline", "pareto")
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Client]]:
+    """The address of an experiment of 16 trials that is done, and a client of it."""
+    folder = tmp_path_factory.mktemp("it's $HOME")
+    (folder / "trial.py").write_text(TRIAL)
+    config = {
+        "experimentName": "<i>views</i> & more",
+        "searchSpace": SPACE,
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialCodeDirectory": str(folder),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 16,
+        "stopOnSameError": 0,
+        "tuner": {"name": "Random", "classArgs": {"seed": 1, "optimize_mode": "maximize"}},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        entry = _launch.create(from_dict(config, folder), options=_launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", _launch.token(entry)) as client:
+            wait_until_done(client)
+            yield entry.url or "", client
+            client.stop()
+
+
+def wait_until_done(client: Client) -> None:
+    deadline = time.monotonic() + 60
+    while client.profile()["state"] != "DONE":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def drawn(page: Any, number: int = 1) -> None:
+    """Wait until so many charts are drawn."""
+    page.locator(".chart[data-ready]").nth(number - 1).wait_for()
+
+
+def test_the_overview_tells_state_best_trial_and_history(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/")
+    page.get_by_text("16", exact=True).first.wait_for()
+    best = client.profile()["best"]
+    page.get_by_role("region", name=re.compile("Best trial")).get_by_role("link", name=best["id"]).wait_for()
+    page.get_by_role("region", name="Failures and waiting").get_by_text("no such kind of model").wait_for()
+    assert page.locator(".brand-name").inner_text() == "<i>views</i> & more"
+    page.get_by_text("Live", exact=True).wait_for()
+    drawn(page)
+
+
+def test_the_table_sorts_filters_and_finds_and_the_address_keeps_it(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/#/trials")
+    page.get_by_role("button", name="Metric", exact=True).click()
+    page.get_by_role("button", name="Metric", exact=True).click()
+    best = client.profile()["best"]["id"]
+    page.locator(".grid-row").first.get_by_role("link", name=best).wait_for()
+    page.get_by_role("button", name=re.compile("^Failed")).click()
+    failed = client.profile()["counts"]["FAILED"]
+    page.get_by_text(f"{failed} of 16 trials").wait_for()
+    again = open_page(page.url)
+    again.get_by_text(f"{failed} of 16 trials").wait_for()
+    again.get_by_role("button", name=re.compile("^Failed")).click()
+    again.get_by_label("Find trials").fill("#3")
+    again.get_by_text("1 of 16 trials").wait_for()
+
+
+def test_the_table_filters_by_ranges_and_values(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/#/trials")
+    page.get_by_role("button", name="Filters").click()
+    page.get_by_label("n from").fill("5")
+    page.get_by_label("n from").press("Enter")
+    fitting = [t for t in client.trials() if t["parameters"]["n"] >= 5]
+    page.get_by_text(f"{len(fitting)} of 16 trials").wait_for()
+    page.get_by_role("group", name="kind").get_by_label("good'$(x)").check()
+    fitting = [t for t in fitting if t["parameters"]["kind"] == "good'$(x)"]
+    page.get_by_text(f"{len(fitting)} of 16 trials").wait_for()
+    page.get_by_role("button", name="Clear all").click()
+    page.get_by_text("16 trials", exact=True).wait_for()
+
+
+def test_columns_can_be_chosen_and_moved(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/trials")
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_role("checkbox", name="Reason").uncheck()
+    page.get_by_label("Move Trial to the left").click()
+    heads = page.locator(".grid-head [role=columnheader]")
+    heads.get_by_text("Reason").wait_for(state="detached")
+    heads.nth(1).get_by_text("Trial").wait_for()
+    assert "cols=" in page.url
+
+
+def test_a_trials_page_shows_its_parts(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    best = client.profile()["best"]
+    page = open_page(f"{url}/#/trials/{best['id']}")
+    page.get_by_role("region", name="Parameters").get_by_text(str(best["parameters"]["x"])).wait_for()
+    page.get_by_text("<b>not bold</b>").wait_for()
+    drawn(page)
+    page.get_by_label("Search in Output").fill("TRAINED")
+    page.get_by_text("1 of 1").wait_for()
+    page.get_by_role("link", name="Files").click()
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="0/weights.txt").click()
+    assert "1 2 3" in popup.value.inner_text("body")
+
+
+def test_a_trial_is_copied_as_json_and_as_a_command(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    best = client.profile()["best"]
+    page = open_page(f"{url}/#/trials/{best['id']}")
+    page.get_by_role("button", name="JSON").click()
+    page.get_by_text("Trial as JSON copied.").wait_for()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()"))["parameters"] == best["parameters"]
+    page.get_by_role("button", name="Command").click()
+    page.get_by_text("Command copied.").wait_for()
+    words = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+    assert words[:3] == ["nnictl", "trial", "add"]
+    assert json.loads(words[-1]) == best["parameters"]
+
+
+def saved(page: Any, kind: str) -> bytes:
+    with page.expect_download() as download:
+        page.get_by_role("button", name=kind).first.click()
+    return Path(download.value.path()).read_bytes()
+
+
+def test_every_chart_is_drawn_and_saved(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    for chart in CHARTS:
+        page.goto(f"{experiment[0]}/#/charts/{chart}")
+        page.locator(f".subnav [aria-current=page][href*={chart}]").wait_for()
+        drawn(page)
+        assert saved(page, "PNG").startswith(b"\x89PNG"), chart
+        assert saved(page, "CSV").count(b"\n") > 10, chart
+
+
+@pytest.mark.slow
+def test_the_importance_of_parameters_is_drawn_and_leads_to_their_contour(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/charts/importance")
+    page.locator(".chart[data-ready]").wait_for(timeout=100_000)
+    rows = saved(page, "CSV").decode().split()
+    assert {row.partition(",")[0] for row in rows[1:]} == {"x", "n", "kind"}
+    assert 0.98 < sum(float(row.partition(",")[2]) for row in rows[1:]) < 1.02
+    page.get_by_role("link", name=re.compile("two most important")).click()
+    page.get_by_role("heading", name=re.compile("^Metric over")).wait_for()
+
+
+def test_chosen_trials_are_compared_side_by_side(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/trials?state=SUCCEEDED")
+    for place in (0, 1, 2):
+        page.locator(".grid-row input[type=checkbox]").nth(place).check()
+    page.get_by_role("link", name="Compare").click()
+    page.locator(".compare thead a").nth(2).wait_for()
+    assert page.locator(".compare td.differs").count() >= 3
+    drawn(page)
+
+
+def test_brushing_an_axis_chooses_trials(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/charts/parallel")
+    drawn(page)
+    box = page.locator(".chart").bounding_box()
+    page.mouse.move(box["x"] + 45, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 45, box["y"] + 300, steps=8)
+    page.mouse.up()
+    page.get_by_role("heading", name=re.compile("trials? chosen")).wait_for()
+
+
+PAGES = {
+    "config": "trialConcurrency:",
+    "space": "loguniform",
+    "logs": "is served at",
+    "export": "Results of all ended trials",
+    "others": "this one",
+}
+
+
+def test_the_experiments_pages(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    for tab, text in PAGES.items():
+        page.goto(f"{experiment[0]}/#/experiment/{tab}")
+        page.get_by_text(text).first.wait_for()
+
+
+VIEWS = ("overview", "trials", "charts/metric", "charts/importance", "experiment/config", "experiment/logs")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(open_page: Any, experiment: Any, scheme: str) -> None:
+    url, client = experiment
+    page = open_page(color_scheme=scheme)
+    for view in (*VIEWS, f"trials/{client.profile()['best']['id']}"):
+        page.goto(f"{url}/#/{view}")
+        page.locator("main .card, main .grid").first.wait_for()
+        assert serious_faults(page) == [], view
+
+
+def test_a_phone_needs_no_sideways_scrolling(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(viewport={"width": 390, "height": 844})
+    for view in (*VIEWS, "charts/timeline", f"trials/{client.profile()['best']['id']}"):
+        page.goto(f"{url}/#/{view}")
+        page.locator("main .card, main .grid").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
+def test_the_keyboard_is_enough(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    page.get_by_text("Live", exact=True).wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.get_by_role("grid").focus()
+    for key in ("ArrowDown", "j", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_role("heading", name=re.compile("^Trial ")).wait_for()
+    assert page.get_by_text("number 13").is_visible()
+    page.keyboard.press("?")
+    page.get_by_role("heading", name="Keyboard shortcuts").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("heading", name="Keyboard shortcuts").wait_for(state="hidden")
+
+
+def test_what_is_not_there_is_said(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/trials/nothere1")
+    page.expected_errors.append("404")
+    page.get_by_text("There is no trial nothere1 here").wait_for()
+    page.goto(f"{experiment[0]}/#/nowhere")
+    page.get_by_text("There is no such page").wait_for()
+
+
+def test_everything_works_behind_a_prefix(open_page: Any, start: Any) -> None:
+    running = start(maxTrialNumber=2)
+    running.wait("DONE")
+    running.stop()
+    entry = _launch.resume(running.entry, options=_launch.ManagerOptions(port=0, url_prefix="nni/a_b"), detach=False)
+    page = open_page(f"{entry.url}/#/charts/metric")
+    assert "/nni/a_b/" in page.url
+    page.get_by_text("Live", exact=True).wait_for()
+    drawn(page)

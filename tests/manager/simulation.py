@@ -1,0 +1,300 @@
+"""A deterministic world around the rules: a tuner, a platform and keepers that do things in any order.
+
+A test drives it step by step (`hypothesis` chooses the steps); it keeps the truth that the rules' records are checked
+against. A crash throws the rules away and restores them from what was committed, as a killed manager would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nnilite._manager import steps as s
+from nnilite._manager.intake import Cursor, fresh
+from nnilite._manager.rules import Rules
+from nnilite.records import (
+    Attempt,
+    Exited,
+    ExperimentState,
+    KeeperEvent,
+    MetricKind,
+    Reported,
+    Started,
+    Trial,
+    TrialState,
+)
+from nnilite.service import JobState, JobStatus
+
+EMPTY = s.Snapshot(ExperimentState.INITIALIZED, "", 0.0, 0, 0, 0, {}, None, ())
+
+
+@dataclass
+class SimulatedJob:
+    """A keeper with its trial: the truth about one attempt."""
+
+    trial: str
+    attempt: int
+    spool: list[KeeperEvent] = field(default_factory=list)  # all that ever happened, numbered
+    alive: bool = True
+
+    def report(self, final: bool, value: float) -> None:
+        metrics = [e for e in self.spool if isinstance(e, Reported)]
+        kind = MetricKind.FINAL if final else MetricKind.PERIODICAL
+        self.spool.append(Reported(len(metrics), kind, 0 if final else len(metrics), value, 0.0))
+
+    def exit(self, code: int) -> None:
+        self.spool.append(Exited(0.0, code))
+        self.alive = False
+
+
+@dataclass
+class Committed:
+    """What the store would hold."""
+
+    trials: dict[str, Trial] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], Attempt] = field(default_factory=dict)
+    metrics: list[tuple[str, int, int]] = field(default_factory=list)
+    calls: list[s.SaveCall] = field(default_factory=list)
+    experiment: s.SaveExperiment | None = None
+
+    def take(self, records: list[s.Record]) -> None:
+        for record in records:
+            if isinstance(record, s.SaveTrial):
+                self.trials[record.trial.id] = record.trial
+            elif isinstance(record, s.SaveAttempt):
+                self._take_attempt(record.attempt)
+            elif isinstance(record, s.SaveMetric):
+                m = record.metric
+                self.metrics.append((m.trial, m.attempt, m.index))
+            elif isinstance(record, s.SaveCall):
+                self.calls.append(record)
+            else:
+                self.experiment = record
+
+    def _take_attempt(self, attempt: Attempt) -> None:
+        key = (attempt.trial, attempt.number)
+        old = self.attempts.get(key)
+        ended = old is not None and JobState(old.state).ended
+        assert not ended or JobState(attempt.state).ended, "an ended attempt came to life again"
+        self.attempts[key] = attempt
+
+    def snapshot(self) -> s.Snapshot:
+        live = [t for t in self.trials.values() if not t.state.ended]
+        counts = {state: sum(t.state is state for t in self.trials.values()) for state in TrialState}
+        ids = [t.parameter_id for t in self.trials.values() if t.parameter_id is not None]
+        return s.Snapshot(
+            ExperimentState.RUNNING,
+            "",
+            0.0,
+            len(self.trials),
+            max(ids, default=-1) + 1,
+            len(self.calls),
+            counts,
+            None,
+            tuple(self._live(t) for t in sorted(live, key=lambda t: t.sequence)),
+        )
+
+    def _live(self, trial: Trial) -> s.LiveTrial:
+        attempts = [a for (name, _), a in sorted(self.attempts.items()) if name == trial.id]
+        lost = sum(a.state == "LOST" for a in attempts)
+        failed = sum(a.state == "FAILED" for a in attempts)
+        return s.LiveTrial(trial, attempts[-1] if attempts else None, None, 0, lost, failed)
+
+
+class World:
+    """Rules, and what is around them. Every public method is one step."""
+
+    def __init__(self, settings: s.Settings) -> None:
+        self.settings = settings
+        self.now = 1000.0
+        self.committed = Committed()
+        self.rules = Rules(settings, EMPTY, self.now)
+        self.jobs: dict[tuple[str, int], SimulatedJob] = {}
+        self.cursors: dict[tuple[str, int], Cursor] = {}
+        self.actions: list[s.Action] = []
+        self.told: list[s.Tell] = []
+        self.names = 0
+        self.left_to_propose = 1_000_000
+
+    def give(self, given: s.Input) -> None:
+        outcome = self.rules.step(given)
+        self.committed.take(outcome.records)
+        self.actions += outcome.actions
+
+    def start(self) -> None:
+        self.give(s.TunerReady())
+
+    def act(self, index: int) -> None:
+        """One of the actions is taken: not always the oldest, as the tasks of the engine run side by side."""
+        kinds = (s.Submit, s.Cancel, s.Remove)
+        service = [a for a in self.actions if isinstance(a, kinds)]
+        tuner = [a for a in self.actions if not isinstance(a, kinds)]
+        queues = [queue for queue in (service, tuner) if queue]
+        if queues:
+            action = queues[index % len(queues)][0]
+            self.actions.remove(action)
+            self._act(action)
+
+    def _act(self, action: s.Action) -> None:
+        if isinstance(action, s.Ask):
+            number = min(len(action.parameter_ids), self.left_to_propose)
+            self.left_to_propose -= number
+            proposals = tuple((i, self._name(), {"x": i}) for i in action.parameter_ids[:number])
+            self.give(s.Proposed(proposals, len(action.parameter_ids), self.now))
+        elif isinstance(action, s.Tell):
+            self.told.append(action)
+        elif isinstance(action, s.Submit):
+            self._submit(action)
+        elif isinstance(action, s.Cancel):
+            self._cancel(action)
+
+    def _name(self) -> str:
+        self.names += 1
+        return f"t{self.names}"
+
+    def _submit(self, action: s.Submit) -> None:
+        key = (action.trial.id, action.attempt.number)
+        if key not in self.jobs:  # submitting twice is harmless
+            self.jobs[key] = SimulatedJob(*key, [Started(self.now)])
+        self.give(s.Submitted(*key, "fake", {"job": key}, self.now))
+
+    def _cancel(self, action: s.Cancel) -> None:
+        job = self.jobs.get((action.attempt.trial, action.attempt.number))
+        if job is not None and job.alive:
+            job.exit(-15)
+
+    # ------------------------------------------------------------ what workers do
+
+    def _pick(self, index: int, alive: bool) -> SimulatedJob | None:
+        found = [job for job in self.jobs.values() if job.alive or not alive]
+        return found[index % len(found)] if found else None
+
+    def report(self, index: int, final: bool) -> None:
+        job = self._pick(index, alive=True)
+        if job is not None:
+            job.report(final, float(index))
+
+    def exit(self, index: int, code: int) -> None:
+        job = self._pick(index, alive=True)
+        if job is not None:
+            job.exit(code)
+
+    def lose(self, index: int) -> None:
+        """The worker is gone, and its spool with it."""
+        job = self._pick(index, alive=True)
+        if job is not None:
+            job.alive = False
+            self.give(s.Seen(job.trial, job.attempt, JobStatus(JobState.LOST, "node gone"), self.now))
+
+    def deliver(self, index: int, first: int, count: int) -> None:
+        """A keeper sends part of its spool, perhaps again."""
+        job = self._pick(index, alive=False)
+        if job is None:
+            return
+        key = (job.trial, job.attempt)
+        trial = self.committed.trials[job.trial]
+        if trial.attempt != job.attempt:
+            return  # refused: a newer attempt has taken its place
+        first %= len(job.spool)
+        batch = job.spool[first : first + count]
+        cursor = self.cursors.setdefault(key, Cursor())
+        known = sum(isinstance(e, Reported) for e in job.spool[:first])
+        if known > cursor.metrics:
+            return  # a gap: the keeper is told where to begin
+        news, _ = fresh(cursor, batch)
+        if job.trial in self.rules.live:
+            self.give(s.Told(*key, tuple(news), self.now))
+        elif news:
+            self.give(s.Late(trial, self.committed.attempts[key], tuple(news), self.now))
+
+    def stale(self, index: int) -> None:
+        """A word about an attempt that has been superseded must change nothing."""
+        job = self._pick(index, alive=False)
+        if job is None or self.committed.trials[job.trial].attempt == job.attempt:
+            return
+        late = Reported(999, MetricKind.FINAL, 0, 1.0, self.now)
+        for given in (
+            s.Told(job.trial, job.attempt, (Started(self.now), late, Exited(self.now, 0)), self.now),
+            s.Seen(job.trial, job.attempt, JobStatus(JobState.SUCCEEDED), self.now),
+            s.Submitted(job.trial, job.attempt, "fake", {"stale": 1}, self.now),
+            s.Refused(job.trial, job.attempt, "stale", False, self.now, final=True),
+            s.Assessed(job.trial, job.attempt, False, self.now),
+        ):
+            before = self.committed.trials[job.trial]
+            self.give(given)
+            after = self.committed.trials[job.trial]
+            assert (before.state, before.attempt, before.value) == (after.state, after.attempt, after.value)
+            assert (job.trial, job.attempt, 999) not in self.committed.metrics
+
+    def poll(self, index: int) -> None:
+        job = self._pick(index, alive=False)
+        if job is None:
+            return
+        if job.alive:
+            status = JobStatus(JobState.RUNNING)
+        else:
+            self.deliver_all(job)
+            end = next((e for e in job.spool if isinstance(e, Exited)), None)
+            states = {None: JobState.LOST, 0: JobState.SUCCEEDED}
+            status = JobStatus(states.get(end.code if end else None, JobState.FAILED), "", end.code if end else None)
+        self.give(s.Seen(job.trial, job.attempt, status, self.now))
+
+    def deliver_all(self, job: SimulatedJob) -> None:
+        index = list(self.jobs.values()).index(job)
+        self.deliver(index, 0, len(job.spool))
+
+    # ------------------------------------------------------------ what people, time and accidents do
+
+    def cancel(self, index: int) -> None:
+        names = list(self.committed.trials)
+        if names:
+            self.give(s.CancelTrial(names[index % len(names)], self.now))
+
+    def rerun(self, index: int) -> None:
+        ended = [trial for trial in self.committed.trials.values() if trial.state.ended]
+        if ended:
+            self.give(s.Rerun(ended[index % len(ended)], self.now))
+
+    def refuse(self, busy: bool) -> None:
+        """The service has no room, or fails, for the next submission."""
+        for action in self.actions:
+            if isinstance(action, s.Submit):
+                self.actions.remove(action)
+                self.give(s.Refused(action.trial.id, action.attempt.number, "no room", busy, self.now))
+                return
+
+    def customize(self) -> None:
+        self.give(s.Customized(self._name(), {"x": -1}, self.now))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.give(s.Tick(self.now))
+
+    def crash(self) -> None:
+        """kill -9 of the manager: what was not committed is gone, jobs go on."""
+        self.actions.clear()
+        self.rules = Rules(self.settings, self.committed.snapshot(), self.now)
+        self.cursors = {
+            key: Cursor(
+                sum(m[:2] == key for m in self.committed.metrics),
+                attempt.started is not None,
+                attempt.state in ("SUCCEEDED", "FAILED", "CANCELED"),
+            )
+            for key, attempt in self.committed.attempts.items()
+        }
+        self.start()
+
+    def run_out(self, steps: int = 4000) -> None:
+        """From here on everything works, until nothing is left to do."""
+        for step in range(steps):
+            ended = (ExperimentState.DONE, ExperimentState.ERROR, ExperimentState.STOPPED)
+            if self.rules.state in ended and not self.actions:
+                return
+            if self.actions:
+                self.act(0)
+                continue
+            for index, job in enumerate(list(self.jobs.values())):
+                if job.alive:
+                    job.report(True, float(step))
+                    job.exit(0)
+                self.poll(index)
+            self.pass_time(30.0)

@@ -1,0 +1,307 @@
+"""The engine between a tuner, a store and training services that do as they like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import Bench, bench
+
+from nnilite._manager import service_desk
+from nnilite._manager import steps as s
+from nnilite._manager.engine import Superseded
+from nnilite._manager.intake import OutOfStep
+from nnilite._manager.ledger import StoreLedger
+from nnilite.errors import NoCapacity, ServiceError, StoreError
+from nnilite.records import ExperimentState, MetricKind, Output, Reported, Started, TrialState
+from nnilite.testing import fakes
+
+Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_desk, "POLL_EVERY_S", 0.05)
+    monkeypatch.setattr(service_desk, "CALL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(service_desk, "SUBMIT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(service_desk, "_LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr("nnilite._manager.live._LONGEST_RETRY_DELAY_S", 0.05)
+    monkeypatch.setattr("nnilite._manager.engine._TICK_S", 0.05)
+
+
+def play(folder: Path, scenario: Scenario, **more: Any) -> None:
+    async def run() -> None:
+        async with bench(folder, **more) as running:
+            await scenario(running)
+
+    asyncio.run(run())
+
+
+def waiting_reasons(running: Bench) -> list[str]:
+    return [trial.reason for trial in running.live if trial.state is TrialState.WAITING]
+
+
+def test_an_experiment_of_four_trials_is_done(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.run_all(4)
+        await running.until(lambda: running.engine.rules.state is ExperimentState.DONE)
+        await running.until(lambda: [call.kind for call in running.tuner.calls] == ["result", "end"] * 4)
+
+    play(tmp_path, scenario)
+
+
+def test_a_service_without_room_is_asked_again_and_the_trial_says_why_it_waits(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        running.fake.refuse_with = NoCapacity("all 2 GPUs are taken")
+        await running.until(lambda: waiting_reasons(running) == ["all 2 GPUs are taken"] * 2)
+        running.fake.refuse_with = None
+        await running.run_all(4)
+
+    play(tmp_path, scenario)
+
+
+def test_a_service_that_cannot_now_is_asked_again_later(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        running.fake.refuse_with = ServiceError("connection refused")
+        await running.until(lambda: any("connection refused (trying again" in r for r in waiting_reasons(running)))
+        running.fake.refuse_with = None
+        await running.run_all(4)
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("service", [fakes.SlowService, fakes.BadService, fakes.NeverService])
+def test_a_misbehaving_service_does_not_hold_up_the_engine(tmp_path: Path, service: Any) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: len(running.live) == 2)
+        await asyncio.wait_for(running.engine.do(s.Customized("mine", {}, running.engine.now())), 1.0)
+        assert all(waiting_reasons(running))
+        await asyncio.wait_for(running.engine.do(s.Stop(running.engine.now())), 1.0)
+
+    play(tmp_path, scenario, service=service)
+
+
+@pytest.mark.parametrize("lie", ["short", "garbage", "state", "alive", "future"])
+def test_a_lying_service_does_no_harm_to_trials_whose_keepers_speak(tmp_path: Path, lie: str) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.run_all(4)
+        await running.until(lambda: running.engine.rules.state is ExperimentState.DONE)
+        assert running.engine.rules.counts[TrialState.SUCCEEDED] == 4
+
+    def service(*arguments: Any) -> fakes.LyingService:
+        made = fakes.LyingService(*arguments)
+        made.lie = lie
+        return made
+
+    play(tmp_path, scenario, service=service)
+
+
+def test_a_lost_job_is_tried_again_and_its_old_keeper_is_turned_away(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        running.fake.jobs["nni-e-t0-0"].lose("the node is gone")
+        await running.until(lambda: "nni-e-t0-1" in running.fake.jobs)
+        with pytest.raises(Superseded):
+            await running.engine.take("t0", 0, [Reported(0, MetricKind.FINAL, 0, 9.0, 1.0)])
+        await running.run_all(4)
+        assert running.engine.rules.best is not None
+        assert running.engine.rules.best.value == 1.0
+
+    play(tmp_path, scenario)
+
+
+def test_a_silent_attempt_is_given_up_and_tried_again(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-1" in running.fake.jobs)
+        assert running.fake.jobs["nni-e-t0-0"].cancels == 1
+
+    def service(*arguments: Any) -> fakes.LyingService:
+        made = fakes.LyingService(*arguments)
+        made.lie = "garbage"  # no word on any job
+        return made
+
+    play(tmp_path, scenario, service=service, silence_s=0.5, max_trials=1)
+
+
+def test_what_a_dead_keeper_left_is_taken_before_its_job_is_given_up(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        job = running.fake.jobs["nni-e-t0-0"]
+        job.events = [Started(1.0), Reported(0, MetricKind.FINAL, 0, 7.0, 2.0)]
+        job.finish(0)
+        await running.until(lambda: running.engine.rules.best is not None)
+        assert running.engine.rules.best is not None
+        assert running.engine.rules.best.value == 7.0
+
+    play(tmp_path, scenario)
+
+
+def test_a_result_that_comes_after_its_trial_was_given_up_for_lost_still_counts(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        running.fake.jobs["nni-e-t0-0"].lose()
+        await running.until(lambda: running.engine.rules.counts[TrialState.FAILED] == 1)
+        await running.run_job("nni-e-t0-0", value=5.0)
+        assert running.engine.rules.counts[TrialState.SUCCEEDED] == 1
+        assert running.engine.rules.counts[TrialState.FAILED] == 0
+
+    play(tmp_path, scenario, retries_lost=0, max_trials=1)
+
+
+def test_a_batch_that_begins_too_late_is_refused_and_a_repeated_one_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        metrics = [Reported(i, MetricKind.PERIODICAL, i, i, 1.0) for i in range(3)]
+        with pytest.raises(OutOfStep):
+            await running.engine.take("t0", 0, metrics[1:])
+        for _ in range(2):
+            assert (await running.engine.take("t0", 0, metrics)).metrics == 3
+
+    play(tmp_path, scenario)
+
+
+def test_output_of_a_worker_elsewhere_is_kept_in_the_trials_folder(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        for offset, data in ((0, b"one\n"), (0, b"one\ntwo\n"), (8, b"three\n")):
+            await running.engine.take("t0", 0, [Output("stdout", offset, data)])
+        assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"one\ntwo\nthree\n"
+
+    play(tmp_path, scenario)
+
+
+class FullDisk(StoreLedger):
+    """Cannot write for a while."""
+
+    full = True
+
+    async def commit(self, records: Any) -> None:
+        if self.full:
+            raise StoreError("no space left", busy=True)
+        await super().commit(records)
+
+
+def test_nothing_is_acknowledged_while_it_cannot_be_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnilite._manager.engine._STORE_RETRY_S", 0.05)
+
+    async def scenario(running: Bench) -> None:
+        waiting = asyncio.create_task(running.engine.do(s.Customized("mine", {}, running.engine.now())))
+        await running.until(lambda: running.engine.trouble)
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        running.ledger.full = False  # type: ignore[attr-defined]
+        await asyncio.wait_for(waiting, 2.0)
+
+    play(tmp_path, scenario, ledger=FullDisk)
+
+
+def test_the_assessor_sees_every_intermediate_result_once_and_in_order(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        for batch in ((0, 3), (1, 5), (5, 6)):
+            metrics = [Reported(i, MetricKind.PERIODICAL, i, i, 1.0) for i in range(*batch)]
+            await running.engine.take("t0", 0, metrics)
+        await running.until(lambda: sum(len(v) for _, v in running.tuner.assessed) == 6)
+        assert [value for _, values in running.tuner.assessed for value in values] == list(range(6))
+
+    play(tmp_path, scenario, assess=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "sentence"),
+    [
+        ({"stop_on_same_error": 2}, 1, "2 trials in a row failed with the same error: exit code 1"),
+        ({"max_failed": 2}, 1, "2 trials have failed"),
+    ],
+)
+def test_too_many_failures_stop_the_experiment_and_say_so(
+    tmp_path: Path, settings: dict[str, int], code: int, sentence: str
+) -> None:
+    async def scenario(running: Bench) -> None:
+        for name in ("nni-e-t0-0", "nni-e-t1-0"):
+            await running.until(lambda name=name: name in running.fake.jobs)
+            await running.run_job(name, code=code)
+        await running.until(lambda: running.engine.rules.state is ExperimentState.ERROR)
+        assert sentence in running.engine.rules.reason
+
+    play(tmp_path, scenario, **settings)
+
+
+def test_a_trial_that_finds_no_room_does_not_hold_up_the_next_one(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t1-0" in running.fake.jobs)
+        assert waiting_reasons(running)[0] == "no machine with the label `rare` is free"
+
+    class Choosy(fakes.FakeService):
+        async def submit(self, job: Any) -> Any:
+            if job.trial == "t0":
+                raise NoCapacity("no machine with the label `rare` is free")
+            return await super().submit(job)
+
+    play(tmp_path, scenario, service=Choosy)
+
+
+def test_files_that_a_trial_wrote_elsewhere_are_fetched_once_for_a_while(tmp_path: Path) -> None:
+    fetched: list[Path] = []
+
+    class Elsewhere(fakes.FakeService):
+        async def fetch(self, handle: Any, target: Path) -> None:
+            fetched.append(target)
+            target.mkdir(parents=True, exist_ok=True)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        await running.run_job("nni-e-t0-0")
+        for _ in range(3):
+            await running.manager.directory("t0")
+        assert fetched == [tmp_path / "trials" / "t0" / "0"]
+
+    play(tmp_path, scenario, service=Elsewhere)
+
+
+def test_failures_with_a_success_between_them_are_not_in_a_row(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        for number, code in enumerate((1, 0, 1, 0)):
+            name = f"nni-e-t{number}-0"
+            await running.until(lambda name=name: name in running.fake.jobs)
+            await running.run_job(name, code=code)
+        await running.until(lambda: running.engine.rules.state is ExperimentState.DONE)
+
+    play(tmp_path, scenario, stop_on_same_error=2, concurrency=1)
+
+
+def test_a_stop_while_the_last_reports_are_read_does_not_wait_for_them(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: len(running.fake.jobs) == 2)
+        for job in running.fake.jobs.values():
+            job.events = [Started(1.0), Reported(0, MetricKind.FINAL, 0, 7.0, 2.0)]
+        await running.engine.do(s.Stop(running.engine.now()))
+        await running.until(lambda: running.ended.done(), timeout_s=5.0)
+
+    play(tmp_path, scenario)
+
+
+def test_after_the_end_nothing_is_acknowledged(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: len(running.fake.jobs) == 2)
+        await running.engine.do(s.Stop(running.engine.now()))
+        await running.until(lambda: running.engine.rules.state is ExperimentState.STOPPED)
+        await running.until(lambda: running.ended.done(), timeout_s=5.0)
+        with pytest.raises(ServiceError, match="has stopped"):
+            await running.engine.take("t0", 0, [Reported(0, MetricKind.FINAL, 0, 9.0, 1.0)])
+
+    play(tmp_path, scenario)
+
+
+def test_reports_in_a_platforms_log_are_followed_while_the_job_runs(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        job = running.fake.jobs["nni-e-t0-0"]
+        job.events = [Started(1.0), Reported(0, MetricKind.PERIODICAL, 0, 7.0, 2.0)]
+        job.start()
+        await running.until(lambda: running.engine.rules.live["t0"].last_intermediate == 7.0)
+
+    play(tmp_path, scenario, follow=True)

@@ -1,0 +1,154 @@
+"""Answers about many trials at once, from a real store: rows, curves, importance."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite._manager import steps as s
+from nnilite._manager.importance import columns, compute, flatten
+from nnilite._manager.insight import Insight
+from nnilite._manager.reader import Reader
+from nnilite._manager.store import Store
+from nnilite._rest.insight import TRIAL_COLUMNS, rows_text
+from nnilite._rest.insight_views import Cursor, ImportanceMethod, Table
+from nnilite.records import Attempt, Metric, MetricKind, Trial, TrialState
+
+Ask = Callable[[Callable[[Insight], Coroutine[Any, Any, Any]]], Any]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    found = Store.create(tmp_path / "it's $x.sqlite", "exp12345", 1000.0)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def ask(store: Store) -> Ask:
+    """Ask an `Insight` over the store."""
+
+    def run(question: Callable[[Insight], Coroutine[Any, Any, Any]]) -> Any:
+        async def work() -> Any:
+            insight = Insight()
+            insight.reader = Reader(store.path)
+            try:
+                return await question(insight)
+            finally:
+                insight.reader.close()
+
+        return asyncio.run(work())
+
+    return run
+
+
+def trial(sequence: int, **more: Any) -> Trial:
+    fields = {"parameters": {"x": sequence}, "state": TrialState.SUCCEEDED, "value": float(sequence), **more}
+    return Trial(f"t{sequence}", sequence, created=1.0, started=2.0, ended=3.0, **fields)
+
+
+def save(store: Store, trials: Sequence[Trial]) -> None:
+    store.write([s.SaveTrial(one) for one in trials])
+
+
+def rows_of(page: Any) -> list[dict[str, Any]]:
+    answer = json.loads(rows_text(Table.TRIALS, page))
+    return [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
+
+
+def test_pages_of_rows_hold_every_trial_once_though_many_were_written_together(store: Store, ask: Ask) -> None:
+    save(store, [trial(number) for number in range(7)])
+
+    async def all_pages(insight: Insight) -> list[int]:
+        found, after = [], Cursor()
+        while (page := await insight.rows(Table.TRIALS, after, 3)).count:
+            found += [row["sequence"] for row in rows_of(page)]
+            after = page.next
+        return found
+
+    assert ask(all_pages) == list(range(7))
+
+
+def test_only_what_changed_comes_after_a_page(store: Store, ask: Ask) -> None:
+    save(store, [trial(number) for number in range(4)])
+    after = ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 100)).next
+    save(store, [trial(2, state=TrialState.FAILED)])
+    page = ask(lambda insight: insight.rows(Table.TRIALS, after, 100))
+    assert [(row["sequence"], row["state"]) for row in rows_of(page)] == [(2, "FAILED")]
+
+
+def test_rows_survive_values_that_are_no_json(store: Store, ask: Ask) -> None:
+    save(store, [trial(0, value={"default": math.nan}, parameters={"k": 'é\u2028"\n'})])
+    (row,) = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 10)))
+    assert row["value"] == '{"default": NaN}'
+    assert row["parameters"] == {"k": 'é\u2028"\n'}
+    assert tuple(row) == TRIAL_COLUMNS
+
+
+def test_running_trials_bring_their_latest_result(store: Store, ask: Ask) -> None:
+    save(store, [trial(0, state=TrialState.RUNNING, value=None)])
+    metrics = [Metric("t0", 0, k, MetricKind.PERIODICAL, k, k / 2, 1.0) for k in range(4)]
+    store.write([s.SaveMetric(metric) for metric in metrics])
+    (row,) = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 10)))
+    assert row["latest"] == 1.5
+
+
+def test_attempts_are_listed_with_their_hosts(store: Store, ask: Ask) -> None:
+    save(store, [trial(0)])
+    store.write([s.SaveAttempt(Attempt("t0", number, host=f"h{number}")) for number in (0, 1)])
+    page = ask(lambda insight: insight.rows(Table.ATTEMPTS, Cursor(), 10))
+    answer = json.loads(rows_text(Table.ATTEMPTS, page))
+    assert [row[answer["columns"].index("host")] for row in answer["rows"]] == ["h0", "h1"]
+    assert answer["next"] == "0-1"
+
+
+def test_curves_are_thinned_and_keep_their_end(store: Store, ask: Ask) -> None:
+    save(store, [trial(0)])
+    metrics = [Metric("t0", 0, k, MetricKind.PERIODICAL, k, {"default": k, "loss": -k}, 1.0) for k in range(1000)]
+    store.write([s.SaveMetric(metric) for metric in metrics])
+    (curve,) = ask(lambda insight: insight.curves(["t0", "unknown"], 50, "loss"))
+    assert len(curve.steps) <= 51
+    assert (curve.steps[0], curve.steps[-1], curve.values[-1]) == (0, 999, -999.0)
+
+
+def test_the_parameter_that_decides_is_found_to_matter_most(store: Store, ask: Ask) -> None:
+    luck = random.Random(0)
+    points = [(luck.random(), luck.choice("abc")) for _ in range(60)]
+    save(store, [trial(n, parameters={"x": x, "noise": k}, value=x * x) for n, (x, k) in enumerate(points)])
+    found = ask(lambda insight: insight.importance(ImportanceMethod.PED_ANOVA))
+    assert (found.reason, found.trials, found.shares[0][0]) == ("", 60, "x")
+    assert found.shares[0][1] > 0.6
+
+
+def test_few_trials_have_no_importance_and_it_says_why(store: Store, ask: Ask) -> None:
+    save(store, [trial(0)])
+    assert "at least" in ask(lambda insight: insight.importance(ImportanceMethod.AUTO)).reason
+
+
+def test_equal_results_have_no_importance_and_it_says_why() -> None:
+    assert "varies" in compute("pedAnova", [({"x": n}, 1.0) for n in range(9)])["reason"]
+
+
+def test_nested_choices_are_flattened_by_their_names() -> None:
+    nested = {"layer": {"_name": "Conv", "size": 3, "inner": {"_name": "A", "q": 1}}, "x": [1, 2]}
+    flat = {"layer": "Conv", "layer.size": 3, "layer.inner": "A", "layer.inner.q": 1, "x": [1, 2]}
+    assert flatten(nested) == flat
+
+
+def test_a_parameter_that_some_trials_lack_still_counts() -> None:
+    found = columns([{"kind": {"_name": "A", "q": 1}}, {"kind": {"_name": "B"}}, {"kind": {"_name": "A", "q": 5}}])
+    assert found == {"kind": ["A", "B", "A"], "kind.q": [1.0, 1.0, 5.0]}
+
+
+def test_the_vendored_files_are_those_of_their_manifest() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "vendor-web"
+    assert subprocess.run([sys.executable, str(script), "--check"], check=False, timeout=60).returncode == 0

@@ -1,0 +1,53 @@
+"""Small rules on live trials."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from nnilite._manager.live import error_kind, finite, retry_delay_s
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("exit code 1\nTraceback\nValueError: x is 0.25", "exit code 1\nTraceback\nValueError: x is 3e-07\n"),
+        ("KeyError: 'lr'", "KeyError: 'momentum'"),
+        ('no file "a b"', 'no file "c"'),
+        ("killed by signal 9", "killed by signal 11"),
+    ],
+)
+def test_errors_that_differ_in_their_values_are_of_one_kind(one: str, other: str) -> None:
+    assert error_kind(one) == error_kind(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("ValueError: x is 1", "TypeError: x is 1"), ("exit code 1", "a\nKeyError: 'x'"), ("", "exit code 1")],
+)
+def test_other_errors_are_of_another_kind(one: str, other: str) -> None:
+    assert error_kind(one) != error_kind(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (1, 1.0),
+        ({"default": 2.5}, 2.5),
+        (math.nan, None),
+        (math.inf, None),
+        ("x", None),
+        ({"loss": 1}, None),
+        (None, None),
+    ],
+)
+def test_the_number_that_a_metric_stands_for(value: Any, number: float | None) -> None:
+    assert finite(value) == number
+
+
+def test_retries_wait_longer_and_longer_but_never_long() -> None:
+    delays = [retry_delay_s(times) for times in range(1, 12)]
+    assert delays[:3] == [1.0, 2.0, 4.0]
+    assert max(delays) == 60.0

@@ -1,0 +1,242 @@
+"""Who may ask what: tokens, sign-in links, host names, origins, and what the logs tell of them."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from manager.fake_backend import FakeBackend, filled
+from manager.rest_server import Client, serving
+from nnilite._rest import Options, SecretFilter, listen, make_application, sign_in_path
+from nnilite._rest.auth import LINK_LIFE_S, SESSION_LIFE_S, Access, HostNames, SignIn
+from nnilite._rest.routes import ROUTES
+from nnilite.errors import ConfigError
+
+TOKEN = "manager-token-1234"
+EXAMPLES = {
+    "id": "End02",
+    "stream": "stdout",
+    "path": "trial.stdout",
+    "name": "tuner",
+    "digest": "a" * 64,
+    "low": 0,
+    "high": 9,
+}
+EVERY_CALL = [(route, method) for route in ROUTES for method in route.operations]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with serving(filled(tmp_path, TOKEN)) as client:
+        yield client
+
+
+@pytest.fixture
+def unguarded(tmp_path: Path) -> Iterator[Client]:
+    with serving(filled(tmp_path)) as client:
+        yield client
+
+
+def address(path: str, job: str = "nni-exp12345-Run01-0") -> str:
+    return "/api/v1" + path.format(**EXAMPLES, job=job)
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \u00e9"])
+def test_every_route_needs_a_token(client: Client, authorization: str) -> None:
+    for route, method in EVERY_CALL:
+        reply = client.ask(method, address(route.path), {}, Authorization=authorization)
+        assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer"), route.path
+    assert client.backend.revision == 2
+    assert not client.backend.stopped
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html", "/api", "/api/v1/nothing", "/logs/x"])
+def test_other_addresses_need_a_token_too(client: Client, path: str) -> None:
+    assert client.ask("GET", path, Authorization="").status == 401
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.1.2.3", "127.0.0.1.evil.example:8080"])
+def test_every_route_refuses_a_foreign_host_name(client: Client, host: str) -> None:
+    for route, method in EVERY_CALL:
+        assert client.ask(method, address(route.path), {}, Host=host).status == 403, route.path
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1", "https://[", "file://"])
+def test_every_route_refuses_a_foreign_origin(unguarded: Client, origin: str) -> None:
+    for route, method in EVERY_CALL:
+        assert unguarded.ask(method, address(route.path), {}, Origin=origin).status == 403, route.path
+    assert unguarded.backend.revision == 2
+
+
+def test_a_form_of_another_site_cannot_change_anything(unguarded: Client) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        assert unguarded.post("/experiment/stop", {}, Content_Type=kind).status in (415, 403)
+    assert unguarded.post("/experiment/stop", {}, Sec_Fetch_Site="cross-site").status == 403
+    assert unguarded.post("/experiment/stop", {}, Sec_Fetch_Site="same-site").status == 403
+    assert not unguarded.backend.stopped
+
+
+def test_the_own_origin_is_welcome(unguarded: Client) -> None:
+    origin = f"http://127.0.0.1:{unguarded.port}"
+    assert unguarded.post("/experiment/stop", {}, Origin=origin, Sec_Fetch_Site="same-origin").status == 202
+
+
+def test_no_answer_invites_another_origin(unguarded: Client) -> None:
+    reply = unguarded.get("/experiment", Origin=f"http://127.0.0.1:{unguarded.port}")
+    assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+
+
+def test_the_token_of_a_trial_opens_its_callback_and_nothing_else(client: Client) -> None:
+    token = "Bearer " + client.backend.callback_token("nni-exp12345-Run01-0")
+    for route, method in EVERY_CALL:
+        opened = client.ask(method, address(route.path), {"events": []}, Authorization=token).status
+        assert (opened == 200) == (route.path == "/callback/{job}"), route.path
+    assert client.callback("Run01", []).status == 200
+
+
+def test_the_token_of_the_manager_opens_no_callback(client: Client) -> None:
+    for route, method in EVERY_CALL:
+        if route.access is Access.TRIAL:
+            job = "nni-exp12345-Run01-0"
+            assert client.ask(method, address(route.path), {"events": []}, X_Nnilite_Job=job).status == 401
+
+
+@pytest.mark.parametrize("job", ["nni-exp12345-End02-0", "nni-exp12345-Run01-1", "nni-exp12345-Nope1-0", "x"])
+def test_a_forged_job_is_refused_whether_it_exists_or_not(client: Client, job: str) -> None:
+    token = client.backend.callback_token("nni-exp12345-Run01-0")
+    reply = client.post(f"/callback/{job}", {"events": []}, Authorization=f"Bearer {token}")
+    assert (reply.status, reply.json["error"]) == (401, "this is not the token of this job")
+
+
+def test_a_job_that_is_not_there_is_told_to_who_has_its_token(client: Client) -> None:
+    token = client.backend.callback_token("nni-exp12345-Nope1-0")
+    reply = client.post("/callback/nni-exp12345-Nope1-0", {"events": []}, Authorization=f"Bearer {token}")
+    assert reply.status == 404
+
+
+@pytest.mark.parametrize(("path", "content"), [("/keeper.pyz", b"keeper"), (f"/code/{'a' * 64}", b"packed")])
+def test_a_worker_fetches_keeper_and_code_with_its_token(client: Client, path: str, content: bytes) -> None:
+    job = "nni-exp12345-Run01-0"
+    token = f"Bearer {client.backend.callback_token(job)}"
+    assert client.get(path, Authorization=token, X_Nnilite_Job=job).body == content
+    assert client.get(path, Authorization=token).status == 401
+
+
+def test_a_link_signs_in_once(client: Client) -> None:
+    path = client.post("/sign-in-links", {}).json["path"]
+    reply = client.ask("GET", path, Authorization="")
+    assert (reply.status, reply.headers["Location"]) == (303, "/")
+    assert client.ask("GET", path, Authorization="").status == 401
+    cookie = reply.headers["Set-Cookie"]
+    assert re.fullmatch(r"nnilite-exp12345=[^;]+; HttpOnly; Path=/; SameSite=Strict", cookie)
+    assert client.get("/experiment", Authorization="", Cookie=cookie.partition(";")[0]).status == 200
+
+
+def signed_in(client: Client) -> str:
+    path = client.run(lambda: sign_in_path(client.application))
+    return client.ask("GET", path, Authorization="").headers["Set-Cookie"].partition(";")[0]
+
+
+def test_a_signed_in_browser_must_say_its_origin_to_change_anything(client: Client) -> None:
+    cookie = signed_in(client)
+    assert client.post("/experiment/stop", {}, Authorization="", Cookie=cookie).status == 403
+    origin = f"http://127.0.0.1:{client.port}"
+    assert client.post("/experiment/stop", {}, Authorization="", Cookie=cookie, Origin=origin).status == 202
+
+
+@pytest.mark.parametrize(
+    "change", [lambda c: c + "0", lambda c: c.replace("=", "=9", 1), lambda c: c.partition(".")[0]]
+)
+def test_a_forged_cookie_is_refused(client: Client, change: object) -> None:
+    assert client.get("/experiment", Authorization="", Cookie=change(signed_in(client))).status == 401
+
+
+def test_a_cookie_opens_no_callback(client: Client) -> None:
+    assert client.post("/callback/x", {"events": []}, Authorization="", Cookie=signed_in(client)).status == 401
+
+
+def test_links_and_cookies_end() -> None:
+    now = [1000.0]
+    sign_in = SignIn(TOKEN, lambda: now[0])
+    late, link = sign_in.link(), sign_in.link()
+    cookie = sign_in.redeem(link)
+    now[0] += LINK_LIFE_S + 1
+    assert sign_in.redeem(late) is None
+    assert sign_in.valid(cookie)
+    now[0] += SESSION_LIFE_S
+    assert not sign_in.valid(cookie)
+
+
+def test_a_cookie_ends_with_the_token_it_was_made_with() -> None:
+    first = SignIn(TOKEN)
+    cookie = first.redeem(first.link())
+    assert SignIn(TOKEN).valid(cookie)
+    assert not SignIn("another").valid(cookie)
+
+
+def test_links_do_not_pile_up() -> None:
+    sign_in = SignIn(TOKEN)
+    links = [sign_in.link() for _ in range(150)]
+    assert (sign_in.redeem(links[0]), sign_in.redeem(links[-1]) is None) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("bind", "host", "known"),
+    [
+        ("127.0.0.1", "localhost:8080", True),
+        ("127.0.0.1", "[::1]:8080", True),
+        ("127.0.0.1", "LocalHost.", True),
+        ("127.0.0.1", "manager.example", False),
+        ("127.0.0.1", "192.168.1.2:8080", False),
+        ("192.168.1.2", "192.168.1.2:8080", True),
+        ("192.168.1.2", "192.168.1.3", False),
+        ("0.0.0.0", "192.168.1.3:8080", True),
+        ("", "[fe80::1]:8080", True),
+        ("0.0.0.0", "rebound.example", False),
+        ("0.0.0.0", "named.example", True),
+        ("127.0.0.1", "127.0.0.1.rebound.example", False),
+    ],
+)
+def test_host_names_follow_from_the_bind_address(bind: str, host: str, known: bool) -> None:
+    assert HostNames(bind, ["Named.Example"] if host.startswith("named") else []).known(host) is known
+
+
+def test_a_request_without_a_host_name_is_refused(client: Client) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
+    connection.putrequest("GET", "/api/v1/experiment", skip_host=True)
+    connection.endheaders()
+    with connection.getresponse() as answer:
+        assert answer.status == 400
+    connection.close()
+
+
+def test_secrets_do_not_reach_the_logs(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = client.post("/sign-in-links", {}).json["path"]
+    client.ask("GET", path, Authorization="")
+    client.get(f"/nothing?token={TOKEN}")
+    client.backend.failure = RuntimeError(f"Bearer {TOKEN}")
+    client.get(f"/experiment?x={TOKEN}")
+    client.get("/experiment")
+    assert TOKEN not in caplog.text
+    assert path.partition("=")[2] not in caplog.text
+    assert "token=********" in caplog.text
+
+
+def test_the_filter_removes_tokens_and_cookies_from_any_record() -> None:
+    redact = SecretFilter(["hunter2"]).redact
+    assert redact("GET /?token=abc&x=1 hunter2") == "GET /?token=********&x=1 ********"
+    assert redact("Authorization: Bearer abc.def") == "Authorization: Bearer ********"
+    assert redact("{'Cookie': 'nnilite-x=1.2'}") == "{'Cookie': ********"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "192.168.1.2"])
+def test_without_a_token_only_this_machine_can_connect(tmp_path: Path, host: str) -> None:
+    application = make_application(FakeBackend(tmp_path), Options(bind=host))
+    with pytest.raises(ConfigError, match="needs a token"):
+        listen(application, host, 0)

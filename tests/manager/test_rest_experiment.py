@@ -1,0 +1,252 @@
+"""The routes of the experiment and its trials, against a fake manager."""
+
+from __future__ import annotations
+
+import csv
+import http.client
+import io
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manager.fake_backend import filled
+from manager.rest_server import Client, serving
+from nnilite._rest import Options
+from nnilite.errors import ServiceError, StoreError
+from nnilite.records import TrialState
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with serving(filled(tmp_path)) as client:
+        yield client
+
+
+def test_the_profile_is_told_in_camel_case(client: Client) -> None:
+    profile = client.get("/experiment").json
+    assert profile["id"] == "exp12345"
+    assert profile["limits"]["trialConcurrency"] == 2
+    assert profile["counts"] == {"RUNNING": 1, "SUCCEEDED": 1}
+    assert profile["best"]["id"] == "Run01"
+
+
+def test_not_a_number_travels_as_a_string(client: Client) -> None:
+    assert client.get("/trials/End02").json["value"] == {"default": "NaN", "loss": 2}
+
+
+def test_a_handle_never_leaves_the_manager(client: Client) -> None:
+    assert b"handle-secret" not in client.get("/trials/End02").body
+
+
+def test_limits_can_be_changed(client: Client) -> None:
+    reply = client.ask("PATCH", "/api/v1/experiment", {"trialConcurrency": 5, "maxExperimentDuration": "2h"})
+    assert reply.status == 200
+    assert reply.json["limits"]["trialConcurrency"] == 5
+    assert client.backend.updates == {"trial_concurrency": 5, "max_experiment_duration": "2h"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"trialConcurrency": 0}, "trialConcurrency"),
+        ({"trialConcurrency": True}, "trialConcurrency"),
+        ({"trialConcurrency": None}, "trialConcurrency"),
+        ({"maxTrialNumber": "ten"}, "maxTrialNumber"),
+        ({"maxTrialDuration": []}, "maxTrialDuration"),
+        ({"searchSpace": []}, "searchSpace"),
+        ({"trialConcurency": 1}, "trialConcurency"),
+        ({}, None),
+        ([], None),
+    ],
+)
+def test_a_wrong_change_is_refused_with_its_field(client: Client, body: object, field: str | None) -> None:
+    reply = client.ask("PATCH", "/api/v1/experiment", body)
+    assert (reply.status, reply.json.get("field")) == (400, field)
+    assert client.backend.updates == {}
+
+
+def test_what_the_manager_refuses_is_answered_with_its_sentence(client: Client) -> None:
+    reply = client.ask("PATCH", "/api/v1/experiment", {"maxTrialDuration": "soon"})
+    assert (reply.status, reply.json["error"]) == (400, "soon is no duration")
+
+
+def test_stopping_is_asked_and_answered_at_once(client: Client) -> None:
+    assert client.post("/experiment/stop", {}).status == 202
+    assert client.backend.stopped
+
+
+def test_trials_are_chosen_sorted_and_paged(client: Client) -> None:
+    page = client.get("/trials?state=RUNNING&state=SUCCEEDED&descending=true&limit=1").json
+    assert ([trial["id"] for trial in page["trials"]], page["total"]) == (["End02"], 2)
+    assert [trial["id"] for trial in client.get("/trials?idPrefix=Run").json["trials"]] == ["Run01"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=1001", "offset=-1", "state=running", "sort=size", "limit=1&limit=2", "descending=1", "x=1"],
+)
+def test_a_wrong_query_is_refused_with_its_field(client: Client, query: str) -> None:
+    reply = client.get(f"/trials?{query}")
+    assert (reply.status, reply.json["field"]) == (400, query.partition("=")[0])
+
+
+def test_a_trial_can_be_added_and_cancelled(client: Client) -> None:
+    added = client.post("/trials", {"parameters": {"x": 0.125}})
+    assert (added.status, added.json["parameters"]) == (201, {"x": 0.125})
+    cancelled = client.ask("DELETE", f"/api/v1/trials/{added.json['id']}")
+    assert cancelled.json["state"] == "USER_CANCELED"
+    assert client.ask("DELETE", f"/api/v1/trials/{added.json['id']}").status == 409
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"\xff", b'{"parameters":{"x":NaN}}', b'{"parameters":{"x":1e999}}', b"[" * 90_000]
+)
+def test_a_body_that_is_no_strict_json_is_refused(client: Client, body: bytes) -> None:
+    reply = client.post("/trials", body)
+    assert reply.status == 400
+    assert len(client.backend.kept) == 2
+
+
+def test_an_unknown_trial_is_not_found(client: Client) -> None:
+    for path in ("/trials/Nope1", "/trials/Nope1/metrics", "/trials/Nope1/files", "/trials/Nope1/output/stdout"):
+        assert client.get(path).status == 404
+    assert client.post("/trials/rerun", {"ids": ["Nope1"]}).status == 404
+
+
+def test_trials_are_run_again_by_id_or_by_state(client: Client) -> None:
+    assert client.post("/trials/rerun", {"ids": ["End02"]}).json["trials"][0]["attempt"] == 1
+    assert client.post("/trials/rerun", {"state": "SUCCEEDED"}).json["trials"] == []
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"ids": []}, {"ids": [1]}, {"state": "RUNNING"}, {"ids": ["a"], "state": "FAILED"}]
+)
+def test_a_wrong_choice_of_trials_to_run_again_is_refused(client: Client, body: object) -> None:
+    assert client.post("/trials/rerun", body).status == 400
+
+
+def test_metrics_are_paged_by_the_cursor_of_the_page_before(client: Client) -> None:
+    first = client.get("/metrics?limit=1").json
+    second = client.get(f"/metrics?limit=1&after={first['next']}").json
+    assert [page["metrics"][0]["index"] for page in (first, second)] == [0, 1]
+    assert client.get(f"/metrics?after={second['next']}").json == {"metrics": [], "next": second["next"]}
+
+
+def test_metrics_of_one_kind(client: Client) -> None:
+    found = client.get("/trials/End02/metrics?kind=FINAL").json["metrics"]
+    assert [metric["value"] for metric in found] == [{"default": "NaN", "loss": 2}]
+
+
+def test_output_is_read_in_pieces(client: Client) -> None:
+    client.backend.outputs["End02", "stdout"] = b"hello world"
+    reply = client.get("/trials/End02/output/stdout?offset=6&limit=3")
+    assert (reply.body, reply.headers["X-Next-Offset"], reply.headers["X-Total-Size"]) == (b"wor", "9", "11")
+    assert client.get("/trials/End02/output/stdout?offset=-5").body == b"world"
+
+
+def test_logs_are_read(client: Client) -> None:
+    assert client.get("/logs/tuner").body == b"log of the tuner\n"
+    assert client.get("/logs/shadow").status == 404
+
+
+def test_results_from_elsewhere_are_imported(client: Client) -> None:
+    reply = client.post("/import", [{"parameter": {"x": 1}, "value": 0.5}])
+    assert reply.json == {"imported": 1}
+    assert client.backend.pairs == [({"x": 1}, 0.5)]
+    assert client.post("/import", [{"parameter": 1, "value": 0.5}]).json["field"] == "[0]"
+
+
+def test_ended_trials_are_exported_as_json(client: Client) -> None:
+    assert [trial["id"] for trial in client.get("/export").json] == ["End02"]
+    client.backend.kept.clear()
+    assert client.get("/export").json == []
+
+
+def test_ended_trials_are_exported_as_csv(client: Client) -> None:
+    reply = client.get("/export?format=csv")
+    rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
+    assert [(row["id"], row["value"], row["parameter.x"], row["metric.loss"]) for row in rows] == [
+        ("End02", "NaN", "0.5", "2")
+    ]
+    assert reply.headers["Content-Disposition"] == 'attachment; filename="exp12345.csv"'
+
+
+def test_a_large_export_is_sent_whole(client: Client) -> None:
+    enlarge(client, 5000)
+    assert len(client.get("/export").json) == 5001
+
+
+def enlarge(client: Client, trials: int) -> None:
+    ended = replace(client.backend.kept["End02"], parameters={"x": "y" * 1000})
+    client.backend.kept |= {f"t{number}": ended for number in range(trials)}
+
+
+def test_an_export_that_fails_midway_is_not_taken_for_whole(client: Client) -> None:
+    enlarge(client, 2000)
+    client.backend.export_ends_after = 1500
+    with pytest.raises(http.client.IncompleteRead):
+        client.get("/export")
+    assert client.get("/export?format=csv").status == 503  # which reads all before it sends anything
+
+
+def test_a_reader_that_takes_nothing_is_let_go(tmp_path: Path) -> None:
+    with serving(filled(tmp_path / "b"), Options(reader_timeout_s=0.2)) as client:
+        enlarge(client, 20_000)
+        with socket.create_connection(("127.0.0.1", client.port), timeout=20) as link:
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            link.sendall(b"GET /api/v1/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert _until(lambda: client.backend.exports_closed == 1)
+
+
+def _until(done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return done()
+
+
+def test_other_experiments_of_this_machine_are_listed(client: Client) -> None:
+    assert [item["id"] for item in client.get("/experiments").json["experiments"]] == ["exp12345"]
+
+
+def test_a_viewed_experiment_is_not_changed(client: Client) -> None:
+    client.backend.read_only = True
+    before = client.backend.revision
+    assert client.post("/trials", {"parameters": {}}).status == 409
+    assert client.ask("PATCH", "/api/v1/experiment", {"trialConcurrency": 1}).status == 409
+    assert client.ask("DELETE", "/api/v1/trials/Run01").status == 409
+    assert client.backend.revision == before
+
+
+def test_a_manager_that_cannot_now_says_try_again(client: Client) -> None:
+    for error in (StoreError("the disk is full"), ServiceError("no answer from the cluster")):
+        client.backend.failure = error
+        reply = client.get("/experiment")
+        assert (reply.status, reply.json["error"], reply.headers["Retry-After"]) == (503, str(error), "1")
+
+
+def test_an_unforeseen_error_tells_no_details(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.backend.failure = RuntimeError("password=hunter2")
+    reply = client.get("/experiment")
+    assert (reply.status, b"hunter2" in reply.body) == (500, False)
+    assert "RuntimeError" in caplog.text
+
+
+def test_an_unknown_address_or_method_is_answered_in_json(client: Client) -> None:
+    assert "openapi" in client.get("/nothing").json["error"]
+    reply = client.ask("PUT", "/api/v1/experiment", {})
+    assert (reply.status, reply.headers["Allow"]) == (405, "GET, PATCH")
+
+
+def test_answers_are_strict_json_whatever_users_report(client: Client) -> None:
+    value = '{"a": [Infinity, -Infinity, "\\ud800"]}'
+    event = {"type": "metric", "index": 0, "kind": "FINAL", "sequence": 0, "value": value, "time": 1.0}
+    assert client.callback("Run01", [event]).status == 200
+    assert client.get("/trials/Run01").json["value"] == {"a": ["Infinity", "-Infinity", "\ud800"]}
+    assert client.backend.kept["Run01"].state is TrialState.RUNNING
+    assert json.loads(client.get("/export").body)

@@ -1,0 +1,68 @@
+"""The OpenAPI document against the running server: schemathesis asks what the document allows, and what it does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, seed, settings
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from manager.fake_backend import filled
+from manager.rest_server import Client, serving
+from nnilite._rest.openapi import document
+from nnilite._rest.routes import ROUTES
+
+TOKEN = "manager-token-1234"
+JOB = "nni-exp12345-Run01-0"
+THERE = {"id": "End02", "path": "trial.stdout", "digest": "a" * 64, "job": JOB}
+SCHEMA = schemathesis.openapi.from_dict(document(ROUTES, "", "nnilite-exp12345"))
+JOB_HEADERS = {path: {"X-Nnilite-Job": JOB} for path in ("/code/{digest}", "/keeper.pyz")}
+CALLS = [(route.path, method) for route in ROUTES for method in route.operations if route.path != "/stream"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with serving(filled(tmp_path_factory.mktemp("schemathesis"), TOKEN)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize(("path", "method"), CALLS)
+def test_the_server_does_what_its_document_says(client: Client, path: str, method: str, mode: GenerationMode) -> None:
+    operation = SCHEMA[path][method]
+
+    @seed(20240601)
+    @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(operation.as_strategy(generation_mode=mode))
+    def ask(case: schemathesis.Case) -> None:
+        if mode is GenerationMode.POSITIVE:
+            aim(case)
+        headers = {"Authorization": f"Bearer {token_for(case, client)}", **JOB_HEADERS.get(path, {})}
+        base = f"http://127.0.0.1:{client.port}/api/v1"
+        case.call_and_validate(base_url=base, headers=headers, timeout=20, excluded_checks=unfit_checks(path))
+
+    ask()
+
+
+def aim(case: schemathesis.Case) -> None:
+    """At what is there: by chance, no name would be hit."""
+    for name in case.path_parameters or {}:
+        case.path_parameters[name] = THERE.get(name, case.path_parameters[name])
+
+
+def unfit_checks(path: str) -> list[Any]:
+    """A schema cannot say in which order events come, nor that a query decides what a body must have."""
+    return [positive_data_acceptance] if path in ("/callback/{job}", "/nni/experiment") else []
+
+
+def token_for(case: schemathesis.Case, client: Client) -> str:
+    """The right token: what happens without one has tests of its own."""
+    if case.path == "/callback/{job}":
+        job = str((case.path_parameters or {}).get("job", ""))
+        return client.backend.callback_token(job) if re.fullmatch(r"[A-Za-z0-9._-]+", job) else "x"
+    return client.backend.callback_token(JOB) if case.path in ("/code/{digest}", "/keeper.pyz") else TOKEN

@@ -1,0 +1,112 @@
+"""Any order of events, duplicates, losses and crashes: what the rules promise holds."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simulation import World
+
+from nnilite._manager import steps as s
+from nnilite.records import ExperimentState, Reported, TrialState
+
+RUNS = int(os.environ.get("NNILITE_SIMULATION_RUNS", "500"))
+
+INDEX = st.integers(0, 50)
+STEP = st.one_of(
+    st.tuples(st.just("act"), INDEX),
+    st.tuples(st.just("act"), INDEX),
+    st.tuples(st.just("act"), INDEX),
+    st.tuples(st.just("report"), INDEX, st.booleans()),
+    st.tuples(st.just("exit"), INDEX, st.sampled_from([0, 0, 1, 77, -9])),
+    st.tuples(st.just("lose"), INDEX),
+    st.tuples(st.just("deliver"), INDEX, INDEX, st.integers(1, 10)),
+    st.tuples(st.just("poll"), INDEX),
+    st.tuples(st.just("stale"), INDEX),
+    st.tuples(st.just("cancel"), INDEX),
+    st.tuples(st.just("refuse"), st.booleans()),
+    st.tuples(st.just("rerun"), INDEX),
+    st.tuples(st.just("customize")),
+    st.tuples(st.just("pass_time"), st.sampled_from([0.1, 5.0, 100.0])),
+    st.tuples(st.just("crash")),
+)
+SETTINGS = st.builds(
+    s.Settings,
+    concurrency=st.integers(1, 4),
+    max_trials=st.integers(1, 6),
+    retries_lost=st.integers(0, 2),
+    retries_failed=st.integers(0, 1),
+    retry_exit_codes=st.just(frozenset({77})),
+    max_trial_duration_s=st.sampled_from([None, 50.0]),
+    assess=st.booleans(),
+)
+
+
+def check_always(world: World) -> None:
+    for trial in world.committed.trials.values():
+        assert trial.state is not TrialState.WAITING or trial.reason, "a waiting trial must say why"
+        assert trial.state is not TrialState.UNKNOWN
+    assert len(set(world.committed.metrics)) == len(world.committed.metrics), "a metric was doubled"
+    assert [c.number for c in world.committed.calls] == list(range(1, len(world.committed.calls) + 1))
+    states = [trial.state for trial in world.committed.trials.values()]
+    assert world.rules.counts == {state: states.count(state) for state in TrialState}
+
+
+def check_calls(world: World) -> None:
+    """A result comes before the end of its trial, and each once."""
+    seen: dict[str | None, list[str]] = {}
+    for record in world.committed.calls:
+        seen.setdefault(record.call.trial_job_id, []).append(record.call.kind)
+    for kinds in seen.values():
+        assert re.fullmatch("(generate )?((result )?end )+", " ".join([*kinds, ""]))
+
+
+@settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck))
+@given(SETTINGS, st.lists(STEP, max_size=120))
+def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
+    settings: s.Settings, steps: list[tuple[str, ...]]
+) -> None:
+    world = World(settings)
+    world.start()
+    for name, *arguments in steps:
+        getattr(world, name)(*arguments)
+        check_always(world)
+    world.run_out()
+    check_always(world)
+    check_calls(world)
+    assert world.rules.state is ExperimentState.DONE
+    assert not world.rules.live
+    assert all(trial.state.ended for trial in world.committed.trials.values())
+
+
+@settings(max_examples=RUNS // 5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(SETTINGS, st.lists(STEP, max_size=80))
+def test_every_metric_of_a_job_that_lives_to_deliver_is_committed(
+    settings: s.Settings, steps: list[tuple[str, ...]]
+) -> None:
+    world = World(settings)
+    world.start()
+    for name, *arguments in steps:
+        getattr(world, name)(*arguments)
+    world.run_out()
+    for job in world.jobs.values():
+        if world.committed.trials[job.trial].attempt == job.attempt:
+            world.deliver_all(job)
+            indices = {(job.trial, job.attempt, e.index) for e in job.spool if isinstance(e, Reported)}
+            assert indices <= set(world.committed.metrics)
+
+
+@settings(max_examples=RUNS // 5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(SETTINGS, st.lists(STEP, max_size=60))
+def test_a_stop_ends_everything_from_any_state(settings: s.Settings, steps: list[tuple[str, ...]]) -> None:
+    world = World(settings)
+    world.start()
+    for name, *arguments in steps:
+        getattr(world, name)(*arguments)
+    world.give(s.Stop(world.now))
+    world.run_out()
+    world.give(s.Abandon(world.now))
+    assert world.rules.state is ExperimentState.STOPPED
+    assert all(trial.state.ended for trial in world.committed.trials.values())

@@ -1,0 +1,95 @@
+"""Several training services in one experiment."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nnilite._manager.several import Member, Several
+from nnilite.errors import NoCapacity, ServiceError
+from nnilite.service import Job, JobState
+from nnilite.testing.fakes import BadService, FakeService, fake_context
+
+
+def job(number: int) -> Job:
+    return Job(f"nni-e-t{number}-0", "e", f"t{number}", 0, number, {"command": "top level"}, None)
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> tuple[FakeService, FakeService]:
+    context = fake_context(tmp_path)
+    return FakeService("near", None, context), FakeService("far", None, context)
+
+
+@pytest.fixture
+def several(members: tuple[FakeService, FakeService], tmp_path: Path) -> Several:
+    made = [Member(members[0], "near command", 0), Member(members[1], "far command", 2)]
+    return Several("several", made, fake_context(tmp_path))
+
+
+def test_jobs_are_spread_and_run_with_what_their_service_says(
+    several: Several, members: tuple[FakeService, ...]
+) -> None:
+    async def play() -> None:
+        await several.open()
+        for number in range(4):
+            await several.submit(job(number))
+
+    asyncio.run(play())
+    near, far = members
+    assert [len(near.jobs), len(far.jobs)] == [2, 2]
+    assert {j.job.spec["command"] for j in far.jobs.values()} == {"far command"}
+    assert {j.job.gpus for j in far.jobs.values()} == {2}
+
+
+def test_a_full_service_is_passed_over(several: Several, members: tuple[FakeService, ...]) -> None:
+    members[0].refuse_with = NoCapacity("no room")
+
+    async def play() -> None:
+        for number in range(3):
+            await several.submit(job(number))
+
+    asyncio.run(play())
+    assert len(members[1].jobs) == 3
+
+
+def test_without_room_anywhere_the_reasons_of_all_are_told(several: Several, members: tuple[FakeService, ...]) -> None:
+    members[0].refuse_with = NoCapacity("no room")
+    members[1].refuse_with = ServiceError("connection refused")
+    with pytest.raises(NoCapacity, match="near: no room; far: connection refused"):
+        asyncio.run(several.submit(job(0)))
+
+
+def test_a_service_that_cannot_tell_does_not_hide_the_others_jobs(
+    several: Several, members: tuple[FakeService, ...]
+) -> None:
+    async def unreachable(handles: object) -> list[object]:
+        raise ServiceError("connection refused")
+
+    async def play() -> list[JobState]:
+        handles = [await several.submit(job(number)) for number in range(2)]
+        members[0].jobs["nni-e-t0-0"].finish(0)
+        members[1].poll = unreachable  # type: ignore[method-assign,assignment]
+        return [status.state for status in await several.poll(handles)]
+
+    assert asyncio.run(play()) == [JobState.SUCCEEDED, JobState.UNKNOWN]
+
+
+def test_one_service_that_cannot_be_opened_is_set_aside(tmp_path: Path) -> None:
+    class Down(BadService):
+        async def open(self) -> None:
+            raise ServiceError("host unreachable")
+
+    context = fake_context(tmp_path)
+    down, up = Down("down", None, context), FakeService("up", None, context)
+    several = Several("several", [Member(down, "a", None), Member(up, "b", None)], context)
+
+    async def play() -> None:
+        await several.open()
+        await several.submit(job(0))
+
+    asyncio.run(play())
+    assert [(host.name, host.state, host.reason) for host in several.hosts()] == [("down", "down", "host unreachable")]
+    assert list(up.jobs) == ["nni-e-t0-0"]

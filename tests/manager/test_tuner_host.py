@@ -1,0 +1,171 @@
+"""The tuner host as the engine sees it: a real child process with the user's tuner in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite._manager.steps import Assess
+from nnilite._manager.tuner_host import History, TunerHost, TunerPlan
+from nnilite.errors import TunerError
+from nnilite.tuner import Call
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+COUNTING = """
+import json, os, time
+from nni.tuner import Tuner   # as an archived project has it
+
+class Counting(Tuner):
+    def __init__(self, bad=None, hang=None, once=None):
+        self.results, self.bad, self.hang, self.once = [], bad, hang, once
+    def update_search_space(self, space): print("a print of the user's")
+    def generate_parameters(self, parameter_id, **kwargs):
+        if parameter_id == self.hang: time.sleep(1000)
+        if parameter_id == self.bad:
+            if self.once is None or not os.path.exists(self.once):
+                if self.once: open(self.once, "w").close()
+                raise KeyError("the user's mistake")
+        return {"x": parameter_id, "results": len(self.results)}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        self.results.append(value)
+"""
+
+
+class Past:
+    """The recorded history."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    async def until(self, number: int) -> list[Call]:
+        return self.calls[:number]
+
+    async def histories(self) -> list[History]:
+        return []
+
+
+Scenario = Callable[[TunerHost, Past], Awaitable[Any]]
+
+
+def run(tmp_path: Path, scenario: Scenario, timeout_s: float = 20.0, **arguments: Any) -> Any:
+    folder = tmp_path / "it's $HOME; a\nfolder"
+    for name in ("log", "code"):
+        (folder / name).mkdir(parents=True)
+    (folder / "code" / "counting.py").write_text(COUNTING)
+    tuner = {"className": "counting.Counting", "codeDirectory": str(folder / "code"), "classArgs": arguments}
+
+    async def play() -> Any:
+        past = Past()
+        host = TunerHost(TunerPlan(tuner, None, SPACE, folder, timeout_s), past.until, past.histories)
+        try:
+            return await scenario(host, past)
+        finally:
+            await host.close()
+
+    return asyncio.run(play())
+
+
+async def tell(host: TunerHost, past: Past, value: float) -> None:
+    past.calls.append(Call("result", 0, "t", {"x": 0}, value))
+    await host.tell(len(past.calls), past.calls[-1])
+
+
+def test_parameters_come_back_for_each_id(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        return await host.generate((4, 5), 0)
+
+    assert run(tmp_path, scenario) == [{"x": 4, "results": 0}, {"x": 5, "results": 0}]
+
+
+def test_a_killed_host_is_rebuilt_from_the_history(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await tell(host, past, 0.5)
+        await tell(host, past, 0.7)
+        os.kill(host.pid or 0, signal.SIGKILL)
+        return await host.generate((1,), len(past.calls))
+
+    assert run(tmp_path, scenario) == [{"x": 1, "results": 2}]
+
+
+def test_a_call_that_raises_once_is_made_again(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await tell(host, past, 0.5)
+        return await host.generate((3,), 1)
+
+    assert run(tmp_path, scenario, bad=3, once=str(tmp_path / "marker")) == [{"x": 3, "results": 1}]
+
+
+def test_three_failures_on_the_same_input_are_told_with_the_users_traceback(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        with pytest.raises(TunerError) as caught:
+            await host.generate((3,), 0)
+        return str(caught.value)
+
+    text = run(tmp_path, scenario, bad=3)
+    assert "generate_parameters for ids [3]" in text
+    assert "counting.py" in text
+    assert 'KeyError: "the user\'s mistake"' in text
+    assert "tuner_child" not in text
+
+
+def test_a_hung_tuner_meets_its_time_limit(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await host.open(0)
+        with pytest.raises(TunerError, match="took longer than 1 s"):
+            await host.generate((3,), 0)
+
+    run(tmp_path, scenario, timeout_s=1.0, hang=3)
+
+
+def test_an_unknown_class_argument_is_told_as_a_failure_of_the_construction(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        with pytest.raises(TunerError, match="no such argument"):
+            await host.open(0)
+
+    run(tmp_path, scenario, colour="blue")
+
+
+def test_what_the_user_prints_goes_to_the_log(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await host.open(0)
+
+    run(tmp_path, scenario)
+    logs = list(tmp_path.glob("*/log/tuner.log"))
+    assert "a print of the user's" in logs[0].read_text()
+
+
+WATCHING = """
+from nnilite import Assessor
+class Watching(Assessor):
+    def assess_trial(self, trial_job_id, trial_history):
+        print("history", trial_history, flush=True)
+        return True
+"""
+
+
+def test_an_assessor_that_was_killed_sees_no_result_twice(tmp_path: Path) -> None:
+    for name in ("log", "code"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "code" / "watching.py").write_text(WATCHING)
+    assessor = {"className": "watching.Watching", "codeDirectory": str(tmp_path / "code")}
+    plan = TunerPlan({"name": "Random"}, assessor, SPACE, tmp_path, 20.0)
+
+    async def play() -> None:
+        async def past() -> list[History]:
+            return [("t", 0, [1, 2, 3], False, False)]  # the third is committed, and yet to be shown
+
+        host = TunerHost(plan, Past().until, past)
+        await host.assess(Assess("t", 0, 0, (1, 2), 1))
+        os.kill(host.pid or 0, signal.SIGKILL)
+        await host.assess(Assess("t", 0, 2, (3,), 1))
+        await host.close()
+
+    asyncio.run(play())
+    assert (tmp_path / "log" / "tuner.log").read_text().splitlines()[-1] == "history [1, 2, 3]"

@@ -1,0 +1,91 @@
+"""The system's Chromium, driven by Playwright, for tests of the web interface.
+
+Use the fixtures `browser` (one for each module) and `open_page`, whose pages fail the test if they raise an error, log
+one, or break the server's Content-Security-Policy. Where there is no Chromium the tests skip and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+TIMEOUT_MS = 15_000
+ARGUMENTS = [
+    "--no-sandbox",  # tests may run as root
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+
+def executable() -> str | None:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A running Chromium. It does not outlive its module: Playwright keeps an event loop in this thread, beside
+    which the tests of other modules could not run theirs."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+    path = executable()
+    if path is None:
+        pytest.skip("there is no Chromium here (apt-get install chromium)")
+    with api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+OpenPage = Callable[..., Any]
+NETWORK_ERRORS = ("net::ERR_", "WebSocket connection to")  # a manager that ended before its page, or a new interface
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[OpenPage]:
+    """`open_page(url, **options of the context)`: a page of a fresh context, whose errors fail the test at its end.
+
+    `page.expected_errors` is a list to which a test adds parts of messages that it provokes.
+    """
+    contexts = []
+    problems: list[tuple[Any, str]] = []
+
+    def begin(url: str | None = None, **options: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
+        context.set_default_timeout(TIMEOUT_MS)
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        contexts.append(context)
+        page = context.new_page()
+        page.expected_errors = list(NETWORK_ERRORS)
+        page.on("pageerror", lambda error: problems.append((page, f"error in the page: {error}")))
+        page.on("console", lambda message: message.type == "error" and problems.append((page, message.text)))
+        if url is not None:
+            page.goto(url)
+        return page
+
+    yield begin
+    for context in contexts:
+        context.close()
+    unexpected = [text for page, text in problems if not any(part in text for part in page.expected_errors)]
+    assert not unexpected, unexpected
+
+
+def serious_faults(page: Any) -> list[str]:
+    """What axe-core finds in the page as it is that is serious or worse, one line for each element."""
+    page.evaluate(AXE.read_text("utf-8"))  # by the debugging protocol: the page's own policy would not let it in
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{violation['id']}: {node['html'][:160]} {json.dumps(node['any'][:1])[:200]}"
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]

@@ -1,0 +1,135 @@
+"""FrameworkController and AdaptDL's scheduler, as far as their rules are told in the contracts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from platforms.kube.controllers import PODS, Controller
+from platforms.kube.operators import exit_code
+from platforms.kube.store import Key
+
+FRAMEWORKS = ("frameworkcontroller.microsoft.com", "v1", "frameworks")
+ADAPTDLJOBS = ("adaptdl.petuum.com", "v1", "adaptdljobs")
+
+
+class Frameworks(Controller):
+    """Makes a pod for each task, and deletes all of them when a completion policy is met."""
+
+    key = FRAMEWORKS
+
+    def reconcile(self, content: Any) -> None:
+        state = (content.get("status") or {}).get("state")
+        if state in ("Completed", "AttemptDeleting"):
+            self._end(content)
+            return
+        for role in content["spec"]["taskRoles"]:
+            for index in range(role["taskNumber"]):
+                self._make(content, role, index)
+        pods = self.pods(content)
+        running = any(pod["status"]["phase"] == "Running" for pod in pods)
+        self.tell(content, state="AttemptRunning" if running else "AttemptPreparing")
+        completion = self._completion(content, pods)
+        if completion:
+            self.tell(content, state="AttemptDeleting", attemptStatus={"completionStatus": completion})
+
+    def _make(self, content: Any, role: Any, index: int) -> None:
+        name = content["metadata"]["name"]
+        labels = {"FC_FRAMEWORK_NAME": name, "FC_TASKROLE_NAME": role["name"], "FC_TASK_INDEX": str(index)}
+        template = dict(role["task"]["pod"])
+        own = [{"name": key, "value": value} for key, value in labels.items()]
+        containers = [{**c, "env": [*(c.get("env") or []), *own]} for c in template["spec"]["containers"]]
+        spec = {**template["spec"], "containers": containers}
+        self.make_pod(content, f"{name}-{role['name']}-{index}", {**template, "spec": spec}, labels)
+
+    def _completion(self, content: Any, pods: list[Any]) -> Any:
+        for role in content["spec"]["taskRoles"]:
+            mine = [pod for pod in pods if pod["metadata"]["labels"]["FC_TASKROLE_NAME"] == role["name"]]
+            failed = [pod for pod in mine if pod["status"]["phase"] == "Failed"]
+            done = [pod for pod in mine if pod["status"]["phase"] == "Succeeded"]
+            policy = role["frameworkAttemptCompletionPolicy"]
+            if 0 < policy["minFailedTaskCount"] <= len(failed):
+                return {
+                    "code": exit_code(failed[0]),
+                    "phrase": "ContainerUnrecognizedFailed",
+                    "type": {"name": "Failed"},
+                }
+            if 0 < policy["minSucceededTaskCount"] <= len(done):
+                return {"code": 0, "phrase": "Succeeded", "type": {"name": "Succeeded"}}
+        if pods and all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in pods):
+            return {"code": 0, "phrase": "Succeeded", "type": {"name": "Succeeded"}}
+        return None
+
+    def _end(self, content: Any) -> None:
+        pods = self.pods(content)
+        for pod in pods:
+            self.store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if not pods:
+            self.tell(content, state="Completed")
+
+
+class AdaptDLJobs(Controller):
+    """Places all replicas at once; another number of them (`status.wanted`) means to end all and start anew."""
+
+    key = ADAPTDLJOBS
+
+    def reconcile(self, content: Any) -> None:
+        status = content.get("status") or {}
+        phase = status.get("phase", "Pending")
+        if phase in ("Succeeded", "Failed"):
+            return
+        pods = self.pods(content)
+        if phase == "Pending":
+            self._place(content, status)
+        elif phase == "Stopping":
+            if not pods:
+                self.tell(content, phase="Pending", group=status["group"] + 1)
+        else:
+            self._judge(content, status, pods)
+
+    def _place(self, content: Any, status: Any) -> None:
+        group, number = status.get("group", 0), status.get("wanted") or content["spec"].get("minReplicas") or 1
+        metadata = content["metadata"]
+        for rank in range(number):
+            name = f"{metadata['name']}-{metadata['uid'][:8]}-{group}-{rank}"
+            template = {**content["spec"]["template"]}
+            notes = {"adaptdl/rank": str(rank), "adaptdl/group": str(group)}
+            own = template.get("metadata") or {}
+            template["metadata"] = {**own, "annotations": {**(own.get("annotations") or {}), **notes}}
+            known = {"RANK": rank, "NUM": number}
+            variables = {"ADAPTDL_REPLICA_RANK": known["RANK"], "ADAPTDL_NUM_REPLICAS": known["NUM"]}
+            variables["ADAPTDL_NUM_RESTARTS"] = group
+            env = [{"name": key, "value": str(value)} for key, value in variables.items()]
+            containers = [{**c, "env": [*(c.get("env") or []), *env]} for c in template["spec"]["containers"]]
+            spec = {"containers": containers, "restartPolicy": "Never"}
+            self.make_pod(content, name, template, {"adaptdl/job": metadata["name"]}, spec)
+        self.tell(content, phase="Starting", group=group, replicas=number)
+
+    def _judge(self, content: Any, status: Any, pods: list[Any]) -> None:
+        phases = [pod["status"]["phase"] for pod in pods]
+        if pods and set(phases) == {"Succeeded"}:
+            self.tell(content, phase="Succeeded")
+            self._delete(pods)
+        elif any(pod["status"]["phase"] == "Failed" and not self._preempted(content, pod) for pod in pods):
+            self.tell(content, phase="Failed", reason="PodFailure")
+            self._delete([pod for pod in pods if pod["status"]["phase"] != "Failed"])
+        elif not pods or "Failed" in phases or status.get("wanted", status["replicas"]) != status["replicas"]:
+            self.tell(content, phase="Stopping")
+            self._delete(pods)
+        elif set(phases) == {"Running"}:
+            self.tell(content, phase="Running")
+
+    @staticmethod
+    def _preempted(content: Any, pod: Any) -> bool:
+        return bool(content["spec"].get("preemptible", True)) and exit_code(pod) == 143
+
+    def _delete(self, pods: list[Any]) -> None:
+        for pod in pods:
+            self.store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def install_frameworkcontroller() -> tuple[tuple[type[Controller], ...], dict[Key, str], dict[Key, Any]]:
+    return (Frameworks,), {FRAMEWORKS: "frameworks-crd.v1.yaml"}, {}
+
+
+def install_adaptdl() -> tuple[tuple[type[Controller], ...], dict[Key, str], dict[Key, Any]]:
+    return (AdaptDLJobs,), {ADAPTDLJOBS: "adaptdl-crd.v1.yaml"}, {}

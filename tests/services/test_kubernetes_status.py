@@ -1,0 +1,105 @@
+"""What objects and pods tell of a job: the cases that a cluster shows now and then."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nnilite.service import JobState
+from nnilite_kubernetes._config import KubernetesConfig, RoleConfig
+from nnilite_kubernetes._kind import PlainJob
+from nnilite_kubernetes._kubeflow import KubeflowConfig, KubeflowJob
+from nnilite_kubernetes._manifest import ROLE, Role
+from nnilite_kubernetes._status import Facts, status, wait_of
+
+CONFIG = KubernetesConfig(docker_image="some:image")
+TRIAL = Role("trial", "trial", CONFIG)
+PLAIN = PlainJob(CONFIG)
+MPI = KubeflowJob(KubeflowConfig(operator="mpi-operator", worker=RoleConfig()))
+
+
+def an_object(*conditions, **metadata):
+    known = [dict(zip(("type", "status", "reason"), entry, strict=False)) for entry in conditions]
+    return {"metadata": {"name": "j", "uid": "u", **metadata}, "status": {"conditions": known}}
+
+
+def a_pod(state=None, phase="Running", created="2026-01-01T00:00:00Z", role="trial", **more):
+    metadata = {"name": f"j-{role}", "uid": created, "creationTimestamp": created, "labels": {ROLE: role}}
+    states = [{"name": "trial", "image": "some:image", "state": state or {}}]
+    return {"metadata": metadata, "spec": {}, "status": {"phase": phase, "containerStatuses": states, **more}}
+
+
+def ended(code, **more):
+    times = {"startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:05Z"}
+    return {"terminated": {"exitCode": code, **times, **more}}
+
+
+def of(pod, *conditions, kind=PLAIN, roles=(TRIAL,), **more):
+    return status(kind, Facts(an_object(*conditions), [pod] if pod else [], roles, **more))
+
+
+def test_the_keepers_word_tells_a_signal_from_an_exit_code():
+    message = json.dumps({"nnilite": {"code": -9, "message": "killed by SIGKILL", "started": 1.5, "ended": 2.5}})
+    found = of(a_pod(ended(137, message=message), "Failed"))
+    assert (found.state, found.exit_code, found.started, found.ended) == (JobState.FAILED, -9, 1.5, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "state", "text"),
+    [
+        (ended(137, reason="OOMKilled"), JobState.FAILED, "memory limit"),
+        (ended(137, reason="Error"), JobState.LOST, "killed (137)"),
+        (ended(128, reason="StartError", message="exec python3: not found"), JobState.FAILED, "python3: not found"),
+        (ended(0, reason="Completed"), JobState.SUCCEEDED, ""),
+        (ended(2, reason="Error"), JobState.FAILED, "ended with 2"),
+    ],
+)
+def test_a_container_without_its_keepers_word(terminated, state, text):
+    found = of(a_pod(terminated, "Failed"))
+    assert found.state is state
+    assert text in found.reason
+
+
+def test_a_pod_that_was_preempted_is_lost_whatever_its_exit_code():
+    disrupted = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    assert of(a_pod(ended(143), "Failed", conditions=disrupted)).state is JobState.LOST
+    assert of(a_pod(phase="Failed", reason="NodeLost")).state is JobState.LOST
+
+
+def test_the_newest_pod_counts_where_there_are_several():
+    old = a_pod(ended(1), "Failed", created="2026-01-01T00:00:00Z")
+    new = a_pod({"running": {"startedAt": "2026-01-01T00:01:00Z"}}, created="2026-01-01T00:01:00Z")
+    found = status(PLAIN, Facts(an_object(), [new, old], (TRIAL,)))
+    assert found.state is JobState.RUNNING
+
+
+def test_a_condition_counts_where_it_is_true_not_where_it_is_last():
+    found = of(None, ("Succeeded", "True"), ("Running", "False"), kind=MPI)
+    assert found.state is JobState.SUCCEEDED
+    assert of(None, ("Failed", "False"), ("Running", "True"), kind=MPI).state is JobState.WAITING
+
+
+def test_a_failed_job_whose_pods_are_gone_is_lost():
+    assert of(None, ("Failed", "True", "BackoffLimitExceeded")).state is JobState.LOST
+
+
+def test_a_deleted_pod_of_a_living_job_waits_for_the_jobs_own_word():
+    message = json.dumps({"nnilite": {"code": -15, "message": "canceled"}})
+    pod = a_pod(ended(143, message=message), "Failed")
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:09Z"
+    assert of(pod).state is JobState.RUNNING
+    assert of(pod, ("Failed", "True", "x")).state is JobState.LOST
+    assert of(pod, canceled=True).state is JobState.CANCELED
+
+
+def test_a_job_without_pods_shows_the_clusters_warning():
+    facts = Facts(an_object(creationTimestamp="2026-01-01T00:00:00Z"), [], (TRIAL,), note="FailedCreate: quota")
+    assert status(PLAIN, facts).reason == "FailedCreate: quota"
+    assert wait_of(facts).stuck == "schedule"
+
+
+def test_an_image_is_looked_for_in_all_pods():
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    facts = Facts(an_object(), [a_pod(phase="Pending"), a_pod(waiting, "Pending", role="ps")], (TRIAL,))
+    assert wait_of(facts).reason == "some:image: ErrImagePull: not found"

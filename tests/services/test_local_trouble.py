@@ -1,0 +1,227 @@
+"""The local service when something dies, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from dataclasses import replace
+
+import pytest
+
+from nnilite.errors import CodeDirError, ConfigError, ServiceError
+from nnilite.service import JobState
+from nnilite.testing import ServiceBench, eventually
+from nnilite.testing.probes import quoted, runs
+from nnilite_local import LocalConfig, LocalService
+
+
+@pytest.fixture
+def bench(tmp_path):
+    with ServiceBench(tmp_path, lambda context: LocalService("local", LocalConfig(), context)) as bench:
+        yield bench
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not runs(pid))
+
+
+def running(bench: ServiceBench, command: str = "sleep 60") -> str:
+    name = bench.run(f"echo $$ >> {quoted(bench.mark())}; {command}")
+    bench.wait(name, JobState.RUNNING)
+    eventually(bench.lines)
+    return name
+
+
+REPORT = "import nnilite, time; nnilite.report_intermediate_result(1); time.sleep(60)"
+
+
+def test_a_killed_keeper_is_a_lost_job_whose_processes_are_gone(bench):
+    name = running(bench, "sleep 60 & sleep 60")
+    kill(bench.handles[name]["pid"])
+    status = bench.wait(name, JobState.LOST)
+    assert status.reason == "its keeper was killed"
+    assert not runs(int(bench.lines()[0]))
+
+
+def test_what_a_killed_keeper_had_not_delivered_is_delivered(bench):
+    bench.receiver.break_requests = 10**6
+    name = bench.python(REPORT)
+    spool = bench.service._folder(bench.job("x", trial=name.split("-")[2])).path / ".nni/metrics"
+    eventually(lambda: spool.exists() and spool.stat().st_size)
+    bench.receiver.break_requests = 0
+    kill(bench.handles[name]["pid"])
+    bench.wait(name, JobState.LOST)
+    assert bench.received(name).values == [1]
+
+
+def test_the_reports_of_a_lost_job_can_be_read_by_the_service(bench):
+    name = bench.python(REPORT)
+    eventually(lambda: bench.received(name).values)
+    kill(bench.handles[name]["pid"])
+    bench.wait(name, JobState.LOST)
+    events = bench.call(bench.service.reports(bench.handles[name]))
+    assert [event.value for event in events if hasattr(event, "value")] == [1]
+
+
+def test_a_job_stays_lost_however_often_one_asks_and_whoever_asks(bench):
+    name = running(bench)
+    kill(bench.handles[name]["pid"])
+    bench.wait(name, JobState.LOST)
+    assert bench.status(name).state is JobState.LOST
+    bench.restart()
+    assert bench.wait(name).state is JobState.LOST
+
+
+def test_jobs_outlive_the_fork_server_and_new_ones_can_be_started(bench):
+    go = bench.mark("go")
+    old = bench.run(f"while ! test -e {quoted(go)}; do sleep 0.02; done; exit 7")
+    bench.wait(old, JobState.RUNNING)
+    kill(bench.service._server.pid)
+    new = bench.run("exit 3")
+    assert bench.wait(new).exit_code == 3
+    assert bench.status(old).state is JobState.RUNNING
+    go.touch()
+    assert bench.wait(old).exit_code == 7
+
+
+def test_the_death_of_the_fork_server_wakes_the_manager(bench):
+    kill(bench.service._server.pid)
+    eventually(lambda: bench.wakes)
+
+
+def test_a_job_of_a_dead_fork_server_can_be_canceled(bench):
+    name = running(bench)
+    kill(bench.service._server.pid)
+    bench.call(bench.service.cancel(bench.handles[name]))
+    assert bench.wait(name).state is JobState.CANCELED
+
+
+def test_a_job_whose_handle_was_lost_with_the_manager_is_found_and_not_started_again(bench):
+    job = bench.job(f"echo $$ >> {quoted(bench.mark())}; sleep 60")
+    bench.submit(job)
+    eventually(bench.lines)
+    keeper = bench.handles[job.name]["pid"]
+    (bench.service._folder(job).path / "job.json").unlink()
+    bench.restart()
+    bench.submit(job)
+    assert bench.handles[job.name]["pid"] == keeper
+    bench.call(bench.service.cancel(bench.handles[job.name]))
+    assert bench.wait(job.name).state is JobState.CANCELED
+    assert len(bench.lines()) == 1
+
+
+def test_a_job_that_ended_before_its_handle_was_kept_is_not_started_again(bench):
+    job = bench.job(f"echo once >> {quoted(bench.mark())}; exit 4")
+    bench.submit(job)
+    bench.finish(job.name)
+    eventually(lambda: not runs(bench.handles[job.name]["pid"]))
+    (bench.service._folder(job).path / "job.json").unlink()
+    bench.submit(job)
+    assert bench.wait(job.name).exit_code == 4
+    assert bench.lines() == ["once"]
+
+
+def test_a_specification_whose_keeper_never_came_is_used_again(bench):
+    job = bench.job("exit 4")
+    folder = bench.service._folder(job)
+    folder.create({"stale": True})
+    bench.submit(job)
+    assert bench.wait(job.name).exit_code == 4
+
+
+def test_a_folder_that_is_gone_is_a_lost_job(bench):
+    name = bench.run("true")
+    bench.finish(name)
+    eventually(lambda: not runs(bench.handles[name]["pid"]))
+    folder = bench.handles[name]["directory"]
+    os.rename(folder, folder + ".away")  # noqa: PTH104
+    assert bench.status(name).state is JobState.LOST
+    os.rename(folder + ".away", folder)  # noqa: PTH104
+
+
+def test_a_manager_on_another_port_gets_what_its_predecessor_missed(bench):
+    go = bench.mark("go")
+    name = bench.python(
+        f"import nnilite, os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+        "nnilite.report_final_result(5)"
+    )
+    eventually(lambda: bench.received(name).started)
+    bench.close()
+    bench.receiver.stop()
+    with socket.create_server(("127.0.0.1", bench.receiver._port)):
+        bench.receiver._port = 0
+        bench.receiver.start()
+    bench.open()
+    go.touch()
+    assert bench.finish(name).values == [5]
+
+
+def test_a_trial_whose_name_is_a_path_is_refused(bench):
+    job = replace(bench.job("true"), trial="../../etc")
+    assert isinstance(bench.refusal(bench.service.submit(job)), ServiceError)
+
+
+def test_a_folder_that_cannot_be_written_refuses_only_that_job(bench):
+    job = bench.job("true")
+    place = bench.service._folder(job).path
+    place.parent.mkdir(parents=True)
+    place.write_text("in the way")
+    error = bench.refusal(bench.service.submit(job))
+    assert isinstance(error, ServiceError)
+    assert "cannot be written" in str(error)
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+
+
+def test_a_keeper_that_cannot_be_started_is_said(tmp_path):
+    def make(context):
+        return LocalService("local", LocalConfig(), replace(context, keeper=tmp_path / "missing.pyz"))
+
+    with ServiceBench(tmp_path, make) as bench:
+        error = bench.refusal(bench.service.submit(bench.job("true")))
+    assert isinstance(error, ServiceError)
+    assert "fork-server.log" in str(error)
+
+
+def test_a_code_directory_that_cannot_be_packed_is_said_at_the_start(tmp_path):
+    def package():
+        raise CodeDirError("too many files")
+
+    def make(context):
+        return LocalService("local", LocalConfig(isolate_code=True), replace(context, package=package))
+
+    with pytest.raises(CodeDirError, match="too many files"), ServiceBench(tmp_path, make):
+        pass
+
+
+def test_a_poll_of_a_thousand_jobs_is_quick(bench):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    handles = [bench.handles[name]] * 1000
+    assert len(bench.call(bench.service.poll(handles), limit_s=2)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"trial_gpu_number": 1}, "useActiveGpu"),
+        ({"max_trial_number_per_gpu": 2}, "maxTrialNumberPerGpu"),
+        ({"max_trial_number_per_gpu": 2, "trial_gpu_number": 0}, "maxTrialNumberPerGpu"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_named(settings, field):
+    with pytest.raises(ConfigError, match=f"^{field}: "):
+        LocalConfig(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"reuse_mode": True}, {"trial_gpu_number": 0}, {"gpu_indices": [0]}])
+def test_settings_of_nni_are_accepted(settings):
+    assert LocalConfig(**settings)
+
+
+def test_closing_a_service_that_was_never_opened_is_harmless(tmp_path):
+    from nnilite.testing import fake_context
+
+    asyncio.run(LocalService("local", LocalConfig(), fake_context(tmp_path)).close())

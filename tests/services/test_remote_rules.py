@@ -1,0 +1,285 @@
+"""The SSH service's rules, without any machine: host keys, routes, placement, the tunnel's gate, what is unpacked."""
+
+from __future__ import annotations
+
+import base64
+import io
+import socket
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+paramiko = pytest.importorskip("paramiko")
+
+from nnilite.config import from_dict  # noqa: E402
+from nnilite.errors import ConfigError, NoCapacity  # noqa: E402
+from nnilite.gpu import Gpu  # noqa: E402
+from nnilite_remote import HostKeyPolicy, MachineConfig, RemoteConfig  # noqa: E402
+from nnilite_remote._agent_link import command, pythons  # noqa: E402
+from nnilite_remote._bookings import Booking, Bookings  # noqa: E402
+from nnilite_remote._download import unpack  # noqa: E402
+from nnilite_remote._errors import MachineError  # noqa: E402
+from nnilite_remote._known_hosts import HostKey, KnownHosts, host_name  # noqa: E402
+from nnilite_remote._placement import Candidate, Choice, choose_machine  # noqa: E402
+from nnilite_remote._route import RouteMap  # noqa: E402
+from nnilite_remote._tunnel import Gate, Refused, read_request  # noqa: E402
+from nnilite_remote._worker import program  # noqa: E402
+
+KEY = HostKey("ssh-ed25519", b"one")
+OTHER = HostKey("ssh-ed25519", b"two")
+LINE = f"ssh-ed25519 {base64.b64encode(KEY.data).decode()}\n"
+
+# host keys
+
+
+@pytest.mark.parametrize("names", ["box", "other,box", "b?x", "*,!other", "BOX", "[box]:22,box"])
+def test_a_machine_with_its_known_key_is_trusted(tmp_path, names):
+    place = tmp_path / "known"
+    place.write_text(f"# a comment\n\n{names} {LINE}")
+    KnownHosts([place], HostKeyPolicy.STRICT).check("box", KEY)
+
+
+@pytest.mark.parametrize("names", ["box", "b*"])
+@pytest.mark.parametrize("policy", [HostKeyPolicy.STRICT, HostKeyPolicy.ACCEPT_NEW])
+def test_a_machine_with_another_key_is_refused(tmp_path, names, policy):
+    place = tmp_path / "known"
+    place.write_text(f"{names} {LINE}")
+    with pytest.raises(MachineError, match="ssh-keygen -R"):
+        KnownHosts([place], policy).check("box", OTHER)
+    assert place.read_text() == f"{names} {LINE}"
+
+
+def test_a_revoked_key_is_refused_even_if_it_is_known(tmp_path):
+    place = tmp_path / "known"
+    place.write_text(f"box {LINE}@revoked * {LINE}")
+    with pytest.raises(MachineError, match="revoked"):
+        KnownHosts([place], HostKeyPolicy.ACCEPT_NEW).check("box", KEY)
+
+
+def test_a_new_machine_is_added_on_a_line_of_its_own(tmp_path):
+    place = tmp_path / "new folder" / "known"
+    known = KnownHosts([place], HostKeyPolicy.ACCEPT_NEW)
+    known.check("box", KEY)
+    place.write_text(place.read_text().rstrip("\n"))
+    known.check("[b]:2222", OTHER)
+    assert [line.split()[0] for line in place.read_text().splitlines()] == ["box", "[b]:2222"]
+    assert place.stat().st_mode & 0o777 == 0o600
+
+
+def test_under_ignore_any_key_will_do_and_nothing_is_written(tmp_path):
+    KnownHosts([tmp_path / "known"], HostKeyPolicy.IGNORE).check("box", KEY)
+    assert not (tmp_path / "known").exists()
+
+
+def test_names_are_as_openssh_writes_them():
+    assert [host_name("Box", 22), host_name("box", 2222)] == ["box", "[box]:2222"]
+
+
+# routes
+
+
+def hops(tmp_path, text: str, machine: MachineConfig):
+    (tmp_path / "config").write_text(text)
+    config = RemoteConfig([machine], ssh_config_file=tmp_path / "config", known_hosts_file=tmp_path / "known")
+    return RouteMap(config).hops(machine)
+
+
+def test_the_config_goes_before_the_ssh_config(tmp_path):
+    text = "Host box\n  HostName real.box\n  User other\n  Port 2200\n"
+    [hop] = hops(tmp_path, text, MachineConfig("box", user="me"))
+    assert (hop.address, hop.user, hop.port, hop.known_as) == ("real.box", "me", 2200, "[real.box]:2200")
+
+
+def test_hops_may_have_hops(tmp_path):
+    text = "Host box\n ProxyJump inner\nHost inner\n ProxyJump me@gate:2200\nHost gate\n HostName g.lab\n"
+    way = hops(tmp_path, text, MachineConfig("box"))
+    assert [(hop.address, hop.port) for hop in way] == [("g.lab", 2200), ("inner", 22), ("box", 22)]
+
+
+@pytest.mark.parametrize("text", ["Host a\n ProxyJump b\nHost b\n ProxyJump c\nHost c\n ProxyJump b\n"])
+def test_hops_in_a_circle_are_found_out(tmp_path, text):
+    with pytest.raises(MachineError, match="circles"):
+        hops(tmp_path, text, MachineConfig("a"))
+
+
+def test_a_proxy_command_is_refused_with_what_would_help(tmp_path):
+    with pytest.raises(MachineError, match="use ProxyJump"):
+        hops(tmp_path, "Host a\n ProxyCommand nc %h %p\n", MachineConfig("a"))
+
+
+# config
+
+
+def section(**machine):
+    return {
+        "trialCommand": "true",
+        "trialConcurrency": 1,
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "remote", "machineList": [{"host": "box", "user": "me", **machine}]},
+    }
+
+
+def test_a_password_from_the_environment_is_shown_nowhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("SSH_PASSWORD", "hush-hush")
+    config = from_dict(section(password="${env:SSH_PASSWORD}"), tmp_path).checked()
+    [(_, _, remote)] = config.services
+    assert remote.machine_list[0].password == "hush-hush"
+    assert "hush-hush" not in repr(remote) + str(config.json())
+
+
+def test_an_older_file_of_nni_is_taken(tmp_path):
+    old = {
+        "authorName": "me",
+        "trialConcurrency": 1,
+        "trainingServicePlatform": "remote",
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "tuner": {"builtinTunerName": "Random"},
+        "trial": {"command": "true", "codeDir": ".", "gpuNum": 0},
+        "machineList": [{"ip": "10.1.1.1", "port": 22, "username": "bob", "passwd": "bob123"}],
+    }
+    old["searchSpacePath"] = "space.json"
+    (tmp_path / "space.json").write_text('{"x": {"_type": "choice", "_value": [1]}}')
+    del old["searchSpace"]
+    [(_, _, remote)] = from_dict(old, tmp_path).checked().services
+    assert (remote.machine_list[0].host, remote.machine_list[0].user) == ("10.1.1.1", "bob")
+
+
+@pytest.mark.parametrize("field", [{"host": "-oProxyCommand=x"}, {"slots": 0}, {"port": 70000}, {"user": "a\nb"}])
+def test_machines_that_cannot_be_are_refused(tmp_path, field):
+    with pytest.raises(ConfigError):
+        from_dict(section(**field), tmp_path).checked()
+
+
+def test_labels_that_no_machine_has_are_refused(tmp_path):
+    data = section(labels=["big"])
+    data["trainingService"]["machineLabels"] = ["huge"]
+    with pytest.raises(ConfigError, match="no machine has the label 'huge'"):
+        from_dict(data, tmp_path).checked()
+
+
+# placement
+
+
+def test_a_job_goes_to_the_machine_with_the_most_room():
+    machines = [Candidate("a", "a", slots=4, jobs={"1": (), "2": ()}), Candidate("b", "b", slots=1)]
+    assert choose_machine(machines, None, set()) == Choice("b", None)
+    machines[1] = Candidate("b", "b", slots=1, jobs={"3": ()})
+    assert choose_machine(machines, 0, set()) == Choice("a", ())
+
+
+def test_each_machine_tells_why_it_takes_nothing():
+    machines = [
+        Candidate("a", "a", trouble="is away: no answer"),
+        Candidate("b", "b", slots=1, jobs={"1": ()}),
+        Candidate("c", "c", gpus=[Gpu(0)], jobs={"2": (0,)}),
+    ]
+    with pytest.raises(NoCapacity) as caught:
+        choose_machine(machines, 1, set())
+    for part in ("a is away: no answer", "b runs 1 of 1 trials (slots)", "c waits for a GPU: GPU 0 runs a trial"):
+        assert part in str(caught.value)
+
+
+def test_bookings_outlive_the_manager_and_broken_files(tmp_path):
+    place = tmp_path / "jobs.json"
+    Bookings(place).book("job", Booking("box", "/d", (0, 1)))
+    again = Bookings(place)
+    again.load()
+    assert again.get("job") == Booking("box", "/d", (0, 1))
+    place.write_text("{")
+    Bookings(place).load()
+
+
+# the tunnel's gate
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET /api/v1/experiment HTTP/1.1\r\n\r\n",
+        "POST /api/v1/callback/../experiment/stop HTTP/1.1\r\n\r\n",
+        "POST /api/v1/callback/x?y HTTP/1.1\r\n\r\n",
+        "POST /api/v1/callback/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST /api/v1/callback/x HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        "POST /api/v1/callback/x HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST /api/v1/callback/x HTTP/1.1\r\n folded: x\r\n\r\n",
+        "POST /api/v1/callback/x HTTP/1.1\r\n" + "A: b\r\n" * 100 + "\r\n",
+        "GET http://elsewhere/api/v1/keeper.pyz HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_the_gate_refuses_what_keepers_do_not_ask(text):
+    with pytest.raises(Refused):
+        read_request(io.BytesIO(text.encode()))
+
+
+def test_the_gate_hands_on_a_keepers_request_and_nothing_of_its_other_headers():
+    class Manager(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = f"{self.path} {self.headers['Authorization']} {self.headers['Cookie']} {body.decode()}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_):
+            """Quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Manager) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here, there = socket.socketpair()
+        Gate(lambda: f"http://127.0.0.1:{server.server_port}/pre").admit(there)
+        here.sendall(b"POST /api/v1/callback/j-1 HTTP/1.1\r\nAuthorization: Bearer t\r\nCookie: c\r\n")
+        here.sendall(b"Content-Length: 2\r\n\r\nhi")
+        here.settimeout(10)
+        text = b""
+        while b"hi" not in text:
+            text += here.recv(1000)
+        here.close()
+        server.shutdown()
+    assert text.endswith(b"/pre/api/v1/callback/j-1 Bearer t None hi")
+
+
+# what is sent and what comes
+
+
+def test_the_agent_is_plain_text_and_its_command_survives_any_shell():
+    compile(program(), "agent", "exec")
+    text = command(pythons('/opt/it\'s "$HOME" `x`'))
+    assert "\n" not in text
+    assert "!" not in text
+
+
+class _Tar:
+    def __init__(self, *members):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for info, data in members:
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+        self._data = buffer.getvalue()
+
+    def rest(self) -> bytes:
+        return b""
+
+    def read(self) -> bytes:
+        piece, self._data = self._data[:1000], self._data[1000:]
+        return piece
+
+
+def _link(name: str, to: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, to
+    return info
+
+
+def test_a_fetched_folder_stays_inside_its_target(tmp_path):
+    target = tmp_path / "target"
+    inside, outside = _link("good", "a/file"), _link("bad", "../../secret")
+    unpack(_Tar((tarfile.TarInfo("a/file"), b"x"), (inside, b""), (outside, b""), (_link("a2", "/etc"), b"")), target)
+    assert (target / "good").read_text() == "x"
+    assert sorted(path.name for path in target.iterdir()) == ["a", "good"]
+    with pytest.raises(MachineError, match="outside"):
+        unpack(_Tar((tarfile.TarInfo("../evil"), b"x")), target)

@@ -1,0 +1,149 @@
+"""Curvefitting, and optuna's pruners as assessors."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from nnilite._plugins import assessor_class
+from nnilite.assessor import Assessor, AssessResult
+from nnilite.class_args import construct
+from nnilite.errors import ConfigError
+
+EVERY = {
+    "Medianstop": {},
+    "Curvefitting": {},
+    "Percentile": {"n_startup_trials": 1},
+    "SuccessiveHalving": {"reduction_factor": 2},
+    "Threshold": {"lower": 0.0},
+    "Patient": {"patience": 3},
+    "Wilcoxon": {},
+}
+
+
+def made(name: str, **args: object) -> Assessor:
+    return construct(assessor_class(name), {**EVERY[name], **args})
+
+
+def completed(assessor: Assessor, name: str, values: list) -> None:
+    for k in range(len(values)):
+        assessor.assess_trial(name, values[: k + 1])
+    assessor.trial_end(name, True)
+
+
+def stopped_at(assessor: Assessor, name: str, values: list) -> int | None:
+    """The number of results after which a trial is stopped."""
+    for k in range(len(values)):
+        if assessor.assess_trial(name, values[: k + 1]) is AssessResult.Bad:
+            assessor.trial_end(name, False)
+            return k + 1
+    assessor.trial_end(name, True)
+    return None
+
+
+def curve(end: float, count: int = 20, rate: float = 0.3) -> list[float]:
+    return [end * (1 - math.exp(-rate * (k + 1))) for k in range(count)]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_any_kind_of_result_gets_an_answer(name):
+    assessor, rng = made(name), random.Random(0)
+    kinds = [1, 0.5, {"default": 2, "x": 1}, math.nan, math.inf, None, "text", {"acc": 1}, [1]]
+    for trial in range(12):
+        history = [rng.choice(kinds) for _ in range(10)]
+        for k in range(10):
+            assert isinstance(assessor.assess_trial(str(trial), history[: k + 1]), AssessResult)
+        assessor.trial_end(str(trial), trial % 2 == 0)
+    assessor.trial_end("of another life", True)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_dict_counts_as_its_default(name):
+    plain, dicts = made(name), made(name)
+    for trial in range(8):
+        values = curve(0.9 - trial / 10)
+        wrapped = [{"default": value, "other": "x"} for value in values]
+        assert stopped_at(plain, str(trial), values) == stopped_at(dicts, str(trial), wrapped)
+
+
+@pytest.mark.parametrize("name", sorted(EVERY.keys() - {"Threshold"}))
+def test_minimising_is_maximising_the_opposite(name):
+    up, down = made(name, optimize_mode="maximize"), made(name, optimize_mode="minimize")
+    for trial in range(8):
+        values = curve(0.9 - trial / 10)
+        assert stopped_at(up, str(trial), values) == stopped_at(down, str(trial), [-value for value in values])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_wrong_arguments_get_a_sentence(name):
+    with pytest.raises(ConfigError, match=r"classArgs\.optimise: .*did you mean optimize_mode\?"):
+        made(name, optimise="maximize")
+    with pytest.raises(ConfigError, match="must be one of 'maximize', 'minimize', not 'best'"):
+        made(name, optimize_mode="best")
+
+
+def test_curvefitting_stops_a_curve_that_levels_off_too_low():
+    assessor = made("Curvefitting")
+    completed(assessor, "good", curve(0.9))
+    assert stopped_at(assessor, "poor", curve(0.6)) == 7  # the first one after the start step
+    assert stopped_at(assessor, "as good", curve(0.9)) is None
+    assert stopped_at(assessor, "slow but better", curve(1.0, rate=0.15)) is None
+
+
+def test_curvefitting_does_not_mix_the_histories_of_trials():
+    assessor = made("Curvefitting")
+    for k in range(20):
+        assessor.assess_trial("best", curve(0.9)[: k + 1])
+        assessor.assess_trial("worst", curve(0.1)[: k + 1])
+    assessor.trial_end("best", True)
+    assessor.assess_trial("worst", curve(0.1))
+    assert stopped_at(assessor, "middle", curve(0.5)) == 7
+
+
+def test_curvefitting_judges_at_every_gap():
+    assessor = made("Curvefitting", gap=5, start_step=4)
+    completed(assessor, "good", curve(0.9))
+    assert stopped_at(assessor, "poor", curve(0.5)) == 9
+
+
+def test_percentile_keeps_the_best_part():
+    assessor = made("Percentile", percentile=25.0, n_startup_trials=4)
+    for k in range(8):
+        completed(assessor, str(k), [k / 10] * 3)
+    assert stopped_at(assessor, "a", [0.65] * 3) is None
+    assert stopped_at(assessor, "b", [0.4] * 3) == 1
+
+
+def test_successive_halving_lets_few_on_at_each_rung():
+    assessor = made("SuccessiveHalving", reduction_factor=2)
+    ends = [stopped_at(assessor, str(k), [(k * 7 % 16) / 16] * 16) for k in range(16)]
+    assert ends.count(None) < 8
+    assert set(ends) - {None} <= {1, 2, 4, 8, 16}
+
+
+def test_threshold_stops_below_above_and_on_nan():
+    assert stopped_at(made("Threshold"), "a", [1, -1, 1]) == 2
+    assert stopped_at(made("Threshold", lower=None, upper=3.0), "a", [1, 4]) == 2
+    assert stopped_at(made("Threshold"), "a", [1, math.nan]) == 2
+
+
+def test_patience_ends():
+    assert stopped_at(made("Patient", patience=2), "a", [1, 2, 3, 2, 2, 2, 2]) == 6
+    assert stopped_at(made("Patient", patience=2), "b", list(range(9))) is None
+
+
+def test_wilcoxon_stops_a_trial_that_is_worse_on_most_folds():
+    assessor, rng = made("Wilcoxon"), random.Random(0)
+    hard = [rng.random() for _ in range(10)]
+    completed(assessor, "best", [2 - h for h in hard])
+    assert stopped_at(assessor, "worse", [1.5 - h for h in hard]) is not None
+    assert stopped_at(assessor, "better", [2.5 - h for h in hard]) is None
+
+
+def test_thresholds_out_of_order_get_a_sentence():
+    with pytest.raises(ConfigError, match=r"classArgs\.upper: must be of at least 5, not 2"):
+        made("Threshold", lower=5, upper=2)
+    with pytest.raises(ConfigError, match="Threshold needs lower, upper or both"):
+        made("Threshold", lower=None)

@@ -1,0 +1,142 @@
+"""Schedules of Hyperband, ASHA and BOHB, and the population of PBT."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite.class_args import construct
+from nnilite.errors import ConfigError, NoMoreTrialError
+from nnilite_basic import PBTTuner
+from nnilite_optuna import ASHATuner, BOHBTuner, HyperbandTuner
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+
+def ready(tuner):
+    tuner.update_search_space(SPACE)
+    return tuner
+
+
+def end(tuner, k: int, parameters: dict, value: float | None = None) -> None:
+    if value is not None:
+        tuner.receive_trial_result(k, parameters, value, customized=False, trial_job_id=str(k))
+    tuner.trial_end(k, value is not None, trial_job_id=str(k))
+
+
+def budgets(tuner, count: int, first: int = 0) -> list[float]:
+    found = []
+    for k in range(first, first + count):
+        parameters = tuner.generate_parameters(k)
+        found.append(parameters["TRIAL_BUDGET"])
+        end(tuner, k, parameters, parameters["x"])
+    return found
+
+
+def test_the_brackets_of_hyperband_are_those_of_the_paper():
+    tuner = ready(HyperbandTuner(R=9, eta=3, seed=0))
+    assert budgets(tuner, 13) == [1] * 9 + [3] * 3 + [9]
+    assert budgets(tuner, 7, 13) == [3] * 5 + [9] + [9]  # 5 with 3, then one of them; the last bracket begins
+    assert budgets(tuner, 2, 20) == [9, 9]
+    assert budgets(tuner, 9, 22) == [1] * 9
+
+
+def test_the_best_of_a_rung_go_on():
+    tuner = ready(HyperbandTuner("minimize", R=9, seed=0))
+    firsts = [tuner.generate_parameters(k) for k in range(9)]
+    for k, parameters in enumerate(firsts):
+        end(tuner, k, parameters, parameters["x"])
+    seconds = [tuner.generate_parameters(k)["x"] for k in range(9, 12)]
+    assert seconds == sorted(p["x"] for p in firsts)[:3]
+
+
+def test_hyperband_begins_another_bracket_rather_than_wait():
+    tuner = ready(HyperbandTuner(R=9, seed=0))
+    given = [tuner.generate_parameters(k)["TRIAL_BUDGET"] for k in range(15)]
+    assert given == [1] * 9 + [3] * 5 + [9]
+
+
+def test_serial_hyperband_waits_for_its_bracket():
+    tuner = ready(HyperbandTuner(R=9, exec_mode="serial", seed=0))
+    waiting = [tuner.generate_parameters(k) for k in range(9)]
+    with pytest.raises(NoMoreTrialError, match="goes on when"):
+        tuner.generate_parameters(9)
+    for k, parameters in enumerate(waiting):
+        end(tuner, k, parameters, 1.0)
+    assert tuner.generate_parameters(10)["TRIAL_BUDGET"] == 3
+
+
+def test_failed_trials_do_not_go_on_and_do_not_block():
+    tuner = ready(HyperbandTuner("minimize", R=9, seed=0))
+    for k in range(9):
+        end(tuner, k, tuner.generate_parameters(k), 0.5 if k == 4 else None)
+    assert [tuner.generate_parameters(9)["TRIAL_BUDGET"], tuner.generate_parameters(10)["TRIAL_BUDGET"]] == [3, 3]
+    assert len(tuner._plan._brackets) == 2  # one survivor, so the second trial is of the next bracket
+
+
+def test_asha_promotes_at_once_and_never_waits():
+    tuner = ready(ASHATuner("minimize", max_budget=9, seed=0))
+    assert budgets(tuner, 4) == [1, 1, 1, 3]
+    assert budgets(tuner, 40, 4).count(9) >= 2
+
+
+def test_asha_hands_checkpoints_on_to_the_next_rung():
+    tuner = ready(ASHATuner("minimize", max_budget=9, all_checkpoint_dir="/data/it's", seed=0))
+    found = [tuner.generate_parameters(k) for k in range(3)]
+    for k, parameters in enumerate(found):
+        end(tuner, k, parameters, parameters["x"])
+    best = min(found, key=lambda p: p["x"])
+    promoted = tuner.generate_parameters(3)
+    assert promoted["x"] == best["x"]
+    assert promoted["load_checkpoint_dir"] == best["save_checkpoint_dir"] != promoted["save_checkpoint_dir"]
+
+
+def test_bohb_learns_from_the_largest_budget_with_enough_results():
+    tuner = ready(BOHBTuner("minimize", max_budget=9, min_points_in_model=4, random_fraction=0.0, seed=0))
+    budgets(tuner, 60)
+    assert tuner._modelled == 9
+    late = [p.parameters["x"] for p in tuner.points[-20:]]
+    assert sum(late) / len(late) < 0.35
+
+
+def test_imported_results_teach_bohb():
+    tuner = ready(BOHBTuner("minimize", max_budget=9, min_points_in_model=4, random_fraction=0.0, seed=0))
+    tuner.import_data([{"parameter": {"x": k / 40}, "value": abs(k / 40 - 0.8)} for k in range(40)])
+    fresh = [tuner.generate_parameters(k)["x"] for k in range(9)]
+    assert sum(0.6 < x < 1.0 for x in fresh) >= 7
+
+
+def test_a_population_never_runs_a_member_twice_at_a_time(tmp_path):
+    tuner = ready(PBTTuner(population_size=3, all_checkpoint_dir=str(tmp_path), seed=0))
+    running = [tuner.generate_parameters(k) for k in range(3)]
+    with pytest.raises(NoMoreTrialError, match="all 3 members"):
+        tuner.generate_parameters(3)
+    end(tuner, 1, running[1], 0.5)
+    assert tuner.generate_parameters(4)["load_checkpoint_dir"] == running[1]["save_checkpoint_dir"]
+
+
+def test_a_poor_member_goes_on_from_the_best_ones_checkpoint(tmp_path):
+    tuner = ready(PBTTuner(population_size=4, fraction=0.25, all_checkpoint_dir=str(tmp_path), seed=0))
+    members = [tuner.generate_parameters(k) for k in range(4)]
+    for k, value in enumerate([0.1, 0.9, 0.5, 0.6]):
+        end(tuner, k, members[k], value)
+    after = [tuner.generate_parameters(k) for k in range(4, 8)]
+    assert after[0]["load_checkpoint_dir"] == members[1]["save_checkpoint_dir"]
+    assert [p["load_checkpoint_dir"] for p in after[1:]] == [p["save_checkpoint_dir"] for p in members[1:]]
+    assert [p["x"] for p in after[1:]] == [p["x"] for p in members[1:]]
+    assert after[0]["save_checkpoint_dir"].endswith("1/0")
+
+
+def test_a_member_that_failed_does_not_go_on_from_its_own_checkpoint(tmp_path):
+    tuner = ready(PBTTuner(population_size=2, all_checkpoint_dir=str(tmp_path), seed=0))
+    members = [tuner.generate_parameters(k) for k in range(2)]
+    end(tuner, 0, members[0], 0.5)
+    end(tuner, 1, members[1])
+    after = [tuner.generate_parameters(k) for k in range(2, 4)]
+    assert [p["load_checkpoint_dir"] for p in after] == [members[0]["save_checkpoint_dir"]] * 2
+
+
+def test_impossible_budgets_get_a_sentence():
+    with pytest.raises(ConfigError, match=r"classArgs\.max_budget: must not be below min_budget \(5\)"):
+        construct(ASHATuner, {"min_budget": 5, "max_budget": 2})
+    with pytest.raises(ConfigError, match=r"classArgs\.eta: must be of at least 2"):
+        construct(HyperbandTuner, {"eta": 1})

@@ -1,0 +1,324 @@
+"""What every tuner that learns from points keeps to, whatever its algorithm."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import tempfile
+import time
+from contextlib import suppress
+
+import pytest
+
+from nnilite._plugins import tuner_class
+from nnilite.class_args import construct
+from nnilite.errors import ConfigError, NoMoreTrialError, SpaceError
+from nnilite.tuner import Call
+
+NESTED = {
+    "x": {"_type": "uniform", "_value": [-5, 5]},
+    "rate": {"_type": "loguniform", "_value": [1e-5, 1]},
+    "layer": {
+        "_type": "choice",
+        "_value": [
+            {"_name": "Empty"},
+            {"_name": "Conv 'a' $b\n", "size": {"_type": "choice", "_value": [2, 3]}},
+        ],
+    },
+}
+FLAT = {
+    "x": {"_type": "uniform", "_value": [-5, 5]},
+    "rate": {"_type": "loguniform", "_value": [1e-5, 1]},
+    "steps": {"_type": "quniform", "_value": [1, 100, 3]},
+    "width": {"_type": "randint", "_value": [1, 9]},
+    "kind": {"_type": "choice", "_value": ["a", None, [1, 2], 0.5]},
+}
+NORMALS = {
+    "a": {"_type": "normal", "_value": [0, 2]},
+    "b": {"_type": "qnormal", "_value": [10, 4, 0.5]},
+    "c": {"_type": "lognormal", "_value": [0, 1]},
+    "d": {"_type": "qlognormal", "_value": [2, 1, 1]},
+    "e": {"_type": "qloguniform", "_value": [0.1, 50, 1]},
+}
+NUMBERS = {key: value for key, value in FLAT.items() if key != "kind"}
+SPACES = {"nested": NESTED, "flat": FLAT, "normals": NORMALS, "numbers": NUMBERS}
+FOLDER = tempfile.mkdtemp(prefix="nni lite's $")
+GOALS = {"default": "minimize", "size": "minimize"}
+LEARNERS: dict[str, dict] = {
+    "Random": {"optimize_mode": "minimize"},
+    "TPE": {},
+    "Evolution": {"optimize_mode": "minimize", "population_size": 8},
+    "Anneal": {},
+    "QMC": {"optimize_mode": "minimize"},
+    "CMAES": {"popsize": 5},
+    "NSGA2": {"objectives": GOALS, "population_size": 6},
+    "PBT": {"optimize_mode": "minimize", "population_size": 6, "all_checkpoint_dir": FOLDER},
+    "Hyperband": {"optimize_mode": "minimize", "R": 9},
+    "ASHA": {"optimize_mode": "minimize", "max_budget": 9, "all_checkpoint_dir": FOLDER},
+    "BOHB": {"optimize_mode": "minimize", "max_budget": 9},
+    "GP": {"optimize_mode": "minimize", "selection_num_warm_up": 100, "selection_num_starting_points": 50},
+    "Metis": {"optimize_mode": "minimize", "selection_num_starting_points": 100},
+    "SMAC": {"optimize_mode": "minimize"},
+    "DNGO": {"optimize_mode": "minimize", "num_epochs_per_training": 50, "trials_per_update": 10},
+}
+ONLY_NUMBERS = {"CMAES"}
+NOT_NESTED = {"CMAES", "GP", "Metis", "DNGO"}
+REPEATS = {"PBT", "Hyperband", "ASHA", "BOHB"}  # the same parameters come again on purpose
+SLOW = {"GP", "Metis", "SMAC", "DNGO"}
+
+
+def marked(name: str, *more: str, also: tuple[str, ...] = ()) -> object:
+    return pytest.param(name, *more, marks=pytest.mark.slow if name in {*SLOW, *also} else ())
+
+
+NAMES = [marked(name) for name in LEARNERS]
+CASES = [
+    marked(name, space)
+    for name in LEARNERS
+    for space in SPACES
+    if not (space == "nested" and name in NOT_NESTED) and not (space == "flat" and name in ONLY_NUMBERS)
+]
+
+
+def loss(parameters: dict) -> float:
+    return sum(abs(v) for v in parameters.values() if isinstance(v, (int, float)))
+
+
+def result(parameters: dict) -> dict:
+    return {"default": loss(parameters), "size": -parameters.get("width", 0)}
+
+
+def started(name: str, space: dict = NUMBERS, seed: int = 7):
+    tuner = construct(tuner_class(name), {"seed": seed, **LEARNERS[name]})
+    tuner.update_search_space(space)
+    return tuner
+
+
+def own(tuner, parameters: dict) -> dict:
+    return {key: value for key, value in parameters.items() if key not in tuner.extra_keys}
+
+
+def play(tuner, first: int, count: int, concurrency: int = 3, calls: list | None = None) -> list:
+    """Run trials with so many at a time; the oldest ends first, every fifth fails, every seventh is NaN."""
+    calls = [] if calls is None else calls
+    waiting, proposed = [], []
+    for k in range(first, first + count):
+        parameters = json.loads(json.dumps(tuner.generate_parameters(k)))
+        calls.append(Call("generate", k, parameters=parameters))
+        proposed.append(parameters)
+        waiting.append((k, parameters))
+        if len(waiting) == concurrency:
+            end(tuner, *waiting.pop(0), calls)
+    for k, parameters in waiting:
+        end(tuner, k, parameters, calls)
+    return proposed
+
+
+def end(tuner, k: int, parameters: dict, calls: list) -> None:
+    if k % 5 != 4:
+        value = math.nan if k % 7 == 3 else result(parameters)
+        tuner.receive_trial_result(k, parameters, value, customized=False, trial_job_id=str(k))
+        calls.append(Call("result", k, str(k), parameters, value))
+    tuner.trial_end(k, k % 5 != 4, trial_job_id=str(k))
+    calls.append(Call("end", k, str(k), success=k % 5 != 4))
+
+
+@pytest.mark.parametrize(("name", "space"), CASES)
+def test_the_same_seed_and_results_give_the_same_proposals(name, space):
+    assert play(started(name, SPACES[space]), 0, 30) == play(started(name, SPACES[space]), 0, 30)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_seed_gives_other_proposals(name):
+    assert play(started(name), 0, 3) != play(started(name, seed=8), 0, 3)
+
+
+@pytest.mark.parametrize(("name", "space"), CASES)
+def test_after_a_replay_the_search_goes_on_as_if_nothing_had_happened(name, space):
+    calls: list[Call] = [Call("space", value=SPACES[space])]
+    whole = started(name, SPACES[space])
+    play(whole, 0, 30, calls=calls)
+    again = construct(tuner_class(name), {"seed": 7, **LEARNERS[name]})
+    again.replay(calls)
+    assert play(whole, 30, 12) == play(again, 30, 12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_replay_in_the_middle_keeps_the_running_trials(name):
+    calls: list[Call] = [Call("space", value=NUMBERS)]
+    whole = started(name)
+    play(whole, 0, 20, calls=calls)
+    calls += [Call("generate", k, parameters=whole.generate_parameters(k)) for k in range(20, 23)]
+    again = construct(tuner_class(name), {"seed": 7, **LEARNERS[name]})
+    again.replay(calls)
+    assert [again.generate_parameters(k) for k in range(23, 26)] == [
+        whole.generate_parameters(k) for k in range(23, 26)
+    ]
+
+
+@pytest.mark.parametrize(("name", "space"), CASES)
+def test_proposals_lie_in_the_space_and_are_json(name, space):
+    tuner = started(name, SPACES[space])
+    for parameters in play(tuner, 0, 40):
+        assert tuner.space.contains(own(tuner, parameters)) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_proposals_of_running_trials_differ(name):
+    tuner = started(name)
+    play(tuner, 0, 20)
+    pending = [json.dumps(tuner.generate_parameters(k)) for k in range(20, 25)]
+    assert len(set(pending)) == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_late_doubled_and_unknown_ids_do_no_harm(name):
+    tuner = started(name)
+    first = tuner.generate_parameters(0)
+    for value in ({"default": 1, "size": 1}, 1.0, {"default": 2}):
+        tuner.receive_trial_result(0, first, value, customized=False, trial_job_id="a")
+    tuner.trial_end(0, True, trial_job_id="a")
+    tuner.trial_end(0, False, trial_job_id="a")
+    tuner.trial_end(77, True, trial_job_id="b")
+    tuner.receive_trial_result(78, first, 1.0, customized=False, trial_job_id="c")
+    tuner.receive_trial_result(79, {"of": "another space"}, 1.0, customized=False, trial_job_id="d")
+    assert len(tuner.points) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [math.nan, math.inf, None, "no number", {"acc": 1}, {"default": math.nan}, [1]])
+def test_a_result_without_a_finite_number_does_no_harm(name, value):
+    tuner = started(name)
+    for k in range(14):
+        tuner.receive_trial_result(k, tuner.generate_parameters(k), value, customized=False, trial_job_id="x")
+        tuner.trial_end(k, True, trial_job_id="x")
+    assert tuner.space.contains(own(tuner, tuner.generate_parameters(14))) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_customised_and_imported_results_are_learnt(name):
+    tuner = started(name)
+    point = tuner.space.sample(random.Random(0))
+    tuner.receive_trial_result(None, point, {"default": 3, "size": 1}, customized=True, trial_job_id="a")
+    tuner.trial_end(None, True, trial_job_id="a")
+    imported = [{"parameter": point, "value": {"default": 1, "size": 0}}, {"parameter": point, "value": None}]
+    tuner.import_data([*imported, {"parameter": {"x": 99}, "value": 1}, {"value": 2}])
+    assert [p.loss for p in tuner.points] == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_space_keeps_what_fits(name):
+    tuner = started(name)
+    play(tuner, 0, 15)
+    narrow = {**NUMBERS, "x": {"_type": "uniform", "_value": [0, 5]}}
+    tuner.update_search_space(narrow)
+    assert all((p.flat is None) == (p.parameters["x"] < 0) for p in tuner.points)
+    assert all(p["x"] >= 0 for p in play(tuner, 15, 15))
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in LEARNERS if name not in REPEATS])
+def test_a_finite_space_is_explored_once_and_then_ends(name):
+    tuner = started(
+        name, {"a": {"_type": "randint", "_value": [3, 7]}, "b": {"_type": "quniform", "_value": [2, 10, 5]}}
+    )
+    proposed = play(tuner, 0, 12)
+    assert len({json.dumps(p) for p in proposed}) == 12
+    with pytest.raises(NoMoreTrialError):
+        tuner.generate_parameters(12)
+    assert tuner.generate_multiple_parameters([13, 14]) == []
+
+
+@pytest.mark.parametrize("name", [marked(name, also=("NSGA2", "BOHB")) for name in LEARNERS])
+def test_ten_thousand_trials_are_replayed_in_seconds(name):
+    rng, model = random.Random(0), started("Random")
+    calls = [Call("space", value=NUMBERS)]
+    for k in range(10_000):
+        parameters = model.space.sample(rng)
+        calls.append(Call("generate", k, parameters=parameters))
+        calls.append(Call("result", k, str(k), parameters, result(parameters)))
+        calls.append(Call("end", k, str(k), success=True))
+    tuner = construct(tuner_class(name), {"seed": 1, **LEARNERS[name]})
+    began = time.process_time()
+    tuner.replay(calls)
+    assert time.process_time() - began < 20
+    assert tuner.space.contains(own(tuner, tuner.generate_parameters(10_000))) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_arguments_get_a_sentence(name):
+    with pytest.raises(ConfigError, match=r"classArgs.sed: .*did you mean seed\?"):
+        construct(tuner_class(name), {**LEARNERS[name], "sed": 1})
+    if name != "NSGA2":
+        with pytest.raises(ConfigError, match=r"classArgs.optimize_mode: must be one of 'maximize', 'minimize'"):
+            construct(tuner_class(name), {**LEARNERS[name], "optimize_mode": "max"})
+    with pytest.raises(ConfigError, match=r"classArgs.seed: must be a whole number"):
+        construct(tuner_class(name), {**LEARNERS[name], "seed": 1.5})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_space_gets_a_sentence(name):
+    with pytest.raises(SpaceError, match="x"):
+        started(name, {"x": {"_type": "uniform", "_value": [1]}})
+
+
+@pytest.mark.parametrize("name", sorted(NOT_NESTED))
+def test_a_tuner_that_cannot_take_nested_choices_says_so_and_names_others(name):
+    with pytest.raises(SpaceError, match="TPE"):
+        started(name, NESTED)
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_NUMBERS))
+def test_a_tuner_of_numbers_only_refuses_choices(name):
+    with pytest.raises(SpaceError, match="'kind' is a choice"):
+        started(name, FLAT)
+
+
+@pytest.mark.parametrize("name", sorted(SLOW))
+def test_a_tuner_with_a_model_goes_on_after_a_replay(name):
+    calls: list[Call] = [Call("space", value=NUMBERS)]
+    whole = started(name)
+    play(whole, 0, 18, calls=calls)
+    again = construct(tuner_class(name), {"seed": 7, **LEARNERS[name]})
+    again.replay(calls)
+    assert play(whole, 18, 2) == play(again, 18, 2)
+
+
+WIDE = {**NUMBERS, "x": {"_type": "uniform", "_value": [-9, 9]}}
+OTHER = {"y": {"_type": "quniform", "_value": [0, 4, 1]}, "z": {"_type": "lognormal", "_value": [0, 1]}}
+VALUES = [
+    1,
+    -2.5,
+    math.nan,
+    math.inf,
+    None,
+    "x",
+    [],
+    {},
+    {"default": 3, "size": 1},
+    {"default": "?"},
+    True,
+    1e308,
+    -1e308,
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_calls_does_no_harm(name, seed):
+    rng, tuner, given = random.Random(seed), started(name), {}
+    for k in range(90):
+        number = rng.choice([None, k, *range(max(0, k - 8), k)])
+        parameters = rng.choice([given.get(number), {"x": 1}, None, 5, "text", {**NUMBERS}])
+        match rng.randrange(9):
+            case 0 | 1 | 2 | 3:
+                with suppress(NoMoreTrialError):
+                    given[k] = tuner.generate_parameters(k)
+            case 4 | 5:
+                tuner.receive_trial_result(number, parameters, rng.choice(VALUES), customized=number is None)
+            case 6:
+                tuner.trial_end(number, rng.random() < 0.5, trial_job_id="a")
+            case 7:
+                tuner.import_data([{"parameter": parameters, "value": rng.choice(VALUES)}, {}])
+            case 8 if rng.random() < 0.3:
+                tuner.update_search_space(rng.choice([WIDE, NUMBERS, OTHER]))

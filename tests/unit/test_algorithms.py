@@ -1,0 +1,74 @@
+"""Tuners and assessors that the user registered by a name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nnilite import _plugins
+from nnilite._cli.program import run
+from nnilite.errors import PluginError
+
+CODE = """
+from nnilite import Tuner
+class Lucky(Tuner):
+    def generate_parameters(self, parameter_id, **kwargs): return {"x": 1}
+class NoTuner: pass
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a class and a meta file, and a configuration folder of the test's own."""
+    monkeypatch.setenv("NNI_CONFIG_DIR", str(tmp_path / "config 'x'"))
+    monkeypatch.syspath_prepend(str(tmp_path / "nothing"))
+    (tmp_path / "lucky_code.py").write_text(CODE)
+    return tmp_path
+
+
+def meta(folder: Path, **changes: object) -> str:
+    about = {"algoType": "tuner", "builtinName": "Lucky", "className": "lucky_code.Lucky", "codeDirectory": "."}
+    (folder / "meta.yml").write_text(json.dumps({**about, **changes}))
+    return str(folder / "meta.yml")
+
+
+def test_a_registered_tuner_is_found_by_its_name(folder: Path) -> None:
+    assert run(["algo", "register", "--meta", meta(folder)]) == 0
+    assert _plugins.tuner_class("lucky").__name__ == "Lucky"
+    assert "Lucky" in _plugins.names(_plugins.TUNERS)
+
+
+def test_an_unregistered_tuner_is_gone(folder: Path) -> None:
+    run(["algo", "register", "--meta", meta(folder)])
+    assert run(["algo", "unregister", "lucky"]) == 0
+    with pytest.raises(PluginError, match="no tuner 'Lucky'"):
+        _plugins.tuner_class("Lucky")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "sentence"),
+    [
+        ({"className": "lucky_code.Missing"}, 1, "Missing"),
+        ({"className": "no_such_module.Lucky"}, 1, "no_such_module"),
+        ({"className": "lucky_code.NoTuner"}, 1, "not a class derived from"),
+        ({"className": "Lucky"}, 1, "module.Class"),
+        ({"algoType": "optimizer"}, 1, "must be tuner or assessor"),
+        ({"builtinName": "TPE"}, 4, "choose another builtinName"),
+        ({"builtinName": None}, 1, "builtinName"),
+    ],
+)
+def test_what_cannot_be_registered_is_said(
+    folder: Path, changes: dict[str, object], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["algo", "register", "--meta", meta(folder, **changes)]) == code
+    assert sentence in capsys.readouterr().err
+    assert "Lucky" not in _plugins.names(_plugins.TUNERS)
+
+
+def test_a_broken_list_of_registrations_is_said_with_its_place(folder: Path) -> None:
+    run(["algo", "register", "--meta", meta(folder)])
+    (path,) = folder.glob("config*/algorithms.json")
+    path.write_text("{")
+    assert run(["algo", "list"]) == 1

@@ -1,0 +1,203 @@
+"""The REST client, against a stand-in for the manager."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from nnilite._client import Client, ManagerError, Unreachable
+from nnilite.errors import ConfigError, Conflict, NotFound, ServiceError
+from stand_in_manager import StandIn, stand_in_manager
+
+
+@pytest.fixture
+def manager() -> Iterator[StandIn]:
+    with stand_in_manager() as found:
+        yield found
+
+
+@pytest.fixture
+def client(manager: StandIn) -> Iterator[Client]:
+    with Client(manager.url, "secret", timeout_s=5) as found:
+        yield found
+
+
+def _trial(number: int, value: object = None) -> dict[str, object]:
+    return {"id": f"T{number}", "sequence": number, "parameters": {"x": number}, "value": value}
+
+
+def test_the_token_and_a_json_content_type_go_with_every_change(client: Client, manager: StandIn) -> None:
+    manager.says("PATCH /experiment", {"id": "abc"})
+    client.update(trialConcurrency=3)
+    asked = manager.asked[0]
+    assert json.loads(asked.body) == {"trialConcurrency": 3}
+    assert asked.headers["Authorization"] == "Bearer secret"
+    assert asked.headers["Content-Type"] == "application/json"
+
+
+def test_one_connection_serves_many_questions(client: Client, manager: StandIn) -> None:
+    manager.says("GET /version", {"version": "1"})
+    assert [client.version() for _ in range(3)] == [{"version": "1"}] * 3
+    assert client._connection is not None
+
+
+def test_a_question_is_asked_again_when_the_kept_connection_was_closed(client: Client, manager: StandIn) -> None:
+    manager.says("GET /version", {"version": "1"})
+    client.version()
+    manager.hang_up_next = True
+    assert client.version() == {"version": "1"}
+    assert len(manager.asked) == 3
+
+
+def test_a_change_is_never_sent_twice(client: Client, manager: StandIn) -> None:
+    manager.says("GET /version", {})
+    manager.says("POST /trials", _trial(0))
+    client.version()
+    manager.hang_up_next = True
+    with pytest.raises(Unreachable, match="does not answer"):
+        client.add_trial({"x": 1})
+    assert [one.method for one in manager.asked] == ["GET", "POST"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, ConfigError),
+        (404, NotFound),
+        (409, Conflict),
+        (503, ServiceError),
+        (500, ManagerError),
+        (401, ManagerError),
+    ],
+)
+def test_a_refusal_becomes_the_error_that_it_is_with_the_managers_sentence(
+    client: Client, manager: StandIn, status: int, kind: type[Exception]
+) -> None:
+    manager.says("GET /experiment", {"error": "No, because."}, status)
+    with pytest.raises(kind, match=r"No, because\."):
+        client.profile()
+
+
+def test_a_refused_field_is_named(client: Client, manager: StandIn) -> None:
+    manager.says("PATCH /experiment", {"error": "must be a whole number from 1", "field": "trialConcurrency"}, 400)
+    with pytest.raises(ConfigError, match="trialConcurrency: must be a whole number from 1"):
+        client.update(trialConcurrency=0)
+
+
+def test_what_is_no_manager_at_all_is_said_so(client: Client, manager: StandIn) -> None:
+    manager.says("GET /experiment", b"<html>hello</html>")
+    with pytest.raises(ManagerError, match="does not answer as a manager"):
+        client.profile()
+    manager.says("GET /experiment", b"<html>oh</html>", 502)
+    with pytest.raises(ManagerError, match="answered 502"):
+        client.profile()
+
+
+def test_nobody_there_is_unreachable() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(Unreachable, match="Connection refused"):
+            Client(f"http://127.0.0.1:{taken.getsockname()[1]}").profile()
+
+
+def test_a_manager_that_hangs_is_unreachable_after_the_time_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = Client(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.1)
+        with client, pytest.raises(Unreachable, match=r"within 0\.1 s"):
+            client.profile()
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8080", "ftp://there", "http://"])
+def test_an_address_of_no_manager_is_refused_with_an_example(url: str) -> None:
+    with pytest.raises(ConfigError, match="looks like http"):
+        Client(url)
+
+
+def test_a_prefix_of_the_address_is_kept(manager: StandIn) -> None:
+    manager.says("GET /version", {"version": "1"})
+    with Client(manager.url + "/a/b/") as client:
+        client.version()
+    assert manager.asked[0].path == "/a/b/api/v1/version"
+
+
+def test_trials_are_fetched_page_by_page(client: Client, manager: StandIn) -> None:
+    common = "GET /trials?sort=sequence&descending=false&offset"
+    first = [_trial(number) for number in range(1000)]
+    manager.says(f"{common}=0&limit=1000", {"trials": first, "total": 1001})
+    manager.says(f"{common}=1000&limit=1000", {"trials": [_trial(1000)], "total": 1001})
+    assert [trial["sequence"] for trial in client.trials()] == list(range(1001))
+
+
+def test_no_more_trials_are_asked_for_than_are_wanted(client: Client, manager: StandIn) -> None:
+    query = "sort=value&descending=true&state=FAILED&state=SUCCEEDED&offset=0&limit=1"
+    manager.says(f"GET /trials?{query}", {"trials": [_trial(7)], "total": 9})
+    found = list(client.trials(states=["FAILED", "SUCCEEDED"], sort="value", descending=True, limit=1))
+    assert [trial["id"] for trial in found] == ["T7"]
+
+
+def test_metrics_go_on_where_the_page_before_ended(client: Client, manager: StandIn) -> None:
+    page = [{"trial": "T", "value": 1.0}] * 1000
+    manager.says("GET /metrics?kind=FINAL&after=0&limit=1000", {"metrics": page, "next": 4711})
+    manager.says("GET /metrics?kind=FINAL&after=4711&limit=1000", {"metrics": [], "next": 4711})
+    assert len(list(client.metrics(kind="FINAL"))) == 1000
+
+
+def test_numbers_that_json_cannot_carry_come_back_as_numbers(client: Client, manager: StandIn) -> None:
+    manager.says("GET /trials/a", _trial(0, {"default": "NaN", "loss": "-Infinity", "note": "fine"}))
+    value = client.trial("a")["value"]
+    assert math.isnan(value["default"])
+    assert value["loss"] == -math.inf
+    assert value["note"] == "fine"
+
+
+def test_numbers_that_json_cannot_carry_are_sent_as_text(client: Client, manager: StandIn) -> None:
+    manager.says("POST /import", {"imported": 1})
+    client.import_data([{"parameter": {"x": math.inf}, "value": -math.inf}])
+    assert json.loads(manager.asked[0].body) == [{"parameter": {"x": "Infinity"}, "value": "-Infinity"}]
+
+
+@pytest.mark.parametrize("hostile", ["../etc", "a b?x=1#y", "ä'\"\n", "%2e%2e"])
+def test_an_id_stays_one_part_of_the_path(client: Client, manager: StandIn, hostile: str) -> None:
+    with pytest.raises(NotFound):
+        client.trial(hostile)
+    path = manager.asked[0].path.removeprefix("/api/v1/trials/")
+    assert "/" not in path
+    assert "?" not in path
+
+
+@pytest.mark.parametrize("dots", ["", ".", ".."])
+def test_dots_are_no_id(client: Client, manager: StandIn, dots: str) -> None:
+    with pytest.raises(NotFound):
+        client.trial(dots)
+    assert manager.asked == []
+
+
+def test_output_tells_where_the_next_piece_begins(client: Client, manager: StandIn) -> None:
+    manager.says("GET /trials/a/output/stdout?offset=3&limit=10", b"lo", headers={"X-Next-Offset": "5"})
+    assert client.output("a", "stdout", 3, limit=10) == (b"lo", 5)
+
+
+def test_a_download_that_cannot_be_written_leaves_the_client_usable(client: Client, manager: StandIn) -> None:
+    manager.says("GET /trials/a/files/big", b"x" * 3_000_000)
+    manager.says("GET /version", {"version": "1"})
+
+    def full_disk(piece: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        client.download("a", "big", full_disk)
+    assert client.version() == {"version": "1"}
+
+
+def test_the_client_needs_nothing_but_the_standard_library() -> None:
+    code = (
+        "import sys, nnilite._client; print([m for m in sys.modules if m.split('.')[0] in ('tornado', 'rich', 'yaml')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

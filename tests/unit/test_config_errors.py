@@ -1,0 +1,205 @@
+"""Bad input to the config: where it is, what is wrong, what would be right."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from fake_platforms import platforms
+from nnilite.config import ConfigErrors, ExperimentConfig, from_dict, load
+from nnilite.config._fields import camel
+from nnilite.errors import ConfigError, SpaceError
+
+__all__ = ["platforms"]
+pytestmark = pytest.mark.usefixtures("platforms")
+
+GOOD = """\
+searchSpace:
+  x: {_type: uniform, _value: [0, 1]}
+trialCommand: python3 trial.py
+trialConcurrency: 2
+tuner:
+  name: TPE
+trainingService:
+  platform: local
+"""
+
+
+def write(folder, text):
+    file = folder / "it's $x.yaml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def fault(folder, text):
+    """The only fault of a file."""
+    with pytest.raises(ConfigError) as caught:
+        load(write(folder, text)).checked()
+    assert not isinstance(caught.value, ConfigErrors), str(caught.value)
+    return caught.value
+
+
+def with_line(line, old=None):
+    return GOOD.replace(old, line) if old else GOOD + line + "\n"
+
+
+def test_the_file_used_here_is_good(tmp_path):
+    assert load(write(tmp_path, GOOD)).checked().trial_concurrency == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field", "reason"),
+    [
+        (with_line("trialConcurency: 2", "trialConcurrency: 2"), 4, "trialConcurency", "did you mean trialConcurrency"),
+        (with_line("maxTrialNumbr: 2"), 9, "maxTrialNumbr", "did you mean maxTrialNumber?"),
+        (with_line("maxTrialNumber: 2.0"), 9, "maxTrialNumber", "whole number, not 2.0"),
+        (with_line('maxTrialNumber: "2"'), 9, "maxTrialNumber", "whole number, not '2'"),
+        (with_line("maxTrialNumber: true"), 9, "maxTrialNumber", "whole number, not True"),
+        (with_line("maxTrialNumber: 0"), 9, "maxTrialNumber", "at least 1"),
+        (with_line("maxTrialDuration: 90 min"), 9, "maxTrialDuration", "unknown unit 'min'"),
+        (with_line("trialCodeDirectory: gone"), 9, "trialCodeDirectory", "the folder '.*gone' does not exist"),
+        (with_line("logLevel: warn"), 9, "logLevel", "did you mean warning?"),
+        (with_line("logLevel: loud"), 9, "logLevel", "it must be fatal or critical or"),
+        (with_line("useAnnotation: true"), 9, "useAnnotation", "not supported"),
+        (with_line("experimentType: nas"), 9, "experimentType", "it must be hpo"),
+        (with_line("experimentName: 12"), 9, "experimentName", "put it in quotes"),
+        (with_line("debug: 'yes'"), 9, "debug", "true or false"),
+        (with_line("searchSpaceFile: gone.json"), 9, "searchSpaceFile", "does not exist"),
+        (with_line("codeLimits: {maxFile: 3}"), 9, "codeLimits.maxFile", "did you mean maxFiles"),
+        (with_line("codeLimits: 3"), 9, "codeLimits", "must be a mapping with maxFiles"),
+        (with_line("retryOn: [1, x]"), 9, r"retryOn\[1\]", "whole number, not 'x'"),
+        (with_line("retryOn: 1"), 9, "retryOn", "must be a list"),
+        (with_line("  nam: TPE", "  name: TPE"), 6, "tuner.nam", "did you mean name"),
+        (with_line("  name: TPEE", "  name: TPE"), 6, "tuner.name", "no such algorithm as 'TPEE'"),
+        (with_line("tuner: TPE\nassessor:\n  name: Medianstop", "tuner:\n  name: TPE"), 5, "tuner", "not 'TPE'"),
+        (with_line("  className: Mine", "  name: TPE"), 6, "tuner.className", "not of the form module.Class"),
+        (with_line("  className: gone.Mine", "  name: TPE"), 6, "tuner.className", "no module 'gone'"),
+        (with_line("  name: TPE\n  className: a.B", "  name: TPE"), 5, "tuner", "needs either name"),
+        (with_line("  platform: locl", "  platform: local"), 8, "trainingService.platform", "Installed: cloud, local"),
+        (with_line("  plattform: local", "  platform: local"), 7, "trainingService", "installed are cloud, local"),
+        (with_line("  useActivGpu: true"), 9, "trainingService.useActivGpu", "did you mean useActiveGpu"),
+        (with_line("  trialComand: x"), 9, "trainingService.trialComand", "did you mean trialCommand"),
+        (with_line("  trialGpuNumber: 1"), 7, "trainingService.useActiveGpu", "is needed where"),
+        (with_line("  gpuIndices: 0,0"), 9, "trainingService.gpuIndices", "not a list of GPU|names a GPU twice"),
+        (with_line("_value: [1, 0]", "_value: [0, 1]"), 2, "searchSpace.x._value", "is above high"),
+        (with_line("_value: [0, a]", "_value: [0, 1]"), 2, r"searchSpace.x._value\[1\]", "must be a number"),
+        (with_line("trial_concurrency: 3"), 9, "trial_concurrency", "twice, in two spellings"),
+        (with_line("trialConcurrency: 3"), 9, "trialConcurrency", "is there twice, first on line 4"),
+    ],
+)
+def test_a_fault_has_its_line_its_field_and_what_would_be_right(tmp_path, text, line, field, reason):
+    error = fault(tmp_path, text)
+    assert (error.place.line, error.place.field) == (line, field.replace("\\", ""))
+    assert re.search(reason, error.message)
+    assert str(error).startswith(f"{tmp_path}/it's $x.yaml:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("trialCommand: python3 trial.py\n", "trialCommand is not set"),
+        ("trialConcurrency: 2\n", "trialConcurrency is not set"),
+        ("tuner:\n  name: TPE\n", "tuner is not set"),
+        ("trainingService:\n  platform: local\n", "trainingService is not set"),
+        ("searchSpace:\n  x: {_type: uniform, _value: [0, 1]}\n", "there is no search space"),
+    ],
+)
+def test_a_missing_field_is_named(tmp_path, missing, reason):
+    assert reason in str(fault(tmp_path, GOOD.replace(missing, "")))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is empty"),
+        ("- a\n", "is not a mapping of fields"),
+        ("a: [1\n", "is not YAML"),
+        ("a:\n\tb: 1\n", "indent with blanks, not tabs"),
+        ("a: !!python/object:os.system x\n", "is not YAML"),
+        ("a: &x [*x]\n", "contains itself"),
+        ("a: 1\n---\nb: 2\n", "is not YAML"),
+        ("a: " + "[" * 3000 + "]" * 3000, "is nested too deep"),
+    ],
+)
+def test_a_file_that_is_no_config_gets_a_sentence(tmp_path, text, reason):
+    error = fault(tmp_path, text)
+    assert reason in str(error)
+    assert "\n" not in error.message
+
+
+def test_a_file_that_is_missing_or_no_text_gets_a_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(tmp_path / "gone.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"a: \xff\xfe")
+    with pytest.raises(ConfigError, match="not text in UTF-8"):
+        load(tmp_path / "b.yaml")
+
+
+def test_all_faults_of_a_file_are_told_in_the_order_of_its_lines(tmp_path):
+    text = GOOD.replace("[0, 1]", "[1, 0]").replace("trialConcurrency", "trialConcurency") + "maxTrialNumber: x\n"
+    with pytest.raises(ConfigErrors) as caught:
+        load(write(tmp_path, text))
+    assert [error.place.line for error in caught.value.errors] == [2, 4, 9]
+
+
+def test_a_fault_in_the_search_space_file_names_that_file(tmp_path):
+    (tmp_path / "s.json").write_text('{\n\t"x": {\n\t\t"_type": "unifrm", "_value": [0, 1]}}', "utf-8")
+    text = GOOD.replace("searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: s.json")
+    error = fault(tmp_path, text)
+    assert isinstance(error, SpaceError)
+    assert str(error) == f"{tmp_path}/s.json:3: x._type: there is no type 'unifrm'; did you mean 'uniform'?"
+
+
+def test_a_search_space_file_that_is_no_json_says_on_which_line(tmp_path):
+    (tmp_path / "s.json").write_text('{\n\t"x": {\n\t"_type" "uniform"}}', "utf-8")
+    text = GOOD.replace("searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: s.json")
+    assert str(fault(tmp_path, text)).startswith(f"{tmp_path}/s.json:3: is not JSON")
+
+
+def test_both_search_space_and_file_are_refused(tmp_path):
+    (tmp_path / "s.json").write_text("{}", "utf-8")
+    assert "not both" in str(fault(tmp_path, with_line("searchSpaceFile: s.json")))
+
+
+def test_numbers_without_a_point_are_numbers_in_the_search_space_only(tmp_path):
+    text = GOOD.replace("[0, 1]", "[1e-5, 1e0]") + "experimentName: 1e5\n"
+    config = load(write(tmp_path, text)).checked()
+    assert config.search_space["x"]["_value"] == [1e-5, 1.0]
+    assert config.experiment_name == "1e5"
+
+
+def test_anchors_and_merged_mappings_keep_their_lines(tmp_path):
+    text = GOOD.replace("trainingService:\n", "trainingService:\n  <<: &x {useActivGpu: 1}\n")
+    error = fault(tmp_path, text)
+    assert (error.place.field, error.place.line) == ("trainingService.useActivGpu", 8)
+
+
+def test_a_plugin_s_own_rule_is_located(tmp_path):
+    text = GOOD.replace("platform: local", "platform: cloud\n  machineList:\n    - {host: a, user: b, port: 0}")
+    error = fault(tmp_path, text)
+    assert (error.place.field, error.place.line) == ("trainingService.machineList[0].port", 10)
+    assert "from 1 to 65535" in error.message
+
+
+def test_python_gets_the_same_sentences():
+    config = ExperimentConfig("local", search_space={}, trial_command="x", trial_concurrency=1.5)
+    config.tuner.name = "TPE"
+    with pytest.raises(ConfigErrors, match="trialConcurrency: must be a whole number"):
+        config.checked()
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], [3], {}, {"platform": 3}, {"platform": None}, [[]]])
+def test_whatever_stands_for_the_training_service_gives_a_config_error(value):
+    with pytest.raises(ConfigError):
+        from_dict({**yaml.safe_load(GOOD), "trainingService": value}).checked()
+
+
+@pytest.mark.parametrize("field", sorted(ExperimentConfig.__dataclass_fields__))
+@pytest.mark.parametrize("value", [-1, 1.5, [None], {"a": object()}, {1: 2}, b"x"])
+def test_no_value_of_any_field_gives_another_error_than_a_config_error(field, value):
+    config = from_dict(yaml.safe_load(GOOD))
+    setattr(config, field, value)
+    with pytest.raises(ConfigError, match=camel(field)):
+        config.checked()

@@ -1,0 +1,225 @@
+"""NNI's older files."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from fake_platforms import platforms
+from nnilite.config import from_dict, load
+from nnilite.config._source import Source
+from nnilite.config._v1 import convert
+from nnilite.errors import ConfigError
+
+__all__ = ["platforms"]
+pytestmark = pytest.mark.usefixtures("platforms")
+
+LOCAL = """\
+authorName: me
+experimentName: digits
+trialConcurrency: 2
+maxExecDuration: 1h
+maxTrialNum: 10
+maxTrialDuration: 5m
+trainingServicePlatform: local
+searchSpacePath: space.json
+logDir: logs
+useAnnotation: false
+tuner:
+  builtinTunerName: TPE
+  classArgs:
+    optimize_mode: maximize
+  gpuIndices: "0"
+assessor:
+  builtinAssessorName: Medianstop
+trial:
+  command: python3 trial.py
+  codeDir: .
+  gpuNum: 1
+localConfig:
+  gpuIndices: 0,1
+  maxTrialNumPerGpu: 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}', "utf-8")
+    return tmp_path
+
+
+def file(folder, text):
+    path = folder / "v1.yml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def converted(text):
+    return convert(yaml.safe_load(text), Source()).config
+
+
+def test_an_older_local_file_is_carried_over_completely(folder):
+    config = load(file(folder, LOCAL)).checked()
+    assert (config.max_experiment_duration, config.max_trial_number, config.max_trial_duration) == (3600, 10, 300)
+    assert (config.tuner.name, config.assessor.name) == ("TPE", "Medianstop")
+    assert config.tuner.class_args == {"optimize_mode": "maximize"}
+    assert (config.tuner_gpu_indices, config.trial_gpu_number) == ([0], 1)
+    assert (config.trial_code_directory, config.experiment_working_directory) == (folder, folder / "logs")
+    local = config.services[0].config
+    assert (local.gpu_indices, local.max_trial_number_per_gpu, local.use_active_gpu) == ([0, 1], 2, False)
+
+
+def test_what_has_no_meaning_any_more_is_left_out_with_a_warning(folder):
+    config = load(file(folder, LOCAL))
+    assert config.warnings == ["authorName has no meaning any more and was left out"]
+
+
+def test_a_fault_is_told_with_the_older_field_and_its_line(folder):
+    with pytest.raises(ConfigError, match=r"v1.yml:20: trial.codeDir: the folder '.*gone' does not exist"):
+        load(file(folder, LOCAL.replace("codeDir: .", "codeDir: gone"))).checked()
+
+
+def test_a_misspelt_older_field_is_found(folder):
+    with pytest.raises(ConfigError, match=r"v1.yml:5: maxTrialNumm: .*did you mean maxTrialNum\?"):
+        load(file(folder, LOCAL.replace("maxTrialNum:", "maxTrialNumm:")))
+    with pytest.raises(ConfigError, match=r"trial.comand: .*did you mean command\?"):
+        load(file(folder, LOCAL.replace("  command:", "  comand:")))
+
+
+def test_the_passphrase_of_a_machine_survives():
+    text = """
+trainingServicePlatform: remote
+machineList:
+  - {ip: a, username: u, passwd: p, port: 23}
+  - {ip: b, username: u, sshKeyPath: k, passphrase: q, maxTrialNumPerGpu: 2, useActiveGpu: true, gpuIndices: "1"}
+remoteConfig: {reuse: true}
+"""
+    assert converted(text)["trainingService"] == {
+        "platform": "remote",
+        "reuseMode": True,
+        "machineList": [
+            {"host": "a", "port": 23, "user": "u", "password": "p"},
+            {
+                "host": "b",
+                "user": "u",
+                "sshKeyFile": "k",
+                "sshPassphrase": "q",
+                "gpuIndices": "1",
+                "maxTrialNumberPerGpu": 2,
+                "useActiveGpu": True,
+            },
+        ],
+    }
+
+
+def test_one_s_own_tuner_is_named_by_module_and_class():
+    text = """
+trainingServicePlatform: local
+tuner: {codeDir: t, classFileName: mine.py, className: Tuner, classArgs: {a: 1}, includeIntermediateResults: true}
+"""
+    assert converted(text)["tuner"] == {"className": "mine.Tuner", "codeDirectory": "t", "classArgs": {"a": 1}}
+
+
+def test_openpai_takes_its_fields_from_two_places():
+    text = """
+trainingServicePlatform: pai
+trial: {command: c, codeDir: d, gpuNum: 1, cpuNum: 2, memoryMB: 512, image: i, virtualCluster: v,
+  nniManagerNFSMountPath: /m, containerNFSMountPath: /c, paiStorageConfigName: s}
+paiConfig: {userName: u, token: t, host: h, reuse: true}
+"""
+    assert converted(text)["trainingService"] == {
+        "platform": "openpai",
+        "localStorageMountPoint": "/m",
+        "containerStorageMountPoint": "/c",
+        "trialCpuNumber": 2,
+        "trialMemorySize": 512,
+        "dockerImage": "i",
+        "virtualCluster": "v",
+        "storageConfigName": "s",
+        "username": "u",
+        "token": "t",
+        "host": "h",
+        "reuseMode": True,
+    }
+
+
+def test_kubeflow_roles_and_storage_are_carried_over():
+    text = """
+trainingServicePlatform: kubeflow
+trial:
+  codeDir: d
+  worker: {replicas: 2, command: w, gpuNum: 1, cpuNum: 1, memoryMB: 10, image: i, privateRegistryAuthPath: x}
+kubeflowConfig:
+  operator: tf-operator
+  apiVersion: v1
+  storage: azureStorage
+  keyVault: {vaultName: kv, name: kk}
+  azureStorage: {accountName: a, azureShare: s}
+"""
+    service = converted(text)["trainingService"]
+    assert service["storage"] == {
+        "storageType": "azureStorage",
+        "keyVaultName": "kv",
+        "keyVaultKey": "kk",
+        "azureAccount": "a",
+        "azureShare": "s",
+    }
+    assert service["worker"]["gpuNumber"] == 1
+    assert service["worker"]["codeDirectory"] == "d"
+    assert (service["operator"], service["apiVersion"]) == ("tf-operator", "v1")
+
+
+def test_frameworkcontroller_roles_are_carried_over():
+    text = """
+trainingServicePlatform: frameworkcontroller
+trial:
+  codeDir: d
+  taskRoles:
+    - {name: w, taskNum: 1, command: run, gpuNum: 0, cpuNum: 1, memoryMB: 10, image: i,
+       frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceededTaskCount: 2}}
+frameworkcontrollerConfig: {storage: nfs, nfs: {server: s, path: /p}, serviceAccountName: a}
+"""
+    config = converted(text)
+    role = config["trainingService"]["taskRoles"][0]
+    assert config["trialCommand"] == "run"
+    assert role["frameworkAttemptCompletionPolicy"] == {"minFailedTaskCount": 1, "minSucceedTaskCount": 2}
+    assert (role["taskNumber"], role["memorySize"]) == (1, 10)
+    assert config["trainingService"]["storage"] == {"storageType": "nfs", "server": "s", "path": "/p"}
+
+
+def test_a_hybrid_file_becomes_a_list():
+    text = """
+trainingServicePlatform: hybrid
+hybridConfig: {trainingServicePlatforms: [local, aml]}
+trial: {command: c, codeDir: ., image: i}
+amlConfig: {subscriptionId: s, resourceGroup: r, workspaceName: w, computeTarget: t, useActiveGpu: true}
+"""
+    services = converted(text)["trainingService"]
+    assert [service["platform"] for service in services] == ["local", "aml"]
+    assert services[1]["dockerImage"] == "i"
+
+
+@pytest.mark.parametrize(
+    ("platform", "more", "field", "value"),
+    [
+        ("dlts", "dltsConfig: {dashboard: d, email: e, password: p}\ntrial: {image: i}", "dashboard", "d"),
+        ("adl", "trial: {image: i, adaptive: true, checkpoint: {storageSize: 1Gi}, memorySize: 1Gi}", "adaptive", True),
+    ],
+)
+def test_platforms_that_nni_dropped_are_carried_over(platform, more, field, value):
+    service = converted(f"trainingServicePlatform: {platform}\n{more}")["trainingService"]
+    assert (service["platform"], service[field], service["dockerImage"]) == (platform, value, "i")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"multiPhase": True}, "multiPhase: is not supported"),
+        ({"trainingServicePlatform": "locl"}, "did you mean local"),
+        ({"trainingServicePlatform": "hybrid"}, "needs trainingServicePlatforms"),
+        ({"tuner": {"className": "A", "classFileName": "a"}}, "must name the Python file"),
+    ],
+)
+def test_what_cannot_be_carried_over_gets_a_sentence(given, reason):
+    with pytest.raises(ConfigError, match=reason):
+        from_dict({"trainingServicePlatform": "local", **given})

@@ -1,0 +1,105 @@
+"""The documentation keeps its word: generated pages are up to date, links lead somewhere, examples in it are right."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import nnilite
+from nnilite._cli import program
+from nnilite.config import from_dict
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
+
+
+def links(page: Path) -> Iterator[tuple[Path, str]]:
+    for match in LINK.finditer(FENCE.sub("", page.read_text("utf-8"))):
+        target = match.group(1) or match.group(2)
+        if "://" not in target and not target.startswith("mailto:"):
+            path, _, anchor = target.partition("#")
+            yield (page.parent / path).resolve() if path else page, anchor
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ +(.*)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for text in re.findall(rf"^ *```{language}\n(.*?)^ *```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            found.append((f"{page.relative_to(ROOT)}", text))
+    return found
+
+
+def test_pages_made_from_the_code_are_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "reference_pages.py"), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target, anchor in links(page):
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(f"{target.relative_to(ROOT)}#{anchor}")
+    assert broken == []
+
+
+def test_every_page_can_be_found_from_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    seen, todo = set(), [index]
+    while todo:
+        page = todo.pop()
+        if page not in seen and page.is_file() and page.suffix == ".md":
+            seen.add(page)
+            todo += [target for target, _ in links(page)]
+    assert sorted(str(page.relative_to(ROOT)) for page in set((ROOT / "docs").rglob("*.md")) - seen) == []
+
+
+def test_the_index_names_every_example() -> None:
+    text = (ROOT / "docs" / "README.md").read_text("utf-8")
+    assert [path.name for path in (ROOT / "examples").iterdir() if f"examples/{path.name}/" not in text] == []
+
+
+def test_python_in_the_docs_compiles() -> None:
+    for place, text in blocks("python"):
+        compile(text, place, "exec")
+
+
+def test_yaml_in_the_docs_is_yaml_and_whole_configs_are_sound() -> None:
+    whole = 0
+    for place, text in blocks("yaml"):
+        data = yaml.safe_load(text)
+        if isinstance(data, dict) and {"trainingService", "trialCommand", "trialConcurrency", "tuner"} <= set(data):
+            given = {key: value for key, value in data.items() if key not in ("searchSpaceFile", "trialCodeDirectory")}
+            assert from_dict({"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, **given}, ROOT).checked(
+                paths=False
+            ), place
+            whole += 1
+    assert whole
+
+
+def test_the_sdk_page_names_all_that_trial_code_can_import() -> None:
+    text = (ROOT / "docs" / "reference" / "sdk.md").read_text("utf-8")
+    assert [name for name in nnilite.__all__ if name not in text] == []
+
+
+def test_every_nnictl_line_in_the_docs_is_one_that_nnictl_takes() -> None:
+    lines = [(place, line.strip()) for place, text in blocks("sh") for line in text.splitlines()]
+    commands = [(place, shlex.split(line, comments=True)[1:]) for place, line in lines if line.startswith("nnictl ")]
+    for _, words in commands:
+        program._parser(words[0]).parse_args(words)
+    assert len(commands) > 20

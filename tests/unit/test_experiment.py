@@ -1,0 +1,243 @@
+"""The Python API against a stand-in for the manager: NNI's methods and shapes."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite import _launch, _managers, _registry
+from nnilite._registry import Entry
+from nnilite.errors import Conflict, NotFound
+from nnilite.experiment import Experiment, NotRunning, RunMode, TrialHyperParameters, TrialResult
+from stand_in_manager import StandIn, stand_in_manager
+
+TRIAL = {
+    "id": "trial1",
+    "sequence": 3,
+    "state": "SUCCEEDED",
+    "reason": "",
+    "parameters": {"x": 0.5},
+    "parameterId": 7,
+    "source": "algorithm",
+    "attempt": 1,
+    "created": 1.0,
+    "started": 1.5,
+    "ended": 3.5,
+    "value": {"default": "Infinity"},
+}
+FINAL = {
+    "trial": "trial1",
+    "attempt": 1,
+    "kind": "FINAL",
+    "sequence": 0,
+    "value": {"default": "Infinity"},
+    "time": 3.25,
+}
+PROFILE = {
+    "id": "abcd",
+    "state": "RUNNING",
+    "config": {"trialCommand": "true"},
+    "directory": "/kept/abcd",
+    "started": 1.0,
+    "ended": None,
+    "duration": 12.4,
+    "counts": {"SUCCEEDED": 4, "FAILED": 0},
+    "best": None,
+    "nextSequence": 5,
+    "revision": 9,
+}
+
+
+@pytest.fixture
+def manager() -> Iterator[StandIn]:
+    with stand_in_manager() as found:
+        found.says("GET /experiment", PROFILE)
+        found.says("GET /trials", {"trials": [TRIAL], "total": 1})
+        found.says("GET /trials/trial1", {**TRIAL, "attempts": []})
+        found.says("GET /metrics", {"metrics": [FINAL], "next": 1})
+        found.says("GET /trials/trial1/metrics", {"metrics": [FINAL], "next": 1})
+        found.says("POST /experiment/stop", {"stopping": True}, 202)
+        yield found
+
+
+@pytest.fixture
+def entry(manager: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
+    port = int(manager.url.rpartition(":")[2])
+    return Entry(id="abcd", name="", directory=tmp_path / "abcd", port=port, url=manager.url, alive=True)
+
+
+@pytest.fixture
+def experiment(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    monkeypatch.setattr(_registry, "entries", lambda: [entry])
+    assert entry.port is not None
+    return Experiment.connect(entry.port)
+
+
+class _Config:
+    def checked(self) -> _Config:
+        return self
+
+
+def test_a_trial_job_has_nnis_fields(experiment: Experiment, entry: Entry) -> None:
+    job = experiment.get_trial_job("trial1")
+    assert (job.trialJobId, job.status, job.sequenceId) == ("trial1", "SUCCEEDED", 3)
+    assert (job.startTime, job.endTime, job.message) == (1500, 3500, "--")
+    assert job.hyperParameters == [TrialHyperParameters(7, "algorithm", {"x": 0.5}, 0)]
+    assert job.stderrPath == f"{entry.directory}/trials/trial1/1/trial.stderr"
+    assert (job.finalMetricData[0].timestamp, job.finalMetricData[0].parameterId) == (3250, "7")
+
+
+def test_trial_jobs_are_listed_with_their_final_metrics(experiment: Experiment) -> None:
+    (job,) = experiment.list_trial_jobs()
+    assert job.finalMetricData[0].data == {"default": math.inf}
+
+
+def test_statistics_leave_out_what_there_is_none_of(experiment: Experiment) -> None:
+    assert experiment.get_job_statistics() == [{"trialJobStatus": "SUCCEEDED", "trialJobNumber": 4}]
+
+
+def test_metrics_are_grouped_by_trial(experiment: Experiment) -> None:
+    for metrics in (experiment.get_job_metrics(), experiment.get_job_metrics("trial1")):
+        assert [one.type for one in metrics["trial1"]] == ["FINAL"]
+
+
+def test_exported_data_is_decoded(experiment: Experiment, manager: StandIn) -> None:
+    assert experiment.export_data() == [TrialResult({"x": 0.5}, {"default": math.inf}, "trial1")]
+    assert "state=SUCCEEDED" in manager.asked[-1].path
+
+
+def test_the_profile_has_nnis_fields(experiment: Experiment) -> None:
+    profile = experiment.get_experiment_profile()
+    assert profile["params"] == {"trialCommand": "true"}
+    assert (profile["execDuration"], profile["startTime"], profile["nextSequenceId"]) == (12, 1000, 5)
+
+
+def test_metadata_is_known_without_asking_the_manager(experiment: Experiment, manager: StandIn) -> None:
+    before = len(manager.asked)
+    assert experiment.get_experiment_metadata("abcd") == experiment.get_all_experiments_metadata()[0]
+    with pytest.raises(NotFound):
+        experiment.get_experiment_metadata("nosuch")
+    assert len(manager.asked) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "sent"),
+    [
+        (lambda e: e.update_trial_concurrency(3), {"trialConcurrency": 3}),
+        (lambda e: e.update_max_trial_number(9), {"maxTrialNumber": 9}),
+        (lambda e: e.update_max_experiment_duration("2h"), {"maxExperimentDuration": "2h"}),
+        (lambda e: e.update_max_trial_duration(60), {"maxTrialDuration": 60}),
+        (lambda e: e.update_search_space({"x": {}}), {"searchSpace": {"x": {}}}),
+    ],
+)
+def test_updates_send_one_field_and_nothing_else(
+    experiment: Experiment, manager: StandIn, change: Callable[[Experiment], None], sent: dict[str, Any]
+) -> None:
+    manager.says("PATCH /experiment", PROFILE)
+    change(experiment)
+    assert json.loads(manager.asked[-1].body) == sent
+
+
+def test_a_customized_trial_is_added_by_its_parameters(experiment: Experiment, manager: StandIn) -> None:
+    manager.says("POST /trials", TRIAL, 201)
+    assert experiment.add_trial_job({"x": 0.1}) == "trial1"
+
+
+def test_run_returns_soon_after_the_experiment_is_done(
+    entry: Entry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
+    done = threading.Timer(0.2, manager.says, ("GET /experiment", {**PROFILE, "state": "DONE"}))
+    done.start()
+    begun = time.monotonic()
+    experiment = Experiment(_Config())  # type: ignore[arg-type]
+    assert experiment.run(0) is True
+    assert time.monotonic() - begun < 2
+    atexit.unregister(experiment.stop)
+
+
+@pytest.mark.parametrize(("state", "result"), [("DONE", True), ("STOPPED", True), ("ERROR", False)])
+def test_run_tells_how_the_experiment_ended(
+    entry: Entry, manager: StandIn, monkeypatch: pytest.MonkeyPatch, state: str, result: bool
+) -> None:
+    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
+    manager.says("GET /experiment", {**PROFILE, "state": state})
+    experiment = Experiment(_Config())  # type: ignore[arg-type]
+    assert experiment.run(0) is result
+    atexit.unregister(experiment.stop)
+
+
+def test_ctrl_c_during_run_stops_the_experiment(
+    entry: Entry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(_managers, "wait_until_ended", lambda entry: None)
+    monkeypatch.setattr("nnilite.experiment.time.sleep", interrupted)
+    assert Experiment(_Config()).run(0) is None  # type: ignore[arg-type]
+    assert manager.asked[-1].path == "/api/v1/experiment/stop"
+
+
+@pytest.mark.parametrize(("mode", "detach"), [(RunMode.Background, False), (RunMode.Detach, True)])
+def test_the_manager_outlives_the_program_only_if_detached(
+    entry: Entry, monkeypatch: pytest.MonkeyPatch, mode: RunMode, detach: bool
+) -> None:
+    given: dict[str, Any] = {}
+    registered: list[object] = []
+    monkeypatch.setattr(_launch, "create", lambda *_, **options: given.update(options) or entry)
+    monkeypatch.setattr(atexit, "register", registered.append)
+    Experiment(_Config()).start(0, run_mode=mode)  # type: ignore[arg-type]
+    assert given["detach"] is detach
+    assert bool(registered) is not detach
+
+
+def test_after_stop_every_question_says_that_it_is_not_running(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_managers, "wait_until_ended", lambda entry: None)
+    experiment.stop()
+    experiment.stop()
+    for question in (experiment.get_status, experiment.list_trial_jobs, experiment.export_data):
+        with pytest.raises(RuntimeError, match="Experiment is not running"):
+            question()
+    assert issubclass(NotRunning, Conflict)
+
+
+def test_an_experiment_elsewhere_is_reached_by_address_and_token(manager: StandIn, entry: Entry) -> None:
+    experiment = Experiment.connect(url=manager.url, token="secret")
+    assert (experiment.id, experiment.get_status()) == ("abcd", "RUNNING")
+    assert manager.asked[-1].headers["Authorization"] == "Bearer secret"
+
+
+def test_an_experiment_without_a_config_cannot_be_started() -> None:
+    with pytest.raises(Conflict, match="needs a config"):
+        Experiment().start()
+
+
+def test_resuming_an_unknown_experiment_is_not_found(entry: Entry) -> None:
+    with pytest.raises(NotFound):
+        Experiment.resume("nosuch")  # type: ignore[arg-type]
+    assert Experiment(id="nosuch").has_checkpoint() is False
+
+
+def test_in_the_foreground_the_managers_log_is_shown(
+    entry: Entry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(_managers, "wait_until_ended", lambda entry: None)
+    (entry.directory / "log").mkdir(parents=True)
+    (entry.directory / "log" / "manager.log").write_text("the tuner is ready\n")
+    with Experiment(_Config()) as experiment:  # type: ignore[arg-type]
+        experiment.start(0, run_mode=RunMode.Foreground)
+    assert capsys.readouterr().err == "the tuner is ready\n"

@@ -1,0 +1,260 @@
+"""Running one attempt: what the trial finds, what is told of its end, how it is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from keeper_bench import Bench, pythons, running, until, zipapp
+
+REPORT = '"$PYTHON" -c "import nnilite as n; p = n.get_next_parameter(); {}"'
+
+
+@pytest.fixture(params=pythons(), ids=lambda path: path.split("/")[-3])
+def bench(request, tmp_path):
+    with Bench(tmp_path, request.param) as bench:
+        yield bench
+
+
+def test_a_trial_gets_its_parameters_and_its_reports_arrive_before_its_end(bench):
+    assert bench.run(REPORT.format("n.report_intermediate_result(p['x']); n.report_final_result(1)")) == 0
+    assert bench.callback.values == [0.5, 1]
+    assert [type(event).__name__ for event in bench.callback.events] == ["Started", "Exited"]
+    assert bench.callback.exits[0].code == 0
+
+
+def test_a_short_trial_is_told_by_one_request(bench):
+    bench.run("echo 'final 1' >> \"$NNILITE_METRICS\"")
+    assert bench.callback.requests == 1
+
+
+def test_nni_code_runs_as_it_is(bench):
+    code = "import nni; p = nni.get_next_parameter(); nni.report_final_result({'default': p['x'], 'more': [1]})"
+    assert bench.run(f'"$PYTHON" -c "{code}"') == 0
+    assert bench.callback.values == [{"default": 0.5, "more": [1]}]
+
+
+def test_the_environment_is_that_of_nni_and_holds_no_secret(bench):
+    bench.run("env -0", env={"MINE": "yes", "HOME": None, "NUMBER": 3}, checkpoint_dir="/some/where")
+    env = dict(item.split("=", 1) for item in bench.text("stdout").split("\0") if item)
+    assert env["NNI_PLATFORM"] == "local"
+    assert (env["NNI_EXP_ID"], env["NNI_TRIAL_JOB_ID"], env["NNI_TRIAL_SEQ_ID"]) == ("exp", "Xy12z", "3")
+    assert env["NNI_SYS_DIR"] == env["NNI_OUTPUT_DIR"] == env["NNI_CODE_DIR"] == str(bench.folder)
+    assert (env["MINE"], env["NUMBER"], env["NNILITE_CHECKPOINT_DIR"]) == ("yes", "3", "/some/where")
+    assert "HOME" not in env
+    assert not any("the token" in value for value in env.values())
+
+
+def test_files_tell_the_whole_story(bench):
+    bench.run("echo out; echo err >&2; exit 3")
+    assert json.loads((bench.folder / "parameter.cfg").read_text())["parameters"] == {"x": 0.5}
+    assert (bench.text("stdout"), bench.text("stderr")) == ("out\n", "err\n")
+    assert bench.inner("exit")["code"] == 3
+    assert bench.inner("delivered")["complete"] is True
+    assert bench.folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "status", "says"),
+    [
+        ("exit 3", 3, 3, "exit code 3"),
+        ("kill -9 $$", -9, 137, "killed by SIGKILL"),
+        ("no-such-program", 127, 127, "not found"),
+        ("echo oh dear >&2; false", 1, 1, "oh dear"),
+    ],
+)
+def test_the_end_is_told_with_code_and_reason(tmp_path, command, code, status, says):
+    with Bench(tmp_path) as bench:
+        assert bench.run(command) == status
+        assert bench.callback.exits[0].code == code
+        assert says in bench.callback.exits[0].message
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    with Bench(tmp_path) as bench:
+        assert bench.run("true", code={"in_place": "/no/such/folder"}) == 4
+        assert bench.callback.exits[0].code is None
+        assert "/no/such/folder" in bench.callback.exits[0].message
+
+
+def test_a_trial_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with Bench(tmp_path) as bench:
+        assert bench.run("true", directory=str(tmp_path / "file" / "0")) == 4
+        assert "cannot be written: Not a directory" in bench.callback.exits[0].message
+
+
+def test_a_bad_specification_is_one_sentence(tmp_path):
+    with Bench(tmp_path) as bench:
+        keeper = bench.start("true", directory="relative")
+        assert keeper.wait(10) == 2
+        assert keeper.stderr.read() == "keeper: directory must be an absolute path, not 'relative'\n"
+
+
+def test_the_specification_may_come_on_standard_input(tmp_path):
+    with Bench(tmp_path) as bench:
+        keeper = bench.keeper("run", "-")
+        keeper.communicate(bench.spec("exit 5").read_text(), timeout=20)
+        assert keeper.returncode == 5
+
+
+def test_sigterm_ends_the_whole_process_group(bench):
+    keeper = bench.start('sleep 100 & echo up $!; sleep 100 & "$PYTHON" -c "import time; time.sleep(100)"')
+    bench.wait_for_start()
+    inner = int(bench.text("stdout").split()[1])
+    keeper.terminate()
+    assert keeper.wait(10) == 143
+    assert not running(inner)
+    assert bench.callback.exits[0].message == "canceled"
+
+
+def test_a_trial_can_save_in_the_grace_though_its_shell_ends_at_once(tmp_path):
+    save = '(trap "sleep 0.3; touch saved; exit" TERM; echo up; while :; do sleep 0.05; done) & wait'
+    with Bench(tmp_path) as bench:
+        keeper = bench.start(save)
+        bench.wait_for_start()
+        keeper.terminate()
+        keeper.wait(10)
+        assert (bench.folder / "saved").exists()
+
+
+def test_what_ignores_sigterm_is_killed_after_the_grace(tmp_path):
+    with Bench(tmp_path) as bench:
+        keeper = bench.start("trap '' TERM; echo up; while :; do sleep 0.05; done", grace_s=0.3)
+        pid = bench.wait_for_start()
+        began = time.monotonic()
+        keeper.terminate()
+        keeper.wait(10)
+        assert 0.3 <= time.monotonic() - began < 5
+        assert not running(pid)
+        assert bench.callback.exits[0].code == -signal.SIGKILL
+
+
+def test_what_the_command_leaves_running_is_ended(tmp_path):
+    with Bench(tmp_path) as bench:
+        assert bench.run("sleep 100 & echo $!") == 0
+        assert not running(int(bench.text("stdout")))
+
+
+def test_an_answer_can_cancel(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.callback.script = ["cancel"]
+        assert bench.run("sleep 100") == 143
+        assert bench.callback.exits[0].message == "canceled"
+
+
+def test_a_cancel_right_after_the_start_ends_the_trial(tmp_path):
+    for delay_s in (0, 0.02, 0.05, 0.1):
+        with Bench(tmp_path / str(delay_s)) as bench:
+            bench.spec_file.parent.mkdir()
+            keeper = bench.start("sleep 100")
+            until(lambda bench=bench: (bench.folder / ".nni" / "lock").exists())
+            time.sleep(delay_s)
+            keeper.terminate()
+            assert keeper.wait(10) in (4, 143)
+            assert "canceled" in bench.callback.exits[0].message
+
+
+def test_a_time_limit_ends_the_trial_and_says_so(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.run("sleep 100", max_duration_s=0.2)
+        assert bench.callback.exits[0].message == "went over its time limit of 0.2 s"
+
+
+def test_a_given_up_attempt_is_killed_without_a_grace(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.callback.script = ["410"]
+        assert bench.run("trap 'touch written; exit' TERM; while :; do sleep 0.05; done") == 5
+        assert not (bench.folder / "written").exists()
+        assert bench.callback.events == []
+
+
+def test_an_attempt_is_run_once_however_often_it_is_asked_for(tmp_path):
+    with Bench(tmp_path) as bench:
+        assert bench.run("echo again; exit 3") == 3
+        assert bench.run("echo again; exit 3") == 3
+        assert bench.text("stdout") == "again\n"
+
+
+def test_two_keepers_are_never_at_work_on_one_attempt(tmp_path):
+    with Bench(tmp_path) as bench:
+        first = bench.start("echo up; sleep 100")
+        bench.wait_for_start()
+        assert bench.run("echo up; sleep 100") == 3
+        assert bench.deliver() == 3
+        assert first.poll() is None
+
+
+def test_without_a_callback_everything_stays_in_the_folder(tmp_path):
+    with Bench(tmp_path) as bench:
+        assert bench.run("echo 'final 1' >> \"$NNILITE_METRICS\"; exit 2", callback=None) == 2
+        assert bench.inner("exit")["code"] == 2
+        assert bench.callback.requests == 0
+
+
+def test_reporting_to_standard_output_prints_marked_lines(tmp_path):
+    command = "echo 'final 1' >> \"$NNILITE_METRICS\"; echo NNILITE_EVENT '{}'; printf 'no line end'"
+    with Bench(tmp_path) as bench:
+        keeper = bench.start(command, report="stdout", send_output=True)
+        lines = keeper.communicate(timeout=20)[0].splitlines()
+        events = [json.loads(line[14:]) for line in lines if line.startswith("NNILITE_EVENT ")]
+        assert [event["type"] for event in events] == ["started", "metric", "exit"]
+        assert {"NNILITE_EVENT: {}", "no line end"} <= set(lines)
+        assert bench.callback.requests == 0
+
+
+def test_lines_that_are_no_reports_are_said_at_the_end(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.run("printf 'accuracy=0.5\\nfinal 1' >> \"$NNILITE_METRICS\"")
+        assert bench.callback.values == [1]
+        assert "1 of the reported lines cannot be read, the first is 'accuracy=0.5'" in bench.callback.exits[0].message
+
+
+def test_a_trial_that_deletes_its_folder_still_ends(tmp_path):
+    with Bench(tmp_path) as bench:
+        assert bench.run('rm -rf "$NNI_OUTPUT_DIR"; exit 6') == 6
+        assert bench.callback.exits[0].code == 6
+
+
+def test_the_zipapp_is_the_same_bytes_each_time(tmp_path):
+    from nnilite._keeper import build
+
+    first, second = build(tmp_path / "a"), build(tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_keeper_says_its_version(bench):
+    from nnilite._version import __version__
+
+    assert bench.keeper("--version").communicate(timeout=10)[0].startswith(f"nnilite keeper {__version__} ")
+
+
+def test_folders_with_a_colon_do_not_keep_a_trial_from_its_sdk(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.folder = tmp_path / "a:b" / "0"
+        bench.folder.parent.mkdir()
+        copy = shutil.copy(zipapp(), tmp_path / "a:b" / "keeper.pyz")
+        spec = bench.spec(REPORT.format("n.report_final_result(p['x'])"))
+        env = {**os.environ, "TMPDIR": str(tmp_path)}
+        assert subprocess.run([bench.python, "-I", "-S", copy, "run", spec], env=env).returncode == 0
+        assert bench.callback.values == [0.5]
+
+
+def test_an_sdk_folder_that_others_can_write_is_not_used(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.run('echo "$PYTHONPATH"')
+        shared = Path(bench.text("stdout").strip().split(":")[0])
+        shared.chmod(0o777)
+        bench.folder = bench.folder.with_name("1")
+        try:
+            bench.run('echo "$PYTHONPATH"')
+        finally:
+            shared.chmod(0o700)
+        assert bench.text("stdout").startswith(f"{bench.folder}/.nni/sdk")

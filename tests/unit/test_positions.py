@@ -1,0 +1,68 @@
+"""Where raw values lie between 0 and 1."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from nnilite.positions import neighbour, position, raw_at
+from nnilite.space import SearchSpace
+
+SPACE = SearchSpace.parse(
+    {
+        "choice": {"_type": "choice", "_value": ["a", "b", "c"]},
+        "one": {"_type": "choice", "_value": ["only"]},
+        "randint": {"_type": "randint", "_value": [-3, 4]},
+        "uniform": {"_type": "uniform", "_value": [-2, 5]},
+        "fixed": {"_type": "uniform", "_value": [2, 2]},
+        "quniform": {"_type": "quniform", "_value": [2, 10, 5]},
+        "loguniform": {"_type": "loguniform", "_value": [1e-4, 10]},
+        "qloguniform": {"_type": "qloguniform", "_value": [0.1, 20, 1]},
+        "normal": {"_type": "normal", "_value": [3, 2]},
+        "qnormal": {"_type": "qnormal", "_value": [3, 2, 0.5]},
+        "lognormal": {"_type": "lognormal", "_value": [0, 1]},
+        "qlognormal": {"_type": "qlognormal", "_value": [0, 1, 0.5]},
+    }
+)
+PARAMETERS = {parameter.name: parameter for parameter in SPACE.parameters}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_raw_value_comes_back_from_its_position(name):
+    parameter, rng = PARAMETERS[name], random.Random(0)
+    for _ in range(200):
+        raw = parameter.sample(rng)
+        assert 0.0 <= position(parameter, raw) <= 1.0
+        assert raw_at(parameter, position(parameter, raw)) == pytest.approx(raw, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_any_position_has_a_value_of_the_parameter(name):
+    parameter = PARAMETERS[name]
+    for place in (-1.0, 0.0, 0.3, 0.999999, 1.0, 7.0):
+        raw = raw_at(parameter, place)
+        assert parameter.kind.value == "choice" or parameter.raw(raw) == raw
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS.keys() - {"one", "fixed"}))
+def test_a_neighbour_of_a_finite_parameter_is_another_value(name):
+    parameter, rng = PARAMETERS[name], random.Random(1)
+    for _ in range(100):
+        raw = parameter.sample(rng)
+        found = neighbour(parameter, raw, 0.05, rng)
+        assert parameter.kind.value == "choice" or parameter.raw(found) == found
+        assert parameter.count is None or found != raw
+
+
+def test_a_parameter_of_one_value_keeps_it():
+    rng = random.Random(2)
+    assert neighbour(PARAMETERS["one"], 0, 0.1, rng) == 0
+    assert neighbour(PARAMETERS["fixed"], 2.0, 0.1, rng) == 2.0
+
+
+def test_uniform_positions_are_a_draw_from_the_space():
+    rng = random.Random(3)
+    values = sorted(raw_at(PARAMETERS["normal"], rng.random()) for _ in range(4001))
+    assert values[2000] == pytest.approx(3, abs=0.15)
+    assert values[3365] - values[635] == pytest.approx(4, abs=0.3)  # two standard deviations to each side of the median

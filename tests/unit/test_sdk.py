@@ -1,0 +1,373 @@
+"""The trial SDK, as trial code sees it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import math
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import nnilite
+from keeper_bench import HOSTILE, pythons
+from nnilite import spool
+from nnilite._keeper import sdk_sources
+
+PARAMETERS = {"lr": 0.1, "layers": [{"_name": "dense", "n": 3}]}
+
+
+@pytest.fixture
+def sdk():
+    """A fresh copy of the module, since it remembers its trial."""
+    spec = importlib.util.spec_from_file_location("nnilite_of_a_trial", nnilite.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def trial(tmp_path, monkeypatch):
+    """The folder of a trial, with the environment that a keeper sets."""
+    folder = tmp_path / HOSTILE
+    (folder / ".nni").mkdir(parents=True)
+    (folder / "parameter.cfg").write_text(json.dumps({"parameter_id": 4, "parameters": PARAMETERS}))
+    for name, value in environment(folder).items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+def environment(folder):
+    return {
+        "NNI_PLATFORM": "local",
+        "NNI_SYS_DIR": str(folder),
+        "NNI_OUTPUT_DIR": str(folder),
+        "NNI_EXP_ID": "exp",
+        "NNI_TRIAL_JOB_ID": "Xy12z",
+        "NNI_TRIAL_SEQ_ID": "12",
+        "NNILITE_METRICS": f"{folder}/.nni/metrics",
+    }
+
+
+def values(folder):
+    return [metric.value for metric in spool.read_metrics(folder)]
+
+
+def test_parameters_are_those_of_the_trial_each_time(sdk, trial):
+    assert sdk.get_current_parameter() is None
+    assert sdk.get_next_parameter() == PARAMETERS
+    assert sdk.get_next_parameters() == PARAMETERS
+    assert sdk.get_current_parameter("lr") == 0.1
+    with pytest.raises(KeyError):
+        sdk.get_current_parameter("no such")
+
+
+def test_ids_are_those_of_the_trial(sdk, trial):
+    assert (sdk.get_experiment_id(), sdk.get_trial_id(), sdk.get_sequence_id()) == ("exp", "Xy12z", 12)
+
+
+def test_a_report_is_a_line_as_nni_writes_it(sdk, trial):
+    sdk.get_next_parameter()
+    sdk.report_intermediate_result(0.25)
+    line = (trial / ".nni" / "metrics").read_bytes()
+    record = json.loads(line[8:])
+    assert int(line[2:8]) == len(line[8:])
+    assert record.pop("time") > 1e9
+    assert record == {
+        "parameter_id": 4,
+        "trial_job_id": "Xy12z",
+        "type": "PERIODICAL",
+        "sequence": 0,
+        "value": "0.25",
+    }
+
+
+def test_reporting_before_asking_for_parameters_is_fine(sdk, trial):
+    sdk.report_final_result(1)
+    assert values(trial) == [1]
+
+
+@pytest.mark.parametrize("metric", [1, 0.5, True, {"default": 1, "more": {"x": [1, None, "é\ud800"]}}])
+def test_metrics_arrive_as_they_were(sdk, trial, metric):
+    sdk.report_final_result(metric)
+    assert values(trial) == [metric]
+
+
+def test_nan_and_infinity_are_recorded(sdk, trial):
+    for metric in (math.nan, math.inf, -math.inf):
+        sdk.report_intermediate_result(metric)
+    assert list(map(repr, values(trial))) == ["nan", "inf", "-inf"]
+
+
+def test_numpy_values_become_plain_numbers(sdk, trial):
+    numpy = pytest.importorskip("numpy")
+    kinds = (numpy.float64, numpy.float32, numpy.float16, numpy.longdouble, numpy.int64, numpy.uint8, numpy.bool_)
+    for kind in kinds:
+        sdk.report_intermediate_result(kind(1))
+    sdk.report_final_result({"default": numpy.float32(0.5), "each": numpy.arange(3), "cell": numpy.array(2)})
+    assert values(trial) == [1] * len(kinds) + [{"default": 0.5, "each": [0, 1, 2], "cell": 2}]
+
+
+def test_what_is_not_json_is_refused_with_a_sentence(sdk, trial):
+    loop = {"default": 1}
+    loop["loop"] = loop
+    for metric in (object(), {"default": 1j}, {(1, 2): 3}, {1, 2}, b"x", loop, 10**5000):
+        with pytest.raises(TypeError, match="a metric must be a number, or a dict of JSON values"):
+            sdk.report_final_result(metric)
+    assert not (trial / ".nni" / "metrics").exists()
+
+
+def test_a_metric_of_a_megabyte_is_refused_and_one_below_is_not(sdk, trial):
+    with pytest.raises(ValueError, match=r"less than 1,000,000 bytes as JSON, this one takes 1,000,\d\d\d"):
+        sdk.report_final_result({"default": 1, "x": "x" * 999_900})
+    sdk.report_final_result({"default": 1, "x": "x" * 999_800})
+    assert len(values(trial)) == 1
+
+
+@pytest.mark.parametrize("metric", [{"accuracy": 1}, "0.5", [1], None])
+def test_a_metric_without_a_number_is_warned_of_once_and_recorded(sdk, trial, metric):
+    with pytest.warns(RuntimeWarning, match="number") as caught:
+        sdk.report_intermediate_result(metric)
+    sdk.report_intermediate_result(metric)  # a second warning would be an error
+    assert Path(caught[0].filename) == Path(__file__)
+    assert values(trial) == [metric, metric]
+
+
+def test_a_second_final_result_is_warned_of_and_recorded(sdk, trial):
+    sdk.report_final_result(1)
+    with pytest.warns(RuntimeWarning, match="the first one counts"):
+        sdk.report_final_result(2)
+    assert values(trial) == [1, 2]
+
+
+def test_a_full_disk_is_an_error_with_a_sentence(sdk, trial, monkeypatch):
+    monkeypatch.setenv("NNILITE_METRICS", "/dev/full")
+    with pytest.raises(OSError, match="the metric is not recorded: No space left on device"):
+        sdk.report_final_result(1)
+
+
+def test_missing_parameters_are_an_error_with_a_sentence(sdk, trial, monkeypatch):
+    (trial / "parameter.cfg").unlink()
+    monkeypatch.setattr(sdk, "_PARAMETERS_WAIT_S", 0.01)
+    with pytest.raises(RuntimeError, match=r"(?s)parameters of this trial cannot be read from .*parameter\.cfg"):
+        sdk.get_next_parameter()
+
+
+def test_threads_can_report_at_once(sdk, trial):
+    def report(number):
+        for step in range(100):
+            sdk.report_intermediate_result({"default": step, "thread": number})
+
+    threads = [threading.Thread(target=report, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = (trial / ".nni" / "metrics").read_bytes().splitlines()
+    assert sorted(json.loads(line[8:])["sequence"] for line in lines) == list(range(800))
+
+
+REPORT_MUCH = """
+import sys, nnilite
+for step in range(100):
+    value = {"default": step, "process": int(sys.argv[1]), "x": "x" * (step * 997 % 70000)}
+    nnilite.report_intermediate_result(value)
+"""
+
+
+def test_processes_can_report_at_once(trial):
+    processes = [subprocess.Popen([sys.executable, "-c", REPORT_MUCH, str(number)]) for number in range(4)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
+    seen = [(value["process"], value["default"]) for value in values(trial)]
+    assert sorted(seen) == [(number, step) for number in range(4) for step in range(100)]
+
+
+def test_without_a_manager_there_are_no_parameters_and_one_warning(sdk, monkeypatch):
+    monkeypatch.delenv("NNI_PLATFORM", raising=False)
+    with pytest.warns(RuntimeWarning, match="no nnilite manager runs this trial") as caught:
+        assert sdk.get_next_parameter() == {}
+    assert sdk.get_next_parameter() == {}  # a second warning would be an error
+    assert Path(caught[0].filename) == Path(__file__)
+    assert (sdk.get_experiment_id(), sdk.get_trial_id(), sdk.get_sequence_id()) == ("STANDALONE", "STANDALONE", 0)
+
+
+def test_without_a_manager_results_are_logged(sdk, monkeypatch, caplog):
+    monkeypatch.delenv("NNI_PLATFORM", raising=False)
+    with caplog.at_level(logging.INFO):
+        sdk.report_intermediate_result(0.5)
+        sdk.report_intermediate_result(0.6)
+        sdk.report_final_result({"default": 1})
+    assert caplog.messages == [
+        "Intermediate result: 0.5  (Index 0)",
+        "Intermediate result: 0.6  (Index 1)",
+        'Final result: {"default": 1}',
+    ]
+
+
+def test_a_standalone_program_prints_its_results():
+    program = "import nnilite; nnilite.report_final_result(0.5)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=bare_environment())
+    assert done.stdout.endswith("] Final result: 0.5\n")
+
+
+def bare_environment(**more):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NNI")}
+    return {**kept, **more}
+
+
+def test_checkpoints_have_a_folder(sdk, trial, monkeypatch, tmp_path):
+    assert sdk.checkpoint_dir() == trial / "checkpoint"
+    monkeypatch.setenv("NNILITE_CHECKPOINT_DIR", str(tmp_path / "kept" / HOSTILE))
+    assert sdk.checkpoint_dir() == tmp_path / "kept" / HOSTILE
+    assert sdk.checkpoint_dir().is_dir()
+
+
+def test_checkpoints_have_a_folder_without_a_manager(sdk, monkeypatch):
+    monkeypatch.delenv("NNI_PLATFORM", raising=False)
+    assert sdk.checkpoint_dir() == sdk.checkpoint_dir()
+    sdk.checkpoint_dir().rmdir()
+
+
+def interrupted(sdk, name):
+    with sdk.checkpoint(name) as path:
+        path.write_text("half of tw")
+        raise ZeroDivisionError
+
+
+def test_a_checkpoint_is_written_whole_or_not_at_all(sdk, trial):
+    with sdk.checkpoint("model.txt") as path:
+        path.write_text("one")
+        assert not (trial / "checkpoint" / "model.txt").exists()
+    with pytest.raises(ZeroDivisionError):
+        interrupted(sdk, "model.txt")
+    assert [file.read_text() for file in (trial / "checkpoint").iterdir()] == ["one"]
+
+
+def test_importing_the_sdk_loads_next_to_nothing():
+    program = "import sys; before = set(sys.modules); import nnilite; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.split()
+    assert set(loaded) <= {"nnilite", "__future__"}
+
+
+# The SDK alone, as the keeper puts it on PYTHONPATH
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sdk") / HOSTILE.replace(":", "")
+    for name, data in sdk_sources().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def run_alone(alone, program, python=sys.executable, **environment):
+    return subprocess.run(
+        [python, "-Wdefault", "-c", program],
+        capture_output=True,
+        text=True,
+        env=bare_environment(PYTHONPATH=str(alone), **environment),
+        cwd="/",
+    )
+
+
+@pytest.mark.parametrize("python", pythons(), ids=lambda path: path.split("/")[-3])
+def test_the_sdk_alone_serves_every_python(alone, trial, python):
+    program = "import nnilite as n; n.get_next_parameter(); n.report_final_result(float('nan')); print(n.__version__)"
+    done = run_alone(alone, program, python, **environment(trial))
+    assert (done.stdout.strip(), done.stderr) == (nnilite.__version__, "")
+    assert len(values(trial)) == 1
+
+
+def test_an_installed_nnilite_lends_the_sdk_the_rest(alone):
+    program = (
+        "import nnilite, nnilite.space; from nnilite import Search, Tuner; print(nnilite.__file__, Tuner.__module__)"
+    )
+    done = run_alone(alone, program)
+    assert done.stdout.startswith(str(alone))
+    assert done.stdout.strip().endswith("nnilite.tuner")
+
+
+def test_without_it_the_rest_says_what_to_install(alone):
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "from nnilite import Search"],
+        capture_output=True,
+        text=True,
+        env=bare_environment(PYTHONPATH=str(alone)),
+        cwd="/",
+    )
+    assert "ImportError: nnilite.Search needs the whole package" in done.stderr
+    assert "pip install nnilite" in done.stderr
+
+
+def test_unknown_names_are_ordinary_attribute_errors():
+    with pytest.raises(AttributeError, match="module 'nnilite' has no attribute 'report'"):
+        nnilite.report  # noqa: B018
+
+
+def test_every_public_name_is_there():
+    assert set(nnilite.__all__) <= set(dir(nnilite))
+    assert nnilite.NoMoreTrialError.__module__ == "nnilite.errors"
+
+
+# `import nni`
+
+
+def test_nni_has_the_calls_of_trial_code(alone, trial):
+    program = (
+        "import nni, nni.trial\n"
+        "from nni.utils import merge_parameter\n"
+        "print(merge_parameter({'lr': 1.0, 'layers': [], 'b': 2}, nni.get_next_parameter()))\n"
+        "nni.report_intermediate_result(1); nni.trial.report_final_result(2)\n"
+        "print(nni.get_trial_id(), nni.get_current_parameter('lr'), nni.__version__)"
+    )
+    done = run_alone(alone, program, **environment(trial))
+    assert done.stdout.splitlines()[1:] == ["Xy12z 0.1 3.0+nnilite"]
+    assert values(trial) == [1, 2]
+
+
+def test_nni_has_the_bases_of_tuners_where_nnilite_is_installed(alone):
+    program = (
+        "import nni, nnilite\nfrom nni.tuner import Tuner\nfrom nni.assessor import Assessor, AssessResult\n"
+        "assert nni.NoMoreTrialError is nnilite.NoMoreTrialError\nassert issubclass(Tuner, nnilite.Tuner)\n"
+        "assert nni.utils.OptimizeMode('maximize') is nni.utils.OptimizeMode.Maximize\n"
+        "assert nni.utils.extract_scalar_reward({'default': 2}) == 2\n"
+    )
+    assert run_alone(alone, program).stderr == ""
+
+
+def test_what_nni_has_and_we_do_not_says_what_to_do(alone):
+    done = run_alone(alone, "import nni; nni.retiarii")
+    assert "nni.retiarii is not among the parts of NNI that nnilite offers" in done.stderr
+    assert "NNILITE_REAL_NNI=1" in done.stderr
+
+
+def test_the_real_nni_can_be_asked_for(alone, tmp_path):
+    (tmp_path / "site" / "nni").mkdir(parents=True)
+    (tmp_path / "site" / "nni" / "__init__.py").write_text("from nni.deep import depth\n")
+    (tmp_path / "site" / "nni" / "deep.py").write_text("depth = 3\n")
+    program = f"import sys; sys.path.append({str(tmp_path / 'site')!r}); import nni; print(nni.depth, nni.__file__)"
+    done = run_alone(alone, program, NNILITE_REAL_NNI="1")
+    assert done.stdout == f"3 {tmp_path}/site/nni/__init__.py\n"
+
+
+def test_merging_parameters_checks_names_and_types():
+    sys.path.append(str(Path(nnilite.__file__).parent / "_keeper" / "sdk"))
+    try:
+        from nni.utils import merge_parameter
+    finally:
+        sys.path.pop()
+    base = type("Arguments", (), {})()
+    base.lr, base.name, base.free = 0.1, "a", None
+    assert merge_parameter(base, {"lr": 1, "free": "x"}) is base
+    assert (base.lr, base.free, type(base.lr)) == (1.0, "x", float)
+    with pytest.raises(ValueError, match="'momentum' is not among the arguments"):
+        merge_parameter(base, {"momentum": 1})
+    with pytest.raises(ValueError, match="'name' is 3, of type int; the argument is of type str"):
+        merge_parameter(base, {"name": 3})

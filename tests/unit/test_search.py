@@ -1,0 +1,229 @@
+"""`nnilite.Search`: a search inside the user's own program."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import threading
+import time
+
+import pytest
+
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, PluginError, SpaceError
+from nnilite.records import TrialState
+from nnilite.search import Search, TrialStopped
+
+SPACE = {"x": {"_type": "uniform", "_value": [-5, 5]}, "kind": {"_type": "choice", "_value": ["it's", "$HOME\n"]}}
+
+
+def bowl(parameters: dict) -> float:
+    return (parameters["x"] - 1) ** 2 + (parameters["kind"] == "it's")
+
+
+def test_a_search_finds_the_bottom_of_a_bowl():
+    result = Search(SPACE, optimize="minimize", seed=1).run(bowl, trials=60)
+    assert result.best.value < 0.1
+    assert len(result.trials) == 60
+    assert result.best.value == min(trial.value for trial in result.trials)
+
+
+def test_a_search_can_maximise():
+    result = Search(SPACE, seed=1).run(lambda p: -bowl(p), trials=40)
+    assert result.best.value == max(trial.value for trial in result.trials) > -0.5
+
+
+def test_the_same_seed_gives_the_same_search():
+    runs = [Search(SPACE, seed=5).run(bowl, trials=25).trials for _ in range(2)]
+    assert [t.parameters for t in runs[0]] == [t.parameters for t in runs[1]]
+
+
+def test_a_second_run_goes_on_where_the_first_ended():
+    search = Search(SPACE, optimize="minimize", seed=5)
+    search.run(bowl, trials=10)
+    assert [t.sequence for t in search.run(bowl, trials=5).trials] == list(range(15))
+
+
+def test_failing_trials_are_counted_and_say_why():
+    def objective(parameters):
+        if parameters["kind"] == "it's":
+            raise ValueError("no 'quotes'")
+        return 1.0
+
+    result = Search(SPACE, tuner="Random", seed=3).run(objective, trials=20)
+    failed = [t for t in result.trials if t.state is TrialState.FAILED]
+    assert 0 < len(failed) < 20
+    assert {t.reason for t in failed} == {"ValueError: no 'quotes'"}
+
+
+def test_a_search_whose_trials_all_fail_alike_ends_with_the_cause():
+    def objective(parameters):
+        return parameters["y"]
+
+    with pytest.raises(NniliteError, match="all of the first 5 trials failed alike: KeyError: 'y'") as caught:
+        Search(SPACE).run(objective, trials=100)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, "0.5", {"acc": 1}])
+def test_a_result_that_is_no_number_fails_with_a_sentence(value):
+    with pytest.raises(NniliteError, match="is neither a finite number nor a dict with one under 'default'"):
+        Search(SPACE).run(lambda p: value, trials=3)
+
+
+def test_a_dict_with_default_is_a_result():
+    result = Search(SPACE, optimize="minimize").run(lambda p: {"default": p["x"], "other": 1}, trials=5)
+    assert result.best.value["default"] == min(t.value["default"] for t in result.trials)
+
+
+def test_threads_run_so_many_trials_at_once_and_no_more():
+    running, most, lock = set(), [0], threading.Lock()
+    barrier = threading.Barrier(4)
+
+    def objective(parameters):
+        with lock:
+            running.add(threading.get_ident())
+            most[0] = max(most[0], len(running))
+        barrier.wait(timeout=20)
+        with lock:
+            running.discard(threading.get_ident())
+        return parameters["x"]
+
+    assert len(Search(SPACE).run(objective, trials=12, concurrency=4).trials) == 12
+    assert most[0] == 4
+
+
+def test_an_assessor_stops_poor_trials_and_the_tuner_hears_of_it():
+    def objective(parameters, report):
+        for step in range(10):
+            report(parameters["x"] - step / 100)
+        return parameters["x"]
+
+    search = Search(SPACE, tuner="Random", seed=1, assessor="Medianstop")
+    result = search.run(objective, trials=20)
+    stopped = [t for t in result.trials if t.state is TrialState.EARLY_STOPPED]
+    assert stopped
+    assert all(len(result.intermediate[t.id]) < 10 for t in stopped)
+    assert all(point.loss is not None for point in search._tuner.points)
+
+
+def test_a_time_limit_ends_the_search_and_stops_trials_that_report():
+    def objective(parameters, report):
+        while True:
+            report(0.0)
+
+    began = time.monotonic()
+    result = Search(SPACE).run(objective, trials=100, timeout_s=0.3)
+    assert time.monotonic() - began < 10
+    assert [t.state for t in result.trials] == [TrialState.SYS_CANCELED]
+
+
+def test_an_exhausted_space_ends_the_search():
+    space = {"kind": SPACE["kind"]}
+    assert len(Search(space).run(lambda p: len(p["kind"]), trials=50).trials) == 2
+
+
+def test_ask_and_tell_leave_the_loop_to_the_caller():
+    search = Search(SPACE, optimize="minimize", assessor="Medianstop")
+    good, poor = search.ask(), search.ask()
+    assert search.report(good, 1.0)
+    search.tell(good, 1.0)
+    assert not search.report(poor.id, 2.0)
+    search.tell(poor, state=TrialState.EARLY_STOPPED)
+    assert search.result().best.id == good.id
+
+
+def test_telling_twice_or_of_an_unknown_trial_gets_a_sentence():
+    search = Search(SPACE)
+    trial = search.ask()
+    search.tell(trial, 1)
+    with pytest.raises(Conflict, match="has ended already"):
+        search.tell(trial, 2)
+    with pytest.raises(NotFound, match="no trial 'ab'"):
+        search.tell("ab", 2)
+
+
+def test_a_search_without_any_result_has_no_best():
+    assert Search(SPACE).result().best is None
+
+
+def test_the_table_has_a_row_for_each_trial_and_a_column_for_each_parameter():
+    inner = {"_name": "A", "n": {"_type": "randint", "_value": [0, 9]}}
+    space = {**SPACE, "layer": {"_type": "choice", "_value": [inner]}}
+    table = Search(space).run(bowl, trials=4).to_dataframe()
+    assert len(table) == 4
+    assert {"parameters.x", "parameters.layer._name", "parameters.layer.n", "value", "state"} <= set(table)
+
+
+def test_a_table_without_pandas_names_the_extra(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(PluginError, match=r"nnilite\[pandas\]"):
+        Search(SPACE).result().to_dataframe()
+
+
+def test_wrong_arguments_get_a_sentence():
+    with pytest.raises(PluginError, match="did you mean 'Random'"):
+        Search(SPACE, tuner="Randm")
+    with pytest.raises(ConfigError, match="must be one of 'maximize', 'minimize', not 'max'"):
+        Search(SPACE, optimize="max")
+    with pytest.raises(ConfigError, match="did you mean tpe_args"):
+        Search(SPACE, tpe_arg={})
+    with pytest.raises(SpaceError, match="x"):
+        Search({"x": {"_type": "uniform", "_value": [3, 1]}})
+    with pytest.raises(Conflict, match="at least 1"):
+        Search(SPACE).run(bowl, trials=0)
+
+
+def test_an_objective_that_lets_trial_stopped_pass_is_no_failure():
+    def objective(parameters, report):
+        raise TrialStopped("enough")
+
+    states = {t.state for t in Search(SPACE).run(objective, trials=7).trials}
+    assert states == {TrialState.EARLY_STOPPED}
+
+
+def test_a_search_with_several_objectives_has_a_front():
+    goals = {"cost": "minimize", "gain": "maximize"}
+    search = Search(SPACE, tuner="NSGA2", optimize=goals, seed=0, population_size=10)
+    result = search.run(lambda p: {"cost": abs(p["x"]), "gain": p["x"]}, trials=60)
+    values = sorted((t.value["cost"], t.value["gain"]) for t in result.front)
+    assert len(values) > 3
+    assert [gain for _, gain in values] == sorted(gain for _, gain in values)
+    assert result.best.value["cost"] == min(t.value["cost"] for t in result.trials)
+
+
+def test_a_result_that_lacks_an_objective_fails_with_a_sentence():
+    search = Search(SPACE, tuner="NSGA2", optimize={"cost": "minimize", "gain": "maximize"})
+    with pytest.raises(NniliteError, match="is not a dict with finite numbers under cost, gain"):
+        search.run(lambda p: {"cost": 1}, trials=3)
+
+
+def test_a_tuner_that_has_nothing_now_is_asked_again_after_a_result(tmp_path):
+    search = Search(SPACE, tuner="PBT", population_size=2, all_checkpoint_dir=str(tmp_path), seed=0)
+    assert len(search.run(lambda p: p["x"], trials=10, concurrency=4).trials) == 10
+
+
+def test_a_tuner_of_ones_own_is_used_as_it_is():
+    from nnilite.tuner import Tuner
+
+    class Fixed(Tuner):
+        told = ()
+
+        def update_search_space(self, search_space):
+            self.space = search_space
+
+        def generate_parameters(self, parameter_id, **kwargs):
+            return {"x": parameter_id}
+
+        def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+            self.told = (*self.told, value)
+
+    tuner = Fixed()
+    Search(SPACE, tuner=tuner).run(lambda p: p["x"], trials=3)
+    assert tuner.told == (0, 1, 2)
