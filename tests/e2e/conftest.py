@@ -35,9 +35,9 @@ class Running:
     def __init__(self, entry: Entry, certificate: Path | None = None) -> None:
         self.entry = entry
         self._certificate = certificate
-        self.client = self._connect()
+        self.client = self.connect()
 
-    def _connect(self) -> Client:
+    def connect(self) -> Client:
         return Client(self.entry.url or "", _launch.token(self.entry), certificate=self._certificate)
 
     @property
@@ -72,7 +72,7 @@ class Running:
         if _registry.is_alive(self.directory):
             self.client.close()
             self.entry = _registry.find(self.entry.id)
-            self.client = self._connect()
+            self.client = self.connect()
             self.client.stop()
             wait_for(lambda: not _registry.is_alive(self.directory), 60.0)
         self.client.close()

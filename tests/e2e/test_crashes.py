@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import psutil
 import pytest
 
 from nnilite import _launch, _registry
+from nnilite._client import Client
 from nnilite._manager import engine
 from nnilite.errors import NniliteError
 
@@ -239,12 +243,34 @@ def test_a_full_disk_pauses_the_experiment_and_nothing_is_lost(
         _fill(ballast)  # again and again, as files of the experiment come and go
         return "free some disk space" in running.client.profile()["reason"]
 
-    running.wait_for(paused)
-    ballast.unlink()
+    with _changing_limits(running.connect()):
+        running.wait_for(paused)
+        ballast.unlink()
     running.wait("DONE", timeout_s=90)
     assert all(curve == list(range(30)) for curve in curves(running).values())
     assert len(curves(running)) == 2
     running.stop()
+
+
+@contextlib.contextmanager
+def _changing_limits(client: Client) -> Iterator[None]:
+    """Give the manager something to write: trials whose spool is full may send it nothing more."""
+    over = threading.Event()
+
+    def change() -> None:
+        for seconds in itertools.count(600):
+            client.update(maxTrialDuration=f"{seconds}s")
+            if over.wait(0.1):
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(change)
+        try:
+            yield
+        finally:
+            over.set()
+            changing.result(timeout=60)
+            client.close()
 
 
 def _fill(ballast: Path) -> None:

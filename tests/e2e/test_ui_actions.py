@@ -127,7 +127,7 @@ def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: An
     assert page.locator(".grid-row").count() == 2  # what is known stays in sight
     again = _launch.resume(running.entry, options=_launch.ManagerOptions(port=port), detach=False)
     page.get_by_text("Live", exact=True).wait_for()
-    running.entry, running.client = again, running._connect()
+    running.entry, running.client = again, running.connect()
     running.client.update(maxTrialNumber=3)
     trial = running.client.add_trial({"x": 0.25})["id"]
     page.get_by_role("link", name=trial).wait_for()
