@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import IO, Any, NamedTuple, cast
 
 from nnilite_remote._worker.attempt import Attempt
 from nnilite_remote._worker.gpus import Gpus
@@ -34,23 +35,30 @@ _STALE_PART_S = 86400.0
 _CANCELED = "canceled"  # how the keeper's message begins if somebody asked for the end
 
 
+class _Delivery(NamedTuple):
+    """A second keeper, which delivers what a dead one has left."""
+
+    process: subprocess.Popen[bytes]
+    until: float  # it is killed then
+
+
 class Agent:
     """Answers requests until standard input ends. Keepers, in sessions of their own, go on."""
 
-    def __init__(self, settings):
-        self.experiment = settings["experiment"]
-        self.key = settings["key"]
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.experiment: str = settings["experiment"]
+        self.key: str = settings["key"]
         self.root = place_of(settings)
         self.folder = os.path.join(self.root, self.experiment)
         self.cache = os.path.join(self.root, "cache")
         self.keeper = os.path.join(self.cache, settings["keeper"])
         self._gpus = Gpus()
         self._out = threading.Lock()
-        self._server = None
-        self._starting = {}  # by specification: the request and what the handle needs
-        self._delivering = {}  # by folder: the second keeper, and until when it may take
+        self._server: subprocess.Popen[bytes] | None = None
+        self._starting: dict[str, tuple[int, str, str]] = {}  # by specification: the request and what the handle needs
+        self._delivering: dict[str, _Delivery] = {}  # by folder
 
-    def hello(self, settings):
+    def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
         for folder in (self.root, self.cache, self.folder):
             make_folder(folder)
         keep_s = settings["cache_s"]
@@ -71,13 +79,13 @@ class Agent:
             "cached": [name for name in os.listdir(self.cache) if not name.endswith(".part")],
         }
 
-    def say(self, message):
+    def say(self, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode("ascii") + b"\n"
         with self._out, contextlib.suppress(OSError):
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
-    def serve(self):
+    def serve(self) -> None:
         quick = {"ping", "status", "start", "cancel", "callback"}
         for line in sys.stdin.buffer:
             request = json.loads(line.decode("utf-8"))
@@ -86,7 +94,7 @@ class Agent:
             else:
                 threading.Thread(target=self._answer, args=(request,), daemon=request["do"] != "finish").start()
 
-    def _answer(self, request):
+    def _answer(self, request: dict[str, Any]) -> None:
         try:
             result = getattr(self, "do_" + request["do"])(request)
         except Refusal as refusal:
@@ -100,14 +108,14 @@ class Agent:
 
     # -- starting
 
-    def do_ping(self, request):
+    def do_ping(self, request: dict[str, Any]) -> dict[str, Any]:
         return {}
 
-    def do_callback(self, request):
+    def do_callback(self, request: dict[str, Any]) -> dict[str, Any]:
         write_private(os.path.join(self.folder, "callback-" + self.key), request["url"])
         return {}
 
-    def do_start(self, request):
+    def do_start(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Start a keeper. The answer comes when the fork server has said that it did."""
         spec = request["spec"]
         attempt = Attempt({"directory": spec["directory"]})
@@ -130,7 +138,7 @@ class Agent:
             raise
         return None
 
-    def _order(self, spec):
+    def _order(self, spec: str) -> None:
         if self._server is None or self._server.poll() is not None:
             with open(os.path.join(self.folder, "fork-server.log"), "ab") as log:
                 self._server = subprocess.Popen(
@@ -141,11 +149,12 @@ class Agent:
                     start_new_session=True,
                 )
             threading.Thread(target=self._listen, args=(self._server,), daemon=True).start()
-        self._server.stdin.write(json.dumps({"spec": spec}).encode("ascii") + b"\n")
-        self._server.stdin.flush()
+        orders = cast(IO[bytes], self._server.stdin)
+        orders.write(json.dumps({"spec": spec}).encode("ascii") + b"\n")
+        orders.flush()
 
-    def _listen(self, server):
-        for line in server.stdout:
+    def _listen(self, server: subprocess.Popen[bytes]) -> None:
+        for line in cast(IO[bytes], server.stdout):
             event = json.loads(line.decode("utf-8"))
             if event["event"] == "ended":
                 self.say({"event": "ended", "job": event["job"]})
@@ -155,7 +164,7 @@ class Agent:
             number = self._starting.pop(spec)[0]
             self.say({"id": number, "error": "the fork server has ended: see fork-server.log in %s" % self.folder})
 
-    def _settle(self, event):
+    def _settle(self, event: dict[str, Any]) -> None:
         """A keeper was started, or it was not."""
         for spec, (number, job, folder) in list(self._starting.items()):
             if event.get("spec") == spec or event.get("job") == job:
@@ -171,10 +180,10 @@ class Agent:
 
     # -- watching
 
-    def do_status(self, request):
+    def do_status(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         return [self._status(Attempt(job)) for job in request["jobs"]]
 
-    def _status(self, attempt):
+    def _status(self, attempt: Attempt) -> dict[str, Any]:
         """Whether the keeper runs is asked before how it ended: the other order misses an end in between."""
         if attempt.spec in self._starting:
             return {"state": "WAITING", "reason": "its keeper is starting"}
@@ -188,7 +197,7 @@ class Agent:
             return dict(facts, state="RUNNING" if started else "WAITING", reason="" if started else "its keeper starts")
         return dict(facts, **self._abandoned(attempt, delivering))
 
-    def _abandoned(self, attempt, delivering):
+    def _abandoned(self, attempt: Attempt, delivering: _Delivery | None) -> dict[str, Any]:
         """A keeper that is gone without a word: what is left of its trial is ended first, and delivered."""
         if not os.path.isdir(attempt.inner("")):
             return {"state": "LOST", "reason": "it never came to its start, or its folder %s is gone" % attempt.path}
@@ -199,14 +208,13 @@ class Agent:
         if delivering is None:
             self._delivering[attempt.path] = self._deliver(attempt)
             return {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
-        process, until = delivering
-        if process.poll() is None and time.monotonic() < until:
+        if delivering.process.poll() is None and time.monotonic() < delivering.until:
             return {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
-        if process.poll() is None:
-            process.kill()
+        if delivering.process.poll() is None:
+            delivering.process.kill()
         return {"state": "LOST", "reason": reason}
 
-    def _deliver(self, attempt):
+    def _deliver(self, attempt: Attempt) -> _Delivery:
         spec, nothing = read_json(attempt.spec) or {}, subprocess.DEVNULL
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", self.keeper, "deliver", attempt.path, attempt.spec],
@@ -215,9 +223,9 @@ class Agent:
             stderr=nothing,
             start_new_session=True,
         )
-        return process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S
+        return _Delivery(process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S)
 
-    def do_cancel(self, request):
+    def do_cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""
         attempt = Attempt(request["job"])
         if read_json(attempt.inner("exit")) is None:
@@ -226,10 +234,10 @@ class Agent:
                 send_signal(pid, signal.SIGTERM)
         return {}
 
-    def do_gpus(self, request):
+    def do_gpus(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         return self._gpus.read(self.experiment)
 
-    def do_reach(self, request):
+    def do_reach(self, request: dict[str, Any]) -> dict[str, Any]:
         """Whether the manager can be called directly. Raises: OSError."""
         try:
             socket.create_connection((request["host"], request["port"]), request["limit_s"]).close()
@@ -239,7 +247,7 @@ class Agent:
 
     # -- files
 
-    def do_read(self, request):
+    def do_read(self, request: dict[str, Any]) -> dict[str, Any]:
         """A piece of a file of an attempt: one of its streams, or what the keeper keeps."""
         path = os.path.join(request["directory"], *request["name"].split("/"))
         try:
@@ -250,7 +258,7 @@ class Agent:
             return {"data": None}
         return {"data": base64.b64encode(data).decode("ascii")}
 
-    def do_remove(self, request):
+    def do_remove(self, request: dict[str, Any]) -> dict[str, Any]:
         """The trial has ended: what holds a secret or much space goes now, the rest when the experiment stops."""
         attempt = Attempt(request["job"])
         shutil.rmtree(os.path.join(attempt.path, "code"), ignore_errors=True)
@@ -262,7 +270,7 @@ class Agent:
                 os.unlink(attempt.spec)
         return {}
 
-    def do_finish(self, request):
+    def do_finish(self, request: dict[str, Any]) -> dict[str, Any]:
         """The experiment lets go of this machine: end what was canceled, remove what is not to be kept."""
         canceled = {job["directory"]: Attempt(job) for job in request["canceled"]}
         ended = [attempt for attempt in self._attempts() if os.path.exists(attempt.inner("removed"))]
@@ -277,7 +285,7 @@ class Agent:
             os.rmdir(self.root)
         return {"left": len(self._attempts())}
 
-    def _attempts(self):
+    def _attempts(self) -> list[Attempt]:
         trials = os.path.join(self.folder, "trials")
         found = []
         for trial in os.listdir(trials) if os.path.isdir(trials) else []:
@@ -286,7 +294,7 @@ class Agent:
                 found.append(Attempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
         return found
 
-    def _end_keepers(self, attempts, grace_s):
+    def _end_keepers(self, attempts: list[Attempt], grace_s: float) -> None:
         """Those whose trial has ended still deliver: they are told to leave. The others are ended with their trial."""
         pids = {attempt.path: attempt.any_keeper() for attempt in attempts}
         for pid in pids.values():
@@ -300,7 +308,7 @@ class Agent:
                 send_signal(pids[attempt.path], signal.SIGKILL)
             attempt.end_group()
 
-    def _remove_empty(self, keep_outputs):
+    def _remove_empty(self, keep_outputs: bool) -> None:
         trials = os.path.join(self.folder, "trials")
         for trial in os.listdir(trials) if os.path.isdir(trials) else []:
             with contextlib.suppress(OSError):
@@ -318,7 +326,7 @@ class Agent:
                 os.rmdir(path)
 
 
-def _ended(exited):
+def _ended(exited: dict[str, Any]) -> dict[str, Any]:
     code, message = exited.get("code"), str(exited.get("message") or "")
     state = "CANCELED" if message.startswith(_CANCELED) else "SUCCEEDED" if code == 0 else "FAILED"
     return {"state": state, "reason": message, "exit_code": code, "ended": exited.get("time")}

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import signal
+from typing import Any
 
 from nnilite_remote._worker.processes import boot_id, read_json, send_signal, started_at
 
@@ -16,24 +17,24 @@ _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
 class Attempt:
     """The folder of one attempt, and the keeper that may be at work there."""
 
-    def __init__(self, job):
+    def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
-        self.path = job["directory"]
+        self.path: str = job["directory"]
 
-    def inner(self, name):
+    def inner(self, name: str) -> str:
         return os.path.join(self.path, ".nni", name)
 
     @property
-    def spec(self):
+    def spec(self) -> str:
         return os.path.join(self.path, "spec.json")
 
-    def keeper(self):
+    def keeper(self) -> int:
         """The keeper's process id, if the one of the handle runs; else 0."""
         pid, start = self.job.get("pid") or 0, self.job.get("start")
         same_boot = self.job.get("boot") == boot_id()
         return pid if pid > 1 and start and same_boot and started_at(pid) == start else 0
 
-    def locked(self):
+    def locked(self) -> bool:
         """Whether some keeper is at work here. Never to be asked while one is being started."""
         try:
             lock = os.open(self.inner("lock"), os.O_RDWR | os.O_CLOEXEC)
@@ -49,7 +50,7 @@ class Attempt:
             os.close(lock)
         return False
 
-    def lock_holder(self):
+    def lock_holder(self) -> int:
         """The process id of a keeper that the handle does not know: it was started, and its answer lost."""
         wanted = os.path.realpath(self.inner("lock"))
         for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
@@ -62,10 +63,10 @@ class Attempt:
                 continue
         return 0
 
-    def any_keeper(self):
+    def any_keeper(self) -> int:
         return self.keeper() or (self.lock_holder() if self.locked() else 0)
 
-    def known(self):
+    def known(self) -> dict[str, Any] | None:
         """What an earlier request has started here: the handle's part that this machine knows, or None."""
         found = read_json(os.path.join(self.path, "job.json"))
         if found is None and os.path.exists(self.inner("lock")):
@@ -74,14 +75,14 @@ class Attempt:
                 found = {"pid": pid, "start": started_at(pid) if pid else "", "boot": boot_id()}
         return found
 
-    def end_group(self):
+    def end_group(self) -> None:
         """Kill what a dead keeper has left."""
         found = read_json(self.inner("started")) or {}
         pid = found.get("pid") or 0
         if pid > 1 and found.get("boot") == boot_id():
             send_signal(pid, signal.SIGKILL, group=True)
 
-    def clean(self, keep_outputs):
+    def clean(self, keep_outputs: bool) -> None:
         """Remove the folder, or all of it that is not the trial's output."""
         if not keep_outputs:
             shutil.rmtree(self.path, ignore_errors=True)

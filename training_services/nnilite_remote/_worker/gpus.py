@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from typing import Any
 
 from nnilite_remote._worker.processes import Refusal, experiment_of
 
@@ -29,11 +30,11 @@ class Gpus:
 
     _INSUFFICIENT = 7
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._library = None
+        self._library: Any = None
 
-    def read(self, experiment):
+    def read(self, experiment: str) -> list[dict[str, Any]]:
         """All GPUs, each with the processes on it. Raises: Refusal."""
         if not self._lock.acquire(timeout=0.05):
             raise Refusal("the NVIDIA driver does not answer; see whether nvidia-smi does")
@@ -46,7 +47,7 @@ class Gpus:
         finally:
             self._lock.release()
 
-    def _load(self):
+    def _load(self) -> Any:
         try:
             library = ctypes.CDLL("libnvidia-ml.so.1")
         except OSError:
@@ -60,12 +61,12 @@ class Gpus:
             raise
         return library
 
-    def _must(self, code):
+    def _must(self, code: int) -> None:
         if code:
             library, self._library = self._library, None
             raise Refusal("the NVIDIA driver says %s" % library.nvmlErrorString(code).decode("ascii", "replace"))
 
-    def _gpu(self, index, experiment):
+    def _gpu(self, index: int, experiment: str) -> dict[str, Any]:
         library, device, name = self._library, ctypes.c_void_p(), ctypes.create_string_buffer(96)
         memory, rates = _Memory(), _Rates()
         code = library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
@@ -87,14 +88,14 @@ class Gpus:
             "own": [pid for pid in pids if experiment_of(pid) == experiment],
         }
 
-    def _processes(self, device, kind):
+    def _processes(self, device: ctypes.c_void_p, kind: str) -> list[int]:
         for version, layout in (("_v3", _ProcessNow), ("_v2", _ProcessNow), ("", _Process)):
             ask = getattr(self._library, "nvmlDeviceGet%sRunningProcesses%s" % (kind, version), None)
             if ask is not None:
                 return self._ask(ask, device, layout)
         return []
 
-    def _ask(self, ask, device, layout):
+    def _ask(self, ask: Any, device: ctypes.c_void_p, layout: Any) -> list[int]:
         count = ctypes.c_uint(0)
         code = ask(device, ctypes.byref(count), None)
         while code == self._INSUFFICIENT:

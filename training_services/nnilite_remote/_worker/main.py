@@ -6,18 +6,19 @@ import json
 import os
 import signal
 import sys
+from typing import Any
 
 from nnilite_remote._worker.agent import Agent
 from nnilite_remote._worker.processes import Refusal
 from nnilite_remote._worker.transfer import receive, send
 
 
-def main():
+def main() -> None:
     settings = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
     if settings.get("path_front"):
         os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath)
 
-    def say(message):
+    def say(message: dict[str, Any]) -> None:
         sys.stdout.buffer.write(json.dumps(dict(message, nonce=settings["nonce"])).encode("ascii") + b"\n")
         sys.stdout.buffer.flush()
 

@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 import subprocess
+from typing import Any
 
 
 class Refusal(Exception):
     """What was asked cannot be done; one sentence."""
 
 
-def boot_id():
+def boot_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
@@ -20,7 +21,7 @@ def boot_id():
         return ""
 
 
-def started_at(pid):
+def started_at(pid: int) -> str:
     """When the process started, as the keeper tells it; "" if it does not run."""
     if os.path.exists("/proc/self/stat"):
         try:
@@ -35,7 +36,7 @@ def started_at(pid):
     return "" if state.startswith("Z") else when.strip()
 
 
-def experiment_of(pid):
+def experiment_of(pid: int) -> str:
     """The experiment whose trial a process belongs to; "" if that cannot be told."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
@@ -47,12 +48,12 @@ def experiment_of(pid):
     return ""
 
 
-def send_signal(pid, number, group=False):
+def send_signal(pid: int, number: int, group: bool = False) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         (os.killpg if group else os.kill)(pid, number)
 
 
-def read_json(path):
+def read_json(path: str) -> dict[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)
@@ -61,7 +62,7 @@ def read_json(path):
     return value if isinstance(value, dict) else None
 
 
-def write_private(path, text):
+def write_private(path: str, text: str) -> None:
     """Whole or not at all, and for the owner's eyes only."""
     draft = "%s.%d.new" % (path, os.getpid())
     try:
@@ -74,5 +75,5 @@ def write_private(path, text):
         raise
 
 
-def make_folder(path):
+def make_folder(path: str) -> None:
     os.makedirs(path, mode=0o700, exist_ok=True)

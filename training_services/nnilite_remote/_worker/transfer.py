@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import sys
 import tarfile
 import time
+from typing import Any, BinaryIO, Callable, cast
 
 from nnilite_remote._worker.processes import Refusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
 
 
-def place_of(settings):
+def place_of(settings: dict[str, Any]) -> str:
     """The folder of all experiments: relative to the user's home. Raises: OSError."""
     return os.path.join(os.path.expanduser("~"), os.path.expanduser(settings["directory"]))
 
 
-def receive(settings, say):
+def receive(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
     """Take a file into the cache, going on where an earlier transfer broke off. Raises: Refusal, OSError."""
     cache = os.path.join(place_of(settings), "cache")
     make_folder(cache)
@@ -46,7 +48,7 @@ def receive(settings, say):
     say({"done": True})
 
 
-def _part(cache, stem):
+def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
     """A partial file that nobody else writes to: the furthest of the abandoned ones, or a new one."""
     names = [name for name in os.listdir(cache) if name.startswith(stem) and name.endswith(".part")]
     names.sort(key=lambda name: -os.path.getsize(os.path.join(cache, name)))
@@ -66,7 +68,7 @@ def _part(cache, stem):
     raise Refusal("no partial file can be made in %s" % cache)
 
 
-def _take(part, have, size):
+def _take(part: BinaryIO, have: int, size: int) -> str:
     """Write what comes to the file; the hash of all of it."""
     digest = hashlib.sha256()
     part.seek(0)
@@ -77,9 +79,10 @@ def _take(part, have, size):
         left -= len(chunk)
     part.seek(have)
     part.truncate()
+    stream = cast(io.BufferedReader, sys.stdin.buffer)
     left = size - have
     while left:
-        chunk = sys.stdin.buffer.read1(min(left, _CHUNK_BYTES))
+        chunk = stream.read1(min(left, _CHUNK_BYTES))
         if not chunk:
             raise Refusal("the connection broke off")
         digest.update(chunk)
@@ -88,7 +91,7 @@ def _take(part, have, size):
     return digest.hexdigest()
 
 
-def send(settings, say):
+def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
     """Give a folder away as a tar stream: files, folders and links that stay inside. Raises: Refusal, OSError."""
     folder = settings["path"]
     if not os.path.isdir(folder):
@@ -101,7 +104,7 @@ def send(settings, say):
     sys.stdout.buffer.flush()
 
 
-def _sendable(member):
+def _sendable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     if member.name in (".nni/sdk", ".nni/lock") or not (member.isreg() or member.isdir() or member.issym()):
         return None
     return member
