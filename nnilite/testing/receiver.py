@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
-import socket
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 from nnilite.records import Json, MetricKind
+from nnilite.testing.listener import Handler, Listener
 
 _PREFIX = "/api/v1/callback/"
 _CODE = "/api/v1/code/"
@@ -64,39 +60,32 @@ class Received:
 
 
 class Receiver:
-    """Listens on a loopback port from `start` to `stop`; may be started again on the same port."""
+    """Listens on a loopback port, or at `host`, from `start` to `stop`; may be started again on the same port."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.jobs: dict[str, Received] = {}
         self.packages: dict[str, Path] = {}  # code packages to hand out, by hash
         self.lose_answers = 0  # take so many requests, and break the connection in place of an answer
         self.break_requests = 0  # break so many connections before anything is taken
         self._lock = threading.Lock()
-        self._server: _Server | None = None
-        self._port = 0
+        self._listener = Listener(_Handler, self, host)
 
     @property
     def url(self) -> str:
         """The base URL for keepers on this machine."""
-        return f"http://127.0.0.1:{self._port}"
+        return self._listener.url
 
     def expect(self, job: str, token: str) -> Received:
         """Accept events of a job from now on."""
         return self.jobs.setdefault(job, Received(token))
 
-    def start(self) -> None:
-        """Listen, on the same port as before if there was one."""
-        self._server = _Server(("127.0.0.1", self._port), self)
-        self._port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="receiver", daemon=True).start()
+    def start(self, port: int | None = None) -> None:
+        """Listen, on the same port as before if there was one, or on this one; 0 is any that is free."""
+        self._listener.start(port)
 
     def stop(self) -> None:
         """Stop listening and break all connections, as a manager does that is killed."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server.break_connections()
-            self._server = None
+        self._listener.stop()
 
     def post(self, job: str, token: str, body: bytes) -> tuple[int, Json] | None:
         """The answer to a batch; None: break the connection."""
@@ -130,65 +119,19 @@ class Receiver:
         return self.packages[name].read_bytes() if known and name in self.packages else None
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], receiver: Receiver) -> None:
-        super().__init__(address, _Handler)
-        self.receiver = receiver
-        self._connections: set[socket.socket] = set()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is nothing to print about."""
-
-    def break_connections(self) -> None:
-        for connection in list(self._connections):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 60
-    server: _Server
+class _Handler(Handler):
+    owner: Receiver
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        job = self.path.removeprefix(_PREFIX)
-        self._answer(lambda token: self.server.receiver.post(job, token, body))
-
-    def do_GET(self) -> None:
-        data = self.server.receiver.package(self.path.removeprefix(_CODE), self._token())
-        if data is None:
-            self._answer(lambda token: (404, {"error": "there is no such package"}))
-            return
-        self._send(200, "application/gzip", data)
-
-    def _answer(self, decide: Callable[[str], tuple[int, Json] | None]) -> None:
-        answer = decide(self._token())
+        answer = self.owner.post(self.path.removeprefix(_PREFIX), self.token(), self.body())
         if answer is None:
             self.close_connection = True
             return
-        self._send(answer[0], "application/json", json.dumps(answer[1]).encode())
+        self.send(answer[0], "application/json", json.dumps(answer[1]).encode())
 
-    def _token(self) -> str:
-        return (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-
-    def _send(self, status: int, kind: str, data: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+    def do_GET(self) -> None:
+        data = self.owner.package(self.path.removeprefix(_CODE), self.token())
+        if data is None:
+            self.send(404, "application/json", b'{"error": "there is no such package"}')
+            return
+        self.send(200, "application/gzip", data)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -151,9 +152,8 @@ def test_a_manager_on_another_port_gets_what_its_predecessor_missed(bench):
     eventually(lambda: bench.received(name).started)
     bench.close()
     bench.receiver.stop()
-    with socket.create_server(("127.0.0.1", bench.receiver._port)):
-        bench.receiver._port = 0
-        bench.receiver.start()
+    with socket.create_server(("127.0.0.1", urlsplit(bench.receiver.url).port)):
+        bench.receiver.start(port=0)
     bench.open()
     go.touch()
     assert bench.finish(name).values == [5]

@@ -10,7 +10,7 @@ import pytest
 
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
-from nnilite.testing import eventually, receiver
+from nnilite.testing import Receiver, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
@@ -80,8 +80,7 @@ def test_a_manager_that_cannot_be_called_directly_is_told(hosts, setting, bench_
 
 
 def test_the_manager_can_be_called_directly(hosts, setting, bench_of, network, monkeypatch):
-    server = receiver._Server
-    monkeypatch.setattr(receiver, "_Server", lambda address, owner: server(("0.0.0.0", address[1]), owner))
+    monkeypatch.setattr("nnilite.testing.bench.Receiver", lambda: Receiver(host="0.0.0.0"))
     bench = bench_of(setting.config(setting.machine(hosts[0]), nni_manager_ip=network.gateway))
     name = bench.run("sleep 2; exit 3")
     hosts[0].kill_sessions()  # no tunnel is needed

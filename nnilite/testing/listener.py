@@ -1,0 +1,113 @@
+"""An HTTP server in a thread of this process, which can go away as servers do that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Listener:
+    """Answers by `handler`, whose `owner` is the one given here, on the same port from one start to the next."""
+
+    def __init__(self, handler: type[Handler], owner: Any, host: str = "127.0.0.1") -> None:
+        self.host = host
+        self.tls: ssl.SSLContext | None = None
+        self._handler = type(handler.__name__, (handler,), {"owner": owner})
+        self._server: _Server | None = None
+        self._port = 0
+
+    @property
+    def port(self) -> int:
+        """The one of the last start."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where clients on this machine find it."""
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._port}"
+
+    @property
+    def listens(self) -> bool:
+        """Whether it has been started and not stopped."""
+        return self._server is not None
+
+    def start(self, port: int | None = None) -> None:
+        """Listen, on the same port as before if there was one, or on this one; 0 is any that is free."""
+        self._server = _Server((self.host, self._port if port is None else port), self._handler)
+        if self.tls is not None:
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="listener", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop listening and break all connections."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+            server.break_connections()
+
+    def break_connections(self) -> None:
+        """All clients have to connect anew."""
+        if self._server is not None:
+            self._server.break_connections()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """What handlers of requests share."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 300
+    owner: Any
+
+    def body(self) -> bytes:
+        """What came with the request."""
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def token(self) -> str:
+        """By which the client says who it is."""
+        return (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+
+    def send(self, status: int, kind: str, data: bytes, **headers: str) -> None:
+        """A whole answer; `headers` have `_` for `-`."""
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[Handler]) -> None:
+        super().__init__(address, handler)
+        self._connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is nothing to print about."""
+
+    def break_connections(self) -> None:
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
