@@ -126,6 +126,8 @@ class Experiment:
         if self.config is None:
             raise Conflict("An experiment needs a config before it can be started.")
         config = self.config.checked()
+        for warning in config.warnings:
+            log.warning("%s", warning)
         detach = run_mode is RunMode.Detach
         entry = _launch.create(config, options=self._options(port, debug), detach=detach, experiment=self.id)
         self._attach(entry, keep=detach)
@@ -326,6 +328,10 @@ class Experiment:
     def kill_trial_job(self, trial_job_id: str) -> None:
         """Ask for the end of a waiting or running trial."""
         self._manager.cancel(trial_job_id)
+
+    def scale_trial_job(self, trial_job_id: str, workers: int) -> None:
+        """Change the number of workers of an elastic trial while it goes on. Raises: Conflict where it is not."""
+        self._manager.scale(trial_job_id, workers)
 
     def add_trial_job(self, parameters: Json) -> str:
         """Put a trial with your own parameters into the queue; returns its id."""

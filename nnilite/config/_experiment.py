@@ -33,6 +33,9 @@ from nnilite.units import (
 
 _MIB = 1024**2
 _UNCHECKED = "this config is not checked yet; call checked() and use what it returns"
+_SHARED_STORAGE_UNUSED = (
+    "sharedStorage has no effect: no training service uses it yet, so trials must reach such storage by their own paths"
+)
 SERVICES = Union([ServiceKind(), ListOf(ServiceKind())], "object with a platform, or list of such")
 
 
@@ -71,7 +74,7 @@ class CodeLimits(Fields):
 
 @dataclass
 class SharedStorageConfig(Fields):
-    """Storage that the manager's machine and the workers both mount."""
+    """Storage that the manager's machine and the workers both mount; checked, but used by no training service yet."""
 
     storage_type: Annotated[Literal["NFS", "AzureBlob"], "kind of storage"]
     local_mount_point: Annotated[AnyPath, "where this machine has it mounted"]
@@ -137,7 +140,7 @@ class ExperimentConfig(Fields):
     tuner: Annotated[AlgorithmConfig, "proposes parameters"] = field(default_factory=AlgorithmConfig)
     assessor: Annotated[AlgorithmConfig | None, "stops poor trials early"] = field(default_factory=AlgorithmConfig)
     advisor: Annotated[AlgorithmConfig | None, "older name of tuner"] = field(default_factory=AlgorithmConfig)
-    shared_storage: Annotated[SharedStorageConfig | None, "storage that workers mount"] = None
+    shared_storage: Annotated[SharedStorageConfig | None, "storage that workers mount; no training service uses it yet"] = None
     tuner_timeout: Annotated[Duration, "time limit of one call of the tuner"] = 3600
     max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again whose worker was lost"] = 1
     retry_failed: Annotated[NonNegativeInt, "how often a trial is tried again whose command failed"] = 0
@@ -257,8 +260,9 @@ class ExperimentConfig(Fields):
 
     @property
     def warnings(self) -> list[str]:
-        """What a conversion from NNI's older format had to leave out or change."""
-        return list(self._warnings)
+        """What is given but has no effect, so that nobody counts on it."""
+        unused = [_SHARED_STORAGE_UNUSED] if self.shared_storage else []
+        return [*self._warnings, *unused]
 
     @property
     def secrets(self) -> frozenset[str]:

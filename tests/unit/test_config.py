@@ -232,6 +232,18 @@ def test_an_unknown_attribute_is_refused(change, hint):
         change(ExperimentConfig("local"))
 
 
+def test_shared_storage_is_checked_and_said_to_have_no_effect(tmp_path):
+    storage = {
+        "storageType": "NFS",
+        "localMountPoint": str(tmp_path),
+        "remoteMountPoint": "/mnt",
+        "nfsServer": "files",
+        "exportedDirectory": "/export",
+    }
+    assert checked().warnings == []
+    assert "sharedStorage has no effect" in checked(sharedStorage=storage).warnings[0]
+
+
 def test_an_unknown_platform_is_refused_at_once():
     with pytest.raises(ConfigError, match="Installed: cloud, local"):
         ExperimentConfig("locl")
