@@ -151,6 +151,10 @@ class Client:
         """Stop a waiting or running trial."""
         return _trial(self._json("DELETE", f"/trials/{_part(trial)}"))
 
+    def scale(self, trial: str, workers: int) -> dict[str, Any]:
+        """Change the number of workers of an elastic trial while it goes on."""
+        return _trial(self._json("PUT", f"/trials/{_part(trial)}/workers", body={"workers": workers}))
+
     def rerun(self, *, ids: Sequence[str] = (), state: str | None = None) -> list[dict[str, Any]]:
         """Run ended trials again, those named or all of a state; gives them as they are now."""
         answer = self._json("POST", "/trials/rerun", body={"state": state} if state else {"ids": list(ids)})

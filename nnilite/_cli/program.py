@@ -27,7 +27,7 @@ COMMANDS = {
     "stop": "stop experiments",
     "update": "change a running experiment: search space, concurrency, limits",
     "experiment": "list, show, export, import, delete, save and load experiments",
-    "trial": "list, show, kill, rerun, add and download trials",
+    "trial": "list, show, kill, scale, rerun, add and download trials",
     "log": "read the logs of an experiment and the output of its trials",
     "top": "watch the running experiments",
     "config": "show an experiment's configuration; the schema of configurations",

@@ -1,4 +1,4 @@
-"""The trials of an experiment: list and show them, kill, run again, add one's own, and fetch their files."""
+"""The trials of an experiment: list and show them, kill, scale, run again, add one's own, and fetch their files."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(command=show_list)
     _add_single(groups)
+    _add_scale(groups)
     _add_rerun(groups)
     _add_own(groups)
 
@@ -52,6 +53,16 @@ def _add_single(groups: Any) -> None:
             one.add_argument(
                 "-o", "--output", type=Path, metavar="DIR", help="where to (default: a folder named like the trial)"
             )
+
+
+def _add_scale(groups: Any) -> None:
+    scale = groups.add_parser("scale", help="change the number of workers of an elastic trial while it goes on")
+    scale.add_argument("trial", metavar="TRIAL", help="its id")
+    scale.add_argument("workers", metavar="N", type=access.positive, help="how many workers it is to have")
+    scale.add_argument(
+        "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only one that runs"
+    )
+    scale.set_defaults(command=scale_one)
 
 
 def _add_rerun(groups: Any) -> None:
@@ -167,6 +178,12 @@ def kill(options: argparse.Namespace) -> None:
         for trial in options.trials:
             manager.cancel(trial)
             print(f"Trial {trial} is being stopped.")
+
+
+def scale_one(options: argparse.Namespace) -> None:
+    with access.running(options) as manager:
+        manager.scale(options.trial, options.workers)
+    print(f"Trial {options.trial} is to have {options.workers} workers.")
 
 
 def rerun(options: argparse.Namespace) -> None:

@@ -177,6 +177,20 @@ class Manager(Reading):
             await self.engine.do(s.CancelTrial(trial, self.engine.now()))
         return (await self.reader.trial(trial))[0]
 
+    async def scale_trial(self, trial: str, workers: int) -> Trial:
+        """The number is the running attempt's, and its platform keeps it: another attempt begins as configured."""
+        found, _ = await self.reader.trial(trial)
+        live = self.engine.rules.live.get(trial)
+        if live is None:
+            raise Conflict(f"Trial {trial} has ended.")
+        if live.cancel is not None:
+            raise Conflict(f"Trial {trial} is being stopped.")
+        if live.attempt is None or live.attempt.handle is None:
+            raise Conflict(f"Trial {trial} is not on its platform yet; it begins with the number of its config.")
+        await self.engine.desk.scale(live.attempt.handle, workers)
+        log.info("trial %s is to have %d workers", trial, workers)
+        return found
+
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         self._check_open()
         trials = [(await self.reader.trial(trial))[0] for trial in ids]

@@ -196,6 +196,9 @@ class Reading(Insight):
     async def cancel_trial(self, trial: str) -> Trial:
         raise self._refusal("changed")
 
+    async def scale_trial(self, trial: str, workers: int) -> Trial:
+        raise self._refusal("changed")
+
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         raise self._refusal("changed")
 

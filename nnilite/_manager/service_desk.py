@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from nnilite._manager import steps as s
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, ServiceError
 from nnilite.records import Attempt, KeeperEvent, Trial
-from nnilite.service import Job, JobState, JobStatus, TrainingService
+from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_S = 60.0
 SUBMIT_TIMEOUT_S = 300.0  # may upload the code package first
+ASKED_TIMEOUT_S = 15.0  # a person waits for the answer
 POLL_EVERY_S = 5.0
 _LONGEST_PAUSE_S = 60.0
 
@@ -41,6 +43,15 @@ class Front(Protocol):
         """The attempts that the service has, to be polled."""
 
 
+@dataclass(frozen=True)
+class _Scaling:
+    """Somebody wants another number of workers, and waits for the answer."""
+
+    handle: Handle
+    workers: int
+    answer: asyncio.Future[None]
+
+
 class ServiceDesk:
     """Owns the training service."""
 
@@ -52,7 +63,7 @@ class ServiceDesk:
         self.trouble = ""  # why the last poll failed, "" if it did not
         self._front = front
         self._job = job
-        self._queue: deque[s.Submit | s.Cancel | s.Remove] = deque()
+        self._queue: deque[s.Submit | s.Cancel | s.Remove | _Scaling] = deque()
         self._wakeup = asyncio.Event()
         self._poll_now = False
         self._failures = 0
@@ -62,6 +73,20 @@ class ServiceDesk:
     def put(self, action: s.Submit | s.Cancel | s.Remove) -> None:
         self._queue.append(action)
         self._wakeup.set()
+
+    async def scale(self, handle: Handle, workers: int) -> None:
+        """Change the number of workers of a job, when it is its turn. The platform keeps the number, nobody here.
+
+        Raises: Conflict, NotFound, ServiceError, as the service says.
+        """
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Scaling(handle, workers, answer))
+        self._wakeup.set()
+        try:
+            await asyncio.wait_for(answer, ASKED_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            busy = f"{self.service.name} did not get to it within {ASKED_TIMEOUT_S:.0f} s; try again later"
+            raise ServiceError(busy) from None
 
     def finish(self) -> None:
         """Do what is queued, then end."""
@@ -108,9 +133,12 @@ class ServiceDesk:
                 await asyncio.sleep(min(2.0**self._failures, _LONGEST_PAUSE_S))
         self.trouble, self._failures = "", 0
 
-    async def _do(self, action: s.Submit | s.Cancel | s.Remove) -> None:
+    async def _do(self, action: s.Submit | s.Cancel | s.Remove | _Scaling) -> None:
         if isinstance(action, s.Submit):
             self._front.put(await self._submit(action))
+            return
+        if isinstance(action, _Scaling):
+            await self._scale(action)
             return
         handle = action.attempt.handle
         if handle is None:
@@ -135,6 +163,21 @@ class ServiceDesk:
             log.warning("trial %s was not taken: %s", trial, error)
             return s.Refused(trial, attempt, str(error), busy=False, now=self._front.now())
         return s.Submitted(trial, attempt, self.service.name, handle, self._front.now())
+
+    async def _scale(self, asked: _Scaling) -> None:
+        if asked.answer.done():  # nobody waits any more
+            return
+        error: NniliteError | None = None
+        try:
+            await self._guarded(self.service.scale(asked.handle, asked.workers), CALL_TIMEOUT_S)
+        except NniliteError as refusal:
+            error = refusal
+        if asked.answer.done():
+            return
+        if error is None:
+            asked.answer.set_result(None)
+        else:
+            asked.answer.set_exception(error)
 
     async def _guarded(self, call: Awaitable[T], timeout_s: float) -> T:
         """The plugin's answer, or an NniliteError whatever it did instead."""

@@ -101,6 +101,9 @@ class Backend(Protocol):
 
     async def cancel_trial(self, trial: str) -> Trial: ...
 
+    async def scale_trial(self, trial: str, workers: int) -> Trial:
+        """Change the number of workers of an elastic trial while it goes on. Raises: NotFound, Conflict."""
+
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         """Run ended trials again: those named, or all in `state`. Returns them as they are now."""
 

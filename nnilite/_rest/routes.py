@@ -29,6 +29,7 @@ from nnilite._rest.trials import (
     RerunHandler,
     TrialHandler,
     TrialsHandler,
+    WorkersHandler,
 )
 
 OFFSET_MAX = 2**53 - 1
@@ -217,6 +218,19 @@ TRIAL_ROUTES = (
         {
             "GET": get("One trial with its attempts", s.ref("TrialDetails")),
             "DELETE": Operation("Cancel a trial", Answer("the trial", s.ref("Trial")), writes=True),
+        },
+        (TRIAL,),
+    ),
+    Route(
+        "/trials/{id}/workers",
+        WorkersHandler,
+        {
+            "PUT": Operation(
+                "Change the number of workers of an elastic trial while it goes on",
+                Answer("the platform has taken it; the trial", s.ref("Trial")),
+                body=s.WORKERS,
+                writes=True,
+            )
         },
         (TRIAL,),
     ),

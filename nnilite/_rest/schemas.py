@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnilite._rest.events import EVENTS_MAX, EXIT_CODE_MAX, HOST_MAX, INTEGER_MAX, MESSAGE_MAX, TIME_MAX
 from nnilite._rest.experiment import COUNT_MAX, IMPORT_MAX
 from nnilite._rest.route import Schema
-from nnilite._rest.trials import RERUN_MAX
+from nnilite._rest.trials import RERUN_MAX, WORKERS_MAX
 from nnilite.records import ExperimentState, Json, MetricKind, TrialState
 
 ANYTHING: Schema = {"description": "any JSON value, with NaN and infinities as strings"}
@@ -208,6 +208,10 @@ CHANGES: Schema = {
     },
 }
 NEW_TRIAL: Schema = {**record(parameters=OBJECT), "additionalProperties": False}
+WORKERS: Schema = {
+    **record(workers={"type": "integer", "minimum": 1, "maximum": WORKERS_MAX}),
+    "additionalProperties": False,
+}
 RERUN: Schema = either(
     {
         **record(ids=array(TEXT, minItems=1, maxItems=RERUN_MAX)),

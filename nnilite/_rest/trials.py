@@ -13,6 +13,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.records import Json, MetricKind, TrialState
 
 RERUN_MAX = 10_000
+WORKERS_MAX = 100_000
 
 
 class TrialsHandler(ApiHandler):
@@ -38,6 +39,14 @@ class TrialHandler(ApiHandler):
 
     async def delete(self, id: str) -> None:
         self.send_json(wire.trial(await self.backend.cancel_trial(id)))
+
+
+class WorkersHandler(ApiHandler):
+    """The number of workers of an elastic trial."""
+
+    async def put(self, id: str) -> None:
+        workers = workers_wanted(self.json())
+        self.send_json(wire.trial(await self.backend.scale_trial(id, workers)))
 
 
 class RerunHandler(ApiHandler):
@@ -109,6 +118,15 @@ def metric_query(trial: str | None, query: Any) -> MetricQuery:
     return MetricQuery(
         trial, None if kind is None else MetricKind(kind), query["attempt"], query["after"], query["limit"]
     )
+
+
+def workers_wanted(body: Json) -> int:
+    """How many workers a trial is to have."""
+    workers: Any = wire.strict_object(body, ["workers"]).get("workers")
+    number = isinstance(workers, int | float) and not isinstance(workers, bool)
+    if not number or workers % 1 or not 1 <= workers <= WORKERS_MAX:  # 3.0 is a whole number in JSON
+        raise ConfigError(f"workers must be a whole number from 1 to {WORKERS_MAX}", Place(field="workers"))
+    return int(workers)
 
 
 def rerun_choice(body: Json) -> tuple[list[str], TrialState | None]:

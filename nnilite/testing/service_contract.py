@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite.errors import NotFound
+from nnilite.errors import Conflict, NotFound
 from nnilite.records import MetricKind
 from nnilite.service import JobState, ServiceContext, TrainingService
 from nnilite.testing._programs import IMPORT, LIST, MEET, REPORT_ENVIRONMENT, SOIL, STUBBORN
@@ -376,6 +376,14 @@ nnilite.report_final_result(3)
         first, second = bench.run("sleep 60"), bench.run("sleep 1")
         bench.call(bench.service.cancel(bench.handles[first]))
         assert bench.wait(second).state is JobState.SUCCEEDED
+
+    # another number of workers
+
+    def test_a_job_of_a_fixed_size_refuses_to_be_scaled_and_goes_on(self, bench: ServiceBench) -> None:
+        name = bench.run("sleep 60")
+        bench.wait(name, JobState.RUNNING)
+        assert isinstance(bench.refusal(bench.service.scale(bench.handles[name], 2)), Conflict)
+        assert bench.status(name).state is JobState.RUNNING
 
     # logs
 

@@ -62,6 +62,7 @@ class FakeBackend:
     canceled: set[str] = field(default_factory=set)
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
     updates: dict[str, Any] = field(default_factory=dict)
+    workers: dict[str, int] = field(default_factory=dict)
     stopped: bool = False
     failure: BaseException | None = None  # raised by `profile`
     export_ends_after: int = -1
@@ -139,6 +140,13 @@ class FakeBackend:
         if self.known(trial).state.ended:
             raise Conflict(f"trial {trial} has ended already")
         return self.put(replace(self.kept[trial], state=TrialState.USER_CANCELED))
+
+    async def scale_trial(self, trial: str, workers: int) -> Trial:
+        found = self.known(trial)
+        if found.state.ended or workers > 4:
+            raise Conflict(f"trial {trial} cannot have {workers} workers")
+        self.workers[trial] = workers
+        return found
 
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         found = [self.known(trial) for trial in ids] or [t for t in self.kept.values() if t.state is state]

@@ -15,7 +15,7 @@ from nnilite._manager import steps as s
 from nnilite._manager.engine import Superseded
 from nnilite._manager.intake import OutOfStep
 from nnilite._manager.ledger import StoreLedger
-from nnilite.errors import NoCapacity, ServiceError, StoreError
+from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, StoreError
 from nnilite.records import ExperimentState, MetricKind, Output, Reported, Started, TrialState
 from nnilite.testing import fakes
 
@@ -305,3 +305,62 @@ def test_reports_in_a_platforms_log_are_followed_while_the_job_runs(tmp_path: Pa
         await running.until(lambda: running.engine.rules.live["t0"].last_intermediate == 7.0)
 
     play(tmp_path, scenario, follow=True)
+
+
+class ElasticService(fakes.FakeService):
+    """Jobs may have up to four workers."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.workers: dict[str, int] = {}
+        self.hangs = False
+
+    async def scale(self, handle: Any, workers: int) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if workers > 4:
+            raise Conflict("5 workers are more than maxReplicas 4")
+        self.workers[handle["job"]] = workers
+
+
+def test_an_elastic_trial_is_scaled_by_its_service_and_refusals_are_told(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        await running.manager.scale_trial("t0", 3)
+        assert running.fake.workers == {"nni-e-t0-0": 3}  # type: ignore[attr-defined]
+        with pytest.raises(Conflict, match="more than maxReplicas 4"):
+            await running.manager.scale_trial("t0", 5)
+        with pytest.raises(NotFound):
+            await running.manager.scale_trial("nope", 3)
+        await running.run_job("nni-e-t0-0")
+        with pytest.raises(Conflict, match="has ended"):
+            await running.manager.scale_trial("t0", 2)
+
+    play(tmp_path, scenario, service=ElasticService, concurrency=1)
+
+
+def test_a_trial_that_is_on_no_platform_yet_cannot_be_scaled(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        running.fake.refuse_with = NoCapacity("full")
+        await running.until(lambda: waiting_reasons(running) == ["full"] * 2)
+        with pytest.raises(Conflict, match="not on its platform yet"):
+            await running.manager.scale_trial("t0", 3)
+
+    play(tmp_path, scenario, service=ElasticService)
+
+
+def test_a_service_that_does_not_scale_in_time_is_told_of_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_desk, "ASKED_TIMEOUT_S", 0.1)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        running.fake.hangs = True  # type: ignore[attr-defined]
+        with pytest.raises(ServiceError, match="did not get to it"):
+            await running.manager.scale_trial("t0", 3)
+        running.fake.hangs = False  # type: ignore[attr-defined]
+        monkeypatch.setattr(service_desk, "ASKED_TIMEOUT_S", 5.0)
+        await running.manager.scale_trial("t0", 3)
+
+    play(tmp_path, scenario, service=ElasticService)

@@ -103,6 +103,20 @@ def test_a_trial_can_be_added_and_cancelled(client: Client) -> None:
     assert client.ask("DELETE", f"/api/v1/trials/{added.json['id']}").status == 409
 
 
+def test_an_elastic_trial_is_scaled(client: Client) -> None:
+    assert client.ask("PUT", "/api/v1/trials/Run01/workers", {"workers": 3}).json["id"] == "Run01"
+    assert client.backend.workers == {"Run01": 3}
+    refused = client.ask("PUT", "/api/v1/trials/Run01/workers", {"workers": 9})
+    assert (refused.status, refused.json["error"]) == (409, "trial Run01 cannot have 9 workers")
+    assert client.ask("PUT", "/api/v1/trials/Nope1/workers", {"workers": 3}).status == 404
+
+
+@pytest.mark.parametrize("body", [{}, {"workers": 0}, {"workers": True}, {"workers": "3"}, {"workers": 3, "x": 1}])
+def test_a_wrong_number_of_workers_is_refused(client: Client, body: object) -> None:
+    assert client.ask("PUT", "/api/v1/trials/Run01/workers", body).status == 400
+    assert client.backend.workers == {}
+
+
 @pytest.mark.parametrize(
     "body", [b"{", b"\xff", b'{"parameters":{"x":NaN}}', b'{"parameters":{"x":1e999}}', b"[" * 90_000]
 )

@@ -214,6 +214,16 @@ def test_trials_are_killed_by_id(make: Make, manager: StandIn, capsys: pytest.Ca
     assert "trial1" in capsys.readouterr().out
 
 
+def test_a_trial_is_scaled(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("PUT /trials/trial1/workers", TRIAL)
+    assert run(["trial", "scale", "trial1", "4", "--experiment", "abcd"]) == 0
+    assert json.loads(manager.asked[-1].body) == {"workers": 4}
+    assert capsys.readouterr().out == "Trial trial1 is to have 4 workers.\n"
+    with pytest.raises(SystemExit):
+        run(["trial", "scale", "trial1", "0"])
+
+
 def test_failed_trials_are_run_again_by_state(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     manager.says("POST /trials/rerun", {"trials": [TRIAL, TRIAL]})
