@@ -140,7 +140,9 @@ class ExperimentConfig(Fields):
     tuner: Annotated[AlgorithmConfig, "proposes parameters"] = field(default_factory=AlgorithmConfig)
     assessor: Annotated[AlgorithmConfig | None, "stops poor trials early"] = field(default_factory=AlgorithmConfig)
     advisor: Annotated[AlgorithmConfig | None, "older name of tuner"] = field(default_factory=AlgorithmConfig)
-    shared_storage: Annotated[SharedStorageConfig | None, "storage that workers mount; no training service uses it yet"] = None
+    shared_storage: Annotated[
+        SharedStorageConfig | None, "storage that workers mount; no training service uses it yet"
+    ] = None
     tuner_timeout: Annotated[Duration, "time limit of one call of the tuner"] = 3600
     max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again whose worker was lost"] = 1
     retry_failed: Annotated[NonNegativeInt, "how often a trial is tried again whose command failed"] = 0
