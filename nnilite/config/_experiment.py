@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -164,7 +163,7 @@ class ExperimentConfig(Fields):
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:
         self._begin(Source(), Path.cwd())
         for entry in record_of(ExperimentConfig).entries:
-            object.__setattr__(self, entry.name, copy.deepcopy(entry.default))
+            object.__setattr__(self, entry.name, entry.default)
         if isinstance(platform, str):
             self.training_service = ServiceConfig(platform)
         elif platform is not None:

@@ -6,7 +6,7 @@ import collections.abc
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -47,9 +47,14 @@ class Entry:
     key: str  # in YAML
     kind: Kind
     required: bool
-    default: Any  # as the program has it; None if required or not set
+    make_default: Callable[[], Any]
     description: str
     aliases: tuple[str, ...] = ()
+
+    @property
+    def default(self) -> Any:
+        """As the program has it, made anew: it may depend on the environment. None if required or not set."""
+        return self.make_default()
 
 
 class Record(Kind):
@@ -153,13 +158,12 @@ def property_schema(entry: Entry) -> dict[str, Any]:
 
 def _entry(field: dataclasses.Field[Any], hint: Any) -> Entry:
     required = field.default is _MISSING and field.default_factory is _MISSING
-    default = None if field.default is _MISSING else field.default
-    if field.default_factory is not _MISSING:
-        default = field.default_factory()
+    value = None if field.default is _MISSING else field.default
+    make_default = (lambda: value) if field.default_factory is _MISSING else field.default_factory
     described = [item for item in get_args(hint)[1:] if isinstance(item, str)] if _annotated(hint) else []
     text = field.metadata.get("description") or " ".join(described)
     aliases = tuple(field.metadata.get("aliases", ()))
-    return Entry(field.name, camel(field.name), kind_of(hint), required, default, text, aliases)
+    return Entry(field.name, camel(field.name), kind_of(hint), required, make_default, text, aliases)
 
 
 def _annotated(hint: Any) -> bool:

@@ -244,6 +244,12 @@ def test_shared_storage_is_checked_and_said_to_have_no_effect(tmp_path):
     assert "sharedStorage has no effect" in checked(sharedStorage=storage).warnings[0]
 
 
+def test_the_default_folder_is_that_of_the_moment(tmp_path, monkeypatch):
+    for name in ("first", "second"):
+        monkeypatch.setenv("NNILITE_HOME", str(tmp_path / name))
+        assert checked().experiment_working_directory == tmp_path / name
+
+
 def test_an_unknown_platform_is_refused_at_once():
     with pytest.raises(ConfigError, match="Installed: cloud, local"):
         ExperimentConfig("locl")
