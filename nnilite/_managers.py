@@ -37,10 +37,19 @@ def connect(entry: Entry, *, timeout_s: float = 20.0) -> Client:
     )
 
 
-def stop(entry: Entry) -> None:
-    """Stop an experiment and wait until its manager has ended. Raises: NniliteError if it does not."""
+def stop(entry: Entry) -> str:
+    """Stop an experiment and wait until its manager has ended; what it left behind, see `left_behind`.
+
+    Raises: NniliteError if it does not end.
+    """
     ask_to_stop(entry)
     wait_until_ended(entry)
+    return left_behind(entry)
+
+
+def left_behind(entry: Entry) -> str:
+    """What a platform could not end or remove at the stop, and what to do about it; "" if there is nothing."""
+    return str(_registry.read_manager(entry.directory).get("left") or "")
 
 
 def ask_to_stop(entry: Entry) -> None:

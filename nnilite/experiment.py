@@ -197,7 +197,9 @@ class Experiment:
         if self._entry is None:
             client.stop()
         else:
-            _managers.stop(self._entry)
+            left = _managers.stop(self._entry)
+            if left:
+                log.warning("%s.", left)
         if self._log_view is not None:
             self._log_view.end()
             self._log_view = None

@@ -163,4 +163,4 @@ class TrainingService(ABC):
         """Free what an ended job still holds on the platform (a Secret, a queue entry, a folder)."""
 
     async def close(self) -> None:
-        """Let go of connections. Running jobs go on."""
+        """Let go of connections. Running jobs go on. Raises: ServiceError on what should have gone and has not."""

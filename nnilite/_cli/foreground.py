@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite import _managers, _registry
 from nnilite._cli import progress, screen, summary
+from nnilite._cli.stop import warn_of_left
 from nnilite._client import Client, Unreachable
 from nnilite._registry import Entry
 from nnilite.errors import NniliteError
@@ -40,11 +41,12 @@ def follow(entry: Entry, *, as_json: bool = False) -> int:
             _show_result(manager, profile, entry, as_json=as_json)
     except KeyboardInterrupt:
         print(f"\nStopping experiment {entry.id} (Ctrl-C again: at once) ...", file=out, flush=True)
-        _managers.stop(entry)
+        left = _managers.stop(entry)
         print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` lets it go on.", file=out)
+        warn_of_left(left)
         return program.INTERRUPTED
     if _registry.find(entry.id).alive:
-        _managers.stop(entry)
+        warn_of_left(_managers.stop(entry))
     return program.FAILED if profile["state"] == "ERROR" else program.DONE
 
 

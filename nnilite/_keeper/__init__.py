@@ -19,6 +19,7 @@ SPEC.json holds a secret: mode 0600. Its fields, with defaults where one may lea
     env {}: added to the trial's environment; null takes a variable away
     grace_s 10: from SIGTERM to SIGKILL; heartbeat_s 10; max_duration_s null
     linger_s 86400: how long to stay after the trial's end until all is delivered
+    orphan_s null: the trial is ended when the manager has not been heard of for so long
     max_output_bytes 0: cap of each output file, 0 for none; send_output false: also send output as events
     checkpoint_dir null
 

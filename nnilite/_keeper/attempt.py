@@ -95,6 +95,7 @@ class Attempt:
         self._began = (time.time(), time.monotonic())
         self._output_waits = False
         self._next_output = 0.0
+        self._next_look = time.monotonic() + _LOOK_EVERY_S
 
     def run(self) -> int:
         """Run the command to its end."""
@@ -282,6 +283,17 @@ class Attempt:
         limit = self._spec.max_duration_s
         if limit and now - self._began[1] > limit:
             return "went over its time limit of {:g} s".format(limit)
+        return self._orphaned(now)
+
+    def _orphaned(self, now: float) -> str:
+        """Why nobody wants the trial any more; "" if somebody may."""
+        limit = self._spec.orphan_s
+        if limit and now - self._courier.heard_s > limit:
+            return "nothing was heard of its manager for {:g} s".format(limit)
+        if now > self._next_look:
+            self._next_look = now + _LOOK_EVERY_S
+            if self._is_deleted():
+                return "its experiment was deleted"
         return ""
 
     def _end_group(self, group: int) -> None:

@@ -26,7 +26,7 @@ _REFUSED_VALUE = re.compile(r"events\[(\d+)\]\.value$")
 
 
 class Courier:
-    """Delivers an outbox. All that other threads see is set once, from False to True."""
+    """Delivers an outbox. What other threads see is set once, from False to True, but for `heard_s`."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Courier:
         self.cancel = False  # the manager wants the trial's end
         self.fenced = False  # the manager has given this attempt up and takes nothing of it any more
         self.done = False  # all is delivered, or will never be
+        self.heard_s = time.monotonic()  # when the manager last answered
         self._spec = spec
         self._folder = folder
         self._outbox = outbox
@@ -119,6 +120,7 @@ class Courier:
 
     def _take(self, batch: Batch, answer: Answer) -> bool:
         """Whether this brought us forward."""
+        self.heard_s = time.monotonic()
         if answer.cancel and not self.cancel:
             self.cancel = True
             self._poke()

@@ -37,6 +37,7 @@ class Spec(NamedTuple):
     grace_s: float
     heartbeat_s: float
     linger_s: float
+    orphan_s: Optional[float]
     max_duration_s: Optional[float]
     max_output_bytes: int  # of each stream; 0: no cap
     checkpoint_dir: Optional[str]
@@ -85,6 +86,7 @@ def parse(data: Any) -> Spec:
         grace_s=field.number("grace_s", 10),
         heartbeat_s=field.number("heartbeat_s", 10),
         linger_s=field.number("linger_s", 86400),
+        orphan_s=field.number("orphan_s", 0) or None,
         max_duration_s=field.number("max_duration_s", 0) or None,
         max_output_bytes=int(field.number("max_output_bytes", 0)),
         checkpoint_dir=field.text("checkpoint_dir", "") or None,

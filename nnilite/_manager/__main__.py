@@ -23,7 +23,7 @@ from nnilite._manager.engine import end_tasks
 from nnilite._manager.reading import Reading
 from nnilite._rest import Options, SecretFilter, listen, make_application
 from nnilite._rest.auth import is_loopback
-from nnilite.errors import NniliteError
+from nnilite.errors import NniliteError, ServiceError
 from nnilite.records import ExperimentState
 
 log = logging.getLogger("nnilite.manager")
@@ -147,6 +147,9 @@ class Program:
         for closing in (parts.tuner.close(), parts.service.close()):
             try:
                 await asyncio.wait_for(closing, _CLOSE_TIMEOUT_S)
+            except ServiceError as error:
+                log.warning("left behind: %s", error)
+                self._write_left(str(error))
             except (asyncio.TimeoutError, NniliteError, OSError) as error:
                 log.warning("not closed in good order: %r", error)
         parts.ledger.close()
@@ -169,6 +172,14 @@ class Program:
         try:
             _registry.write_json(self._directory / "manager.json", about)
         except OSError as error:  # a full disk: the state is still served
+            log.error("cannot write manager.json: %s", error)
+
+    def _write_left(self, what: str) -> None:
+        """For who asked for the stop."""
+        try:
+            about = _registry.read_manager(self._directory)
+            _registry.write_json(self._directory / "manager.json", {**about, "left": what})
+        except OSError as error:
             log.error("cannot write manager.json: %s", error)
 
     def _ready(self) -> None:

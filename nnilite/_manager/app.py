@@ -106,7 +106,7 @@ class Manager(Reading):
         self._parts = machinery
         super().__init__(about, self._now(), reader, token)
         self.state_changed = _nothing
-        self._fetched: dict[tuple[str, int], float] = {}
+        self._fetched: dict[tuple[str, int], tuple[float, bool]] = {}  # when, and whether the attempt had ended
 
     def refresh(self) -> None:
         """Show the state that has just been committed: what is not committed has not happened."""
@@ -244,9 +244,11 @@ class Manager(Reading):
         handle = attempt.handle or {}
         if handle.get("directory") == str(target):
             return  # it runs here
-        if self._fetched.get((attempt.trial, attempt.number), 0.0) > self.engine.now() - _FETCHED_FOR_S:
+        key, ended = (attempt.trial, attempt.number), attempt.ended is not None
+        when, whole = self._fetched.get(key, (0.0, False))
+        if when > self.engine.now() - _FETCHED_FOR_S and whole == ended:
             return
-        self._fetched[attempt.trial, attempt.number] = self.engine.now()
+        self._fetched[key] = (self.engine.now(), ended)
         try:
             await asyncio.wait_for(self._parts.service.fetch(handle, target), _FETCH_TIMEOUT_S)
         except (NniliteError, OSError, asyncio.TimeoutError) as error:

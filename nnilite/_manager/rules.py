@@ -238,10 +238,12 @@ class Rules(State):
             self._ended_by_platform(live, given)
             return
         if status.state is JobState.UNKNOWN:
+            self._say(live, status.reason)
             return
         live.seen = self._now
         if status.state is JobState.RUNNING:
             self._running(live, status.started or self._now, status.host)
+            self._say(live, "")
         elif live.trial.state is TrialState.WAITING and status.reason:
             self._wait(live, status.reason)
 

@@ -114,7 +114,11 @@ class Several(TrainingService):
         return [host for member in self._members.values() for host in member.hosts()] + closed
 
     async def close(self) -> None:
-        await asyncio.gather(*(member.close() for member in self._members.values()), return_exceptions=True)
+        closings = (member.close() for member in self._members.values())
+        found = await asyncio.gather(*closings, return_exceptions=True)
+        left = [str(error) or type(error).__name__ for error in found if error is not None]
+        if left:
+            raise ServiceError("; ".join(left))
 
     def _member(self, handle: Handle) -> TrainingService:
         return self._members[handle["service"]]

@@ -90,6 +90,11 @@ class State:
         if live.trial.state is TrialState.WAITING and live.trial.reason != reason:
             self._set(live, reason=reason)
 
+    def _say(self, live: Live, reason: str) -> None:
+        """What is to be known of a trial that runs: that nothing is heard of it, for example."""
+        if live.trial.state is TrialState.RUNNING and live.trial.reason != reason:
+            self._set(live, reason=reason)
+
     def _set(self, live: Live, **changes: Any) -> None:
         self._count(live.trial.state, changes.get("state", live.trial.state))
         live.trial = replace(live.trial, **changes)

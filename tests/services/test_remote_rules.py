@@ -172,13 +172,13 @@ def test_a_job_goes_to_the_machine_with_the_most_room():
 
 def test_each_machine_tells_why_it_takes_nothing():
     machines = [
-        Candidate("a", "a", trouble="is away: no answer"),
+        Candidate("a", "a", trouble="is down: no answer"),
         Candidate("b", "b", slots=1, jobs={"1": ()}),
         Candidate("c", "c", gpus=[Gpu(0)], jobs={"2": (0,)}),
     ]
     with pytest.raises(NoCapacity) as caught:
         choose_machine(machines, 1, set())
-    for part in ("a is away: no answer", "b runs 1 of 1 trials (slots)", "c waits for a GPU: GPU 0 runs a trial"):
+    for part in ("a is down: no answer", "b runs 1 of 1 trials (slots)", "c waits for a GPU: GPU 0 runs a trial"):
         assert part in str(caught.value)
 
 

@@ -84,10 +84,13 @@ class RemoteConfig:
         default="nnilite", metadata=_about("on each machine, for all files of ours; relative to the home folder")
     )
     keep: Literal["nothing", "outputs"] = field(
-        default="nothing", metadata=_about("what stays on the machines when the experiment has stopped")
+        default="outputs", metadata=_about("what stays on the machines when the experiment has stopped")
     )
     keep_packages: Duration | Literal["no"] = field(
         default=7 * 86400, metadata=_about("how long unused code packages stay there for later experiments, or no")
+    )
+    orphan_after: Duration = field(
+        default=7 * 86400, metadata=_about("a trial that hears nothing of its manager for so long is ended")
     )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))

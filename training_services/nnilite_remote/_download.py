@@ -37,6 +37,12 @@ class _Reader(io.RawIOBase):
         return count
 
 
+def save(source: _Source, archive: Path) -> None:
+    """Write the stream to a file as it is. Raises: LinkLost, OSError."""
+    with archive.open("wb") as file:
+        shutil.copyfileobj(_Reader(source), file, 1 << 20)
+
+
 def unpack(source: _Source, target: Path) -> None:
     """Unpack the stream to the folder `target`. Raises: LinkLost if it breaks off, MachineError, OSError."""
     target.mkdir(parents=True, exist_ok=True)
@@ -69,9 +75,14 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> 
     if source is None:
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    with source, place.open("wb") as file:
+    with source, place.open("r+b" if _grows(member.name) and place.exists() else "wb") as file:
         shutil.copyfileobj(source, file, 1 << 20)
     place.chmod(0o600 | (member.mode & 0o155))
+
+
+def _grows(name: str) -> bool:
+    """Whether the manager writes it here, too, as it comes: it may already have more than this copy."""
+    return name in ("trial.stdout", "trial.stderr")
 
 
 def _link(member: tarfile.TarInfo, place: Path, target: Path) -> None:

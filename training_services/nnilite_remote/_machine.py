@@ -1,6 +1,6 @@
 """One machine: connected, made ready, watched, and connected again.
 
-    away -> connecting -> preparing (keeper, code package) -> up -> away ...
+    down -> connecting -> preparing (keeper, code package) -> up -> down ...
 
 `run` is a task of the event loop that owns all this; what blocks is done in a small pool of threads of the machine's
 own. A machine that fails is set aside with the reason and tried again later and later; one whose connection breaks,
@@ -15,6 +15,7 @@ import base64
 import contextlib
 import logging
 import random
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -30,10 +31,10 @@ from nnilite.errors import NniliteError
 from nnilite.gpu import Gpu
 from nnilite.records import Json, KeeperEvent
 from nnilite.spool import read_events
-from nnilite_remote._agent_link import AgentLink, Stream, upload
+from nnilite_remote._agent_link import AgentLink, Stream, digest_of, upload
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._connect import Connection, connect
-from nnilite_remote._download import unpack
+from nnilite_remote._download import save, unpack
 from nnilite_remote._errors import LinkLost, MachineError
 from nnilite_remote._route import RouteMap
 from nnilite_remote._tunnel import Gate
@@ -50,6 +51,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _PIECE_BYTES = 4 << 20
 _FINISH_S = 5.0
 _AVOID_S = 30.0
+_TRACE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Supply:
     archive: Callable[[], Path]  # the code package; blocks where it is not packed yet
     manager: Callable[[], str]  # base URL as seen from here
     grace_s: float
+    keep_checkpoints: bool  # when the experiment has stopped
 
 
 class Machine:
@@ -142,22 +145,22 @@ class Machine:
                 self._set("up", "")
                 pause_s = _FIRST_PAUSE_S
                 await self._stay()
-                self._drop("away", "the connection broke")
+                self._drop("down", "the connection broke")
                 await asyncio.sleep(random.uniform(0.05, 0.3))
                 continue
             except NniliteError as error:
                 self.lasting = isinstance(error, MachineError) and error.lasting
-                self._drop("away", str(error))
+                self._drop("down", str(error))
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _set(self, state: str, trouble: str) -> None:
         if (state, trouble) != (self.state, self.trouble):
-            level = logging.WARNING if trouble and state == "away" else logging.INFO
+            level = logging.WARNING if trouble and state == "down" else logging.INFO
             log.log(level, "machine %s is %s%s", self.title, state, f": {trouble}" if trouble else "")
         self.state = state
-        self.trouble = trouble or (self.trouble if state not in ("up", "away") else "")
-        if state in ("up", "away"):
+        self.trouble = trouble or (self.trouble if state not in ("up", "down") else "")
+        if state in ("up", "down"):
             self.tried.set()
         self._changed()
 
@@ -292,19 +295,35 @@ class Machine:
     def _heard(self, event: Json) -> None:
         self._changed()
 
-    async def close(self, canceled: Sequence[Json]) -> bool:
-        """Let the machine go: what has ended is removed there. Whether it has told that all is done."""
-        done = False
+    async def close(self, canceled: Sequence[Json]) -> None:
+        """Let the machine go: what has ended is removed there, and it goes on with that by itself."""
         if self.up:
             with contextlib.suppress(MachineError):
-                request = {"canceled": list(canceled), "keep": self._service.keep, "grace_s": self._supply.grace_s}
-                await self._ask("finish", _FINISH_S, cache_s=self._service.cache_s, **request)
-                done = True
+                await self._ask(
+                    "finish",
+                    _FINISH_S,
+                    canceled=list(canceled),
+                    keep=self._service.keep,
+                    keep_checkpoints=self._supply.keep_checkpoints,
+                    grace_s=self._supply.grace_s,
+                    cache_s=self._service.cache_s,
+                )
         if self._link is not None:
             self._link.close()
         self._drop("closed", "")
         self._pool.shutdown(wait=False)
-        return done
+
+    def left_behind(self, experiment: str) -> str:
+        """What to do about what an experiment has left there, in a sentence."""
+        place = f"{self.root or self._service.remote_directory}/{experiment}"
+        user = f"{self.config.user}@" if self.config.user else ""
+        port = ["-p", str(self.config.port)] if self.config.port else []
+        by_hand = shlex.join(["ssh", *port, user + self.config.host, shlex.join(["rm", "-r", place])])
+        return (
+            f"{self.title} was away, so what ran there runs on, and its files stay in {place}. When it is back, "
+            f"`nnictl resume {experiment}` and `nnictl stop {experiment}` clean up; or `{by_hand}`, which ends what "
+            f"runs there too"
+        )
 
     # ------------------------------------------------------------ asking it
 
@@ -369,14 +388,30 @@ class Machine:
 
     async def fetch(self, directory: str, target: Path) -> None:
         """Copy an attempt's folder. Raises: MachineError."""
-        await self._blocking(self._fetch, directory, target, limit_s=_PREPARE_S)
+        await self._blocking(self._fetch, directory, True, lambda stream: unpack(stream, target), limit_s=_PREPARE_S)
 
-    def _fetch(self, directory: str, target: Path) -> None:
+    def _fetch(self, directory: str, attempt: bool, take: Callable[[Stream], None]) -> None:
         stream = self._stream()
         try:
-            stream.greet({**self._settings(), "mode": "send", "path": directory})
-            unpack(stream, target)
+            stream.greet({**self._settings(), "mode": "send", "path": directory, "attempt": attempt})
+            take(stream)
             if not stream.ended_well():
                 raise LinkLost("the connection broke off")
         finally:
             stream.close()
+
+    # ------------------------------------------------------------ checkpoints
+
+    async def trace(self, trial: str) -> Json:
+        """What earlier attempts of the trial have left there. Raises: MachineError."""
+        return await self._ask("trace", _TRACE_S, trial=trial)
+
+    async def give_checkpoints(self, directory: str, archive: Path) -> None:
+        """Write a trial's checkpoints to an archive here. Raises: MachineError."""
+        await self._blocking(self._fetch, directory, False, lambda stream: save(stream, archive), limit_s=_PREPARE_S)
+
+    async def take_checkpoints(self, trial: str, attempt: int, archive: Path) -> None:
+        """Put there what `attempt` had written elsewhere. Raises: MachineError."""
+        name = f"checkpoints-{trial}-{attempt}-{(await self._blocking(digest_of, archive))[:16]}.tar"
+        await self._blocking(self._upload, name, archive, limit_s=_PREPARE_S)
+        await self._ask("restore", _PREPARE_S, trial=trial, attempt=attempt, archive=name)

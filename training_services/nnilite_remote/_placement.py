@@ -23,6 +23,7 @@ class Candidate:
     gpus: Sequence[Gpu] | None = None  # None: they could not be read, and `trouble` says why if they are needed
     own_pids: AbstractSet[int] = frozenset()
     jobs: Mapping[str, Sequence[int]] = field(default_factory=dict)  # running here, with the GPUs of each
+    rank: int = 0  # lower ones first: below 0 what the job needs is here, above 0 it was lost here before
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Choice:
 
 
 def choose_machine(machines: Sequence[Candidate], gpus: int | None, labels: AbstractSet[str]) -> Choice:
-    """The machine for one more job: of those that can take it, the one that is used least for its size.
+    """The machine for one more job: of those that can take it, by rank, the one that is used least for its size.
 
     Raises: NoCapacity with a reason for each machine; ConfigError if no machine can ever take it.
 
@@ -46,7 +47,7 @@ def choose_machine(machines: Sequence[Candidate], gpus: int | None, labels: Abst
         wanted = ", ".join(sorted(labels))
         raise ConfigError(f"no machine in machineList has the labels that this trial asks for: {wanted}")
     reasons: dict[str, list[str]] = {}
-    for machine in sorted(fitting, key=_load):
+    for machine in sorted(fitting, key=lambda machine: (machine.rank, _load(machine))):
         try:
             return Choice(machine.key, _gpus_on(machine, gpus))
         except NoCapacity as error:

@@ -2,6 +2,7 @@
 
     _machine      one machine: connected, prepared, watched, and connected again; owns its agent and its tunnel
     _placement    which machine gets a job, and why none does
+    _checkpoints  what earlier attempts have saved is brought to that machine
     _worker       the worker's end: starts keepers, tells of them, moves files
 
 What is true of a job stands in its folder on its machine, and is asked for there at each poll. Jobs of a machine that
@@ -27,9 +28,11 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._bookings import Booking, Bookings
+from nnilite_remote._checkpoints import Checkpoints, rank
 from nnilite_remote._config import RemoteConfig
 from nnilite_remote._errors import LinkLost, MachineError
 from nnilite_remote._machine import Machine, Supply
+from nnilite_remote._owed import CANCEL, FINISH, REMOVE, Owed
 from nnilite_remote._placement import Candidate, choose_machine
 
 log = logging.getLogger(__name__)
@@ -59,12 +62,12 @@ class RemoteService(TrainingService):
     def __init__(self, name: str, config: RemoteConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._bookings = Bookings(context.directory / f"{name}-jobs.json")
+        self._checkpoints = Checkpoints(context.directory)
         self._package: CodePackage | None = None
         self._machines: dict[str, Machine] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._removed: list[Handle] = []  # still to be told to machines that are away
         self._canceled: dict[str, Handle] = {}  # by job
-        self._untold: dict[str, Handle] = {}  # canceled while their machine was away
+        self._owed = Owed(context.directory / f"{name}-owed.json")
         self._chores: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ opening and closing
@@ -72,6 +75,8 @@ class RemoteService(TrainingService):
     async def open(self) -> None:
         if not self._tasks:
             self._bookings.load()
+            self._owed.load()
+            self._canceled |= self._owed.jobs(CANCEL)
             self._package = await asyncio.to_thread(self.context.package)
             supply = await asyncio.to_thread(self._supply)
             for config in self.config.machine_list:
@@ -83,14 +88,16 @@ class RemoteService(TrainingService):
         await self._check_gpus()
 
     def _supply(self) -> Supply:
-        keeper = self.context.keeper
+        keeper, defaults = self.context.keeper, self.context.defaults
+        checkpoint = defaults.get("checkpoint") or {}
         return Supply(
             experiment=self.context.experiment,
             keeper=keeper,
             keeper_name=f"keeper-{digest_of(keeper)[:32]}.pyz",
             archive=lambda: self._packed().archive,
             manager=self.context.callback_url,
-            grace_s=float(self.context.defaults.get("gracePeriod") or 10),
+            grace_s=float(defaults.get("gracePeriod") or 10),
+            keep_checkpoints=self.config.keep == "outputs" and checkpoint.get("keep") != "none",
         )
 
     def _packed(self) -> CodePackage:
@@ -147,26 +154,32 @@ class RemoteService(TrainingService):
         for task in [*self._tasks, *self._chores]:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._chores, return_exceptions=True)
+        await self._checkpoints.close()
         self._tasks = []
         machines, self._machines = self._machines, {}
-        await asyncio.gather(*(self._let_go(machine) for machine in machines.values()))
+        left = await asyncio.gather(*(self._let_go(machine) for machine in machines.values()))
+        if any(left):
+            raise ServiceError("; ".join(filter(None, left)))
 
-    async def _let_go(self, machine: Machine) -> None:
-        mine = [handle for handle in self._canceled.values() if handle["machine"] == machine.config.key]
-        left = [h for h in (*self._removed, *self._untold.values()) if h["machine"] == machine.config.key]
+    async def _let_go(self, machine: Machine) -> str:
+        """What is left on the machine, and what to do about it; "" if nothing is."""
+        key = machine.config.key
+        mine = [dict(handle) for handle in self._canceled.values() if handle["machine"] == key]
+        reached = machine.up  # then it does its part even if that takes longer than we wait
         with contextlib.suppress(asyncio.TimeoutError):
-            told = await asyncio.wait_for(machine.close([dict(handle) for handle in mine]), _CLOSE_S)
-            if not told and (mine or left):
-                log.warning(
-                    "machine %s is away: look there for processes and files in %s",
-                    machine.title,
-                    f"{machine.root or self.config.remote_directory}/{self.context.experiment}",
-                )
+            await asyncio.wait_for(machine.close(mine), _CLOSE_S)
+        if reached:
+            for what, handle in self._owed.to(key):
+                self._owed.settle(what, handle)
+        elif machine.root or self._owed.to(key):
+            self._owed.add(FINISH, {"machine": key, "job": ""})
+            return machine.left_behind(self.context.experiment)
+        return ""
 
     def _changed(self) -> None:
         """A machine has come, gone, or told of an end."""
         for machine in self._machines.values():
-            if machine.up and (self._untold or self._removed):
+            if machine.up and self._owed.to(machine.config.key):
                 self._chore(self._catch_up(machine))
         self.context.wake()
 
@@ -177,16 +190,10 @@ class RemoteService(TrainingService):
 
     async def _catch_up(self, machine: Machine) -> None:
         """Tell a machine that has come back what it has missed."""
-        key = machine.config.key
-        cancels = [handle for handle in self._untold.values() if handle["machine"] == key]
-        removes = [handle for handle in self._removed if handle["machine"] == key]
-        for handle in cancels:
-            if self._untold.pop(str(handle["job"]), None) is not None:
-                await self.cancel(handle)
-        for handle in removes:
-            if handle in self._removed:
-                self._removed.remove(handle)
-                await self.remove(handle)
+        for what, handle in self._owed.to(machine.config.key):
+            if what != FINISH:  # that is for the end
+                self._owed.settle(what, handle)
+                await (self.cancel(handle) if what == CANCEL else self.remove(handle))
 
     # ------------------------------------------------------------ submitting
 
@@ -207,11 +214,15 @@ class RemoteService(TrainingService):
 
     async def _choose(self, job: Job) -> tuple[Machine, Booking]:
         """Raises: NoCapacity, ConfigError."""
+        machines = list(self._machines.values())
+        traces = await self._checkpoints.traces(job.trial, machines) if job.attempt else {}
         if job.gpus:
             await self._read_gpus()
-        candidates = [self._candidate(machine, bool(job.gpus)) for machine in self._machines.values()]
+        candidates = [self._candidate(machine, bool(job.gpus), rank(machine, traces)) for machine in machines]
         choice = choose_machine(candidates, job.gpus, frozenset((*self.config.machine_labels, *labels_of(job))))
         machine = self._machines[choice.key]
+        if job.spec.get("checkpoint_dir"):
+            self._checkpoints.bring(job.trial, machine, traces)
         directory = f"{machine.root}/{job.experiment}/trials/{job.trial}/{job.attempt}"
         return machine, Booking(choice.key, directory, choice.gpus)
 
@@ -226,7 +237,7 @@ class RemoteService(TrainingService):
         except MachineError as error:
             machine.gpus, machine.trouble = None, str(error)
 
-    def _candidate(self, machine: Machine, gpus: bool) -> Candidate:
+    def _candidate(self, machine: Machine, gpus: bool, rank: int) -> Candidate:
         trouble = machine.avoided
         if not machine.up:
             trouble = f"is {machine.state}" + (f": {machine.trouble}" if machine.trouble else "")
@@ -242,6 +253,7 @@ class RemoteService(TrainingService):
             gpus=machine.gpus,
             own_pids=machine.own_pids,
             jobs=self._bookings.on(machine.config.key),
+            rank=rank,
         )
 
     async def _start(self, job: Job, machine: Machine, booking: Booking) -> Handle:
@@ -281,6 +293,7 @@ class RemoteService(TrainingService):
             callback_ca=None,
             checkpoint_dir=checkpoints if job.spec.get("checkpoint_dir") else None,
             send_output=True,
+            orphan_s=self.config.orphan_after,
         )
 
     def _handle(self, job: Job, booking: Booking, keeper: Json) -> Handle:
@@ -330,7 +343,7 @@ class RemoteService(TrainingService):
         job = str(handle["job"])
         if status.state.ended:
             self._bookings.free(job)
-            self._untold.pop(job, None)
+            self._owed.settle(CANCEL, handle)
         elif self._bookings.get(job) is None and handle["machine"] in self._machines:
             gpus = handle["gpus"]
             booking = Booking(handle["machine"], handle["directory"], None if gpus is None else tuple(gpus))
@@ -346,7 +359,7 @@ class RemoteService(TrainingService):
                 await machine.cancel(dict(handle))
         except MachineError as error:
             log.info("%s will be canceled when its machine is back: %s", job, error)
-            self._untold[job] = handle
+            self._owed.add(CANCEL, handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         machine = self._machine(handle)
@@ -388,7 +401,7 @@ class RemoteService(TrainingService):
         try:
             await asyncio.wait_for(machine.remove(dict(handle)), _CALL_S)
         except (MachineError, asyncio.TimeoutError):
-            self._removed.append(handle)
+            self._owed.add(REMOVE, handle)
 
     def describe(self, job: Job) -> Json:
         """The keeper's specification, without secrets, and the machines that may get it."""
@@ -408,8 +421,7 @@ class RemoteService(TrainingService):
         details |= {name: machine.facts.get(name) for name in ("host", "python", "root")}
         if machine.gpus is not None:
             details["gpus"] = [gpu.name for gpu in machine.gpus]
-        state = "down" if machine.state == "away" else machine.state
-        return Host(machine.title, state, machine.trouble, len(jobs), details)
+        return Host(machine.title, machine.state, machine.trouble, len(jobs), details)
 
 
 def _tell_of_failure(task: asyncio.Task[None]) -> None:

@@ -178,6 +178,12 @@ class Host:
         """Unplug the cable: nothing is refused, everything vanishes."""
         command("ip", "link", "set", self._network.interface(self), "down")
 
+    def cut_for(self, seconds: float) -> None:
+        """Unplug the cable for so long."""
+        self.cut()
+        time.sleep(seconds)
+        self.mend()
+
     def mend(self) -> None:
         command("ip", "link", "set", self._network.interface(self), "up")
 

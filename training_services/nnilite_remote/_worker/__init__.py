@@ -14,6 +14,7 @@ The first line out holds the settings' `nonce`: whatever the user's shell has pr
     <root>/cache/                       code packages and keepers by their hash, for all experiments of this user
     <root>/<experiment>/callback-<key>  the manager's address as seen from this machine
     <root>/<experiment>/trials/<trial>/<attempt>/    see the keeper; and `spec.json`, `job.json`
+    <root>/<experiment>/checkpoints/    see `checkpoints`
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 
 __all__ = ["program"]
 
-_MODULES = ("processes", "attempt", "gpus", "transfer", "agent", "main")  # each after what it imports
+_MODULES = ("processes", "attempt", "gpus", "transfer", "checkpoints", "agent", "main")  # each after what it imports
 _PACKAGES = ("nnilite_remote", "nnilite_remote._worker")
 _START = """import sys, types
 def _module(name, source):

@@ -16,6 +16,7 @@ import time
 from typing import IO, Any, NamedTuple, cast
 
 from nnilite_remote._worker.attempt import Attempt
+from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
 from nnilite_remote._worker.gpus import Gpus
 from nnilite_remote._worker.processes import (
     Refusal,
@@ -32,6 +33,7 @@ _READ_LIMIT_BYTES = 4 << 20
 _DELIVER_S = 20.0
 _LINGER_S = 12.0  # a keeper that is told a second time leaves within 10 s
 _STALE_PART_S = 86400.0
+_LOOK_S = 0.5
 _CANCELED = "canceled"  # how the keeper's message begins if somebody asked for the end
 
 
@@ -61,14 +63,9 @@ class Agent:
     def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
         for folder in (self.root, self.cache, self.folder):
             make_folder(folder)
-        keep_s = settings["cache_s"]
         for name in os.listdir(self.cache):
-            path = os.path.join(self.cache, name)
-            age_s = time.time() - os.lstat(path).st_mtime
-            if name in settings["files"]:
-                os.utime(path)
-            elif age_s > (_STALE_PART_S if name.endswith(".part") else max(keep_s, 60)):
-                shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):  # another experiment cleans up, too
+                self._look_after(os.path.join(self.cache, name), name in settings["files"], settings["cache_s"])
         return {
             "root": self.root,
             "boot": boot_id(),
@@ -78,6 +75,14 @@ class Agent:
             "system": sys.platform,
             "cached": [name for name in os.listdir(self.cache) if not name.endswith(".part")],
         }
+
+    def _look_after(self, path: str, needed: bool, keep_s: float) -> None:
+        """Remove what nothing has used for long."""
+        age_s = time.time() - os.lstat(path).st_mtime
+        if needed:
+            os.utime(path)
+        elif age_s > (_STALE_PART_S if path.endswith(".part") else max(keep_s, 60)):
+            shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
 
     def say(self, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode("ascii") + b"\n"
@@ -265,9 +270,21 @@ class Agent:
         if os.path.isdir(attempt.inner("")):
             with open(attempt.inner("removed"), "wb"):
                 pass
-        if not attempt.any_keeper():
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(attempt.spec)
+        threading.Thread(target=self._forget, args=(attempt,), daemon=True).start()
+        return {}
+
+    def _forget(self, attempt: Attempt) -> None:
+        """Remove the specification, which holds a secret, as soon as its keeper has left."""
+        while attempt.any_keeper():
+            time.sleep(_LOOK_S)
+        with contextlib.suppress(OSError):
+            os.unlink(attempt.spec)
+
+    def do_trace(self, request: dict[str, Any]) -> dict[str, Any]:
+        return trace(self.folder, request["trial"])
+
+    def do_restore(self, request: dict[str, Any]) -> dict[str, Any]:
+        restore(self.folder, request["trial"], request["attempt"], os.path.join(self.cache, request["archive"]))
         return {}
 
     def do_finish(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -278,7 +295,7 @@ class Agent:
         self._end_keepers(attempts, request["grace_s"])
         for attempt in attempts:
             attempt.clean(request["keep"] == "outputs")
-        self._remove_empty(request["keep"] == "outputs")
+        self._remove_empty(request["keep_checkpoints"])
         if not request["cache_s"]:
             shutil.rmtree(self.cache, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -308,7 +325,7 @@ class Agent:
                 send_signal(pids[attempt.path], signal.SIGKILL)
             attempt.end_group()
 
-    def _remove_empty(self, keep_outputs: bool) -> None:
+    def _remove_empty(self, keep_checkpoints: bool) -> None:
         trials = os.path.join(self.folder, "trials")
         for trial in os.listdir(trials) if os.path.isdir(trials) else []:
             with contextlib.suppress(OSError):
@@ -319,8 +336,8 @@ class Agent:
             path = os.path.join(self.folder, name)
             if name.startswith("callback-") or name == "fork-server.log":
                 os.unlink(path)
-            elif name == "checkpoints" and not keep_outputs:
-                shutil.rmtree(path, ignore_errors=True)
+            elif name == "checkpoints":
+                tidy_up(path, keep_checkpoints)
         for path in (trials, self.folder):
             with contextlib.suppress(OSError):
                 os.rmdir(path)

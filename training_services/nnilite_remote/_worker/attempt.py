@@ -12,6 +12,7 @@ from typing import Any
 from nnilite_remote._worker.processes import boot_id, read_json, send_signal, started_at
 
 _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
+_SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")  # the manager has it, too, once all is delivered
 
 
 class Attempt:
@@ -75,6 +76,11 @@ class Attempt:
                 found = {"pid": pid, "start": started_at(pid) if pid else "", "boot": boot_id()}
         return found
 
+    def _has_outputs(self) -> bool:
+        delivered = (read_json(self.inner("delivered")) or {}).get("complete")
+        ours = _PRIVATE + _SENT if delivered else _PRIVATE
+        return os.path.isdir(self.path) and any(name not in ours for name in os.listdir(self.path))
+
     def end_group(self) -> None:
         """Kill what a dead keeper has left."""
         found = read_json(self.inner("started")) or {}
@@ -84,7 +90,7 @@ class Attempt:
 
     def clean(self, keep_outputs: bool) -> None:
         """Remove the folder, or all of it that is not the trial's output."""
-        if not keep_outputs:
+        if not (keep_outputs and self._has_outputs()):
             shutil.rmtree(self.path, ignore_errors=True)
             return
         for name in _PRIVATE:

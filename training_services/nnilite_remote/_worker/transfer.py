@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Callable, cast
 from nnilite_remote._worker.processes import Refusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
+_STAYS = ("spec.json", "job.json", "code")
 
 
 def place_of(settings: dict[str, Any]) -> str:
@@ -92,16 +93,27 @@ def _take(part: BinaryIO, have: int, size: int) -> str:
 
 
 def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
-    """Give a folder away as a tar stream: files, folders and links that stay inside. Raises: Refusal, OSError."""
+    """Give a folder away as a tar stream: files, folders and links. Raises: Refusal, OSError.
+
+    `attempt`: it is an attempt's, of which the code and what holds secrets stay here.
+    """
     folder = settings["path"]
     if not os.path.isdir(folder):
         raise Refusal("%s is gone" % folder)
     say({"found": True})
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        archive.inodes = _NoTwins()  # type: ignore[attr-defined]
         for top in sorted(os.listdir(folder)):
-            if top not in ("spec.json", "job.json", "code") and not top.endswith(".new"):
+            if not (settings.get("attempt") and (top in _STAYS or top.endswith(".new"))):
                 archive.add(os.path.join(folder, top), arcname=top, filter=_sendable)
     sys.stdout.buffer.flush()
+
+
+class _NoTwins(dict):  # type: ignore[type-arg]
+    """Makes each name of a file with several (hard links) a file of its own: a stream has no way back to the first."""
+
+    def __contains__(self, inode: object) -> bool:
+        return False
 
 
 def _sendable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -1,0 +1,101 @@
+"""A further attempt of a trial finds what earlier ones have saved, whichever machine they ran on.
+
+Checkpoints lie on the machine that wrote them. Before a trial is tried again, all machines that are up are asked what
+they have of it. If the newest checkpoints are elsewhere than the trial is to run, they are brought there first, through
+this machine, which keeps no copy. A machine that is away cannot be asked: then an older checkpoint has to do, or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite.errors import NoCapacity
+from nnilite_remote._errors import MachineError
+from nnilite_remote._machine import Machine
+
+log = logging.getLogger(__name__)
+
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a machine has of a trial."""
+
+    attempt: int | None  # the last one that ran there
+    lost: bool  # ... and left no word on how it ended
+    checkpoint: int | None  # the last attempt that wrote to the checkpoints there; None if there are none
+    directory: str  # of the checkpoints
+
+
+class Checkpoints:
+    """Finds and moves them. `folder` is for archives on their way."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._moves: dict[str, asyncio.Task[None]] = {}  # by trial
+        self._failures: dict[str, int] = {}
+
+    async def traces(self, trial: str, machines: Sequence[Machine]) -> dict[Machine, Trace]:
+        """What the machines that are up have of the trial. Raises: NoCapacity while something is on its way."""
+        move = self._moves.get(trial)
+        if move is not None and not move.done():
+            raise NoCapacity(move.get_name())
+        asked = [machine for machine in machines if machine.up]
+        found = await asyncio.gather(*(_trace(machine, trial) for machine in asked))
+        return {machine: trace for machine, trace in zip(asked, found, strict=True) if trace is not None}
+
+    def bring(self, trial: str, target: Machine, traces: Mapping[Machine, Trace]) -> None:
+        """See that the newest checkpoints are on the machine. Raises: NoCapacity while they are on their way."""
+        saved = {machine: t.checkpoint for machine, t in traces.items() if t.checkpoint is not None}
+        if not saved or saved.get(target) == max(saved.values()):
+            return
+        source = max(saved, key=lambda machine: saved[machine])
+        if self._failures.get(trial, 0) >= _TRIES:
+            log.warning("trial %s starts on %s without its checkpoints on %s", trial, target.title, source.title)
+            return
+        what = f"its checkpoints are being brought from {source.title} to {target.title}"
+        self._moves[trial] = asyncio.create_task(self._move(trial, source, target, traces[source]), name=what)
+        raise NoCapacity(what)
+
+    async def _move(self, trial: str, source: Machine, target: Machine, trace: Trace) -> None:
+        archive = self._folder / f".{trial}.checkpoints.tar"
+        try:
+            await source.give_checkpoints(trace.directory, archive)
+            await target.take_checkpoints(trial, trace.checkpoint or 0, archive)
+        except MachineError as error:
+            self._failures[trial] = self._failures.get(trial, 0) + 1
+            log.warning("the checkpoints of trial %s on %s cannot be moved: %s", trial, source.title, error)
+        else:
+            self._failures.pop(trial, None)
+            log.info("the checkpoints of trial %s are on %s now", trial, target.title)
+        finally:
+            archive.unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        """Leave what is on its way where it was."""
+        for move in self._moves.values():
+            move.cancel()
+        await asyncio.gather(*self._moves.values(), return_exceptions=True)
+
+
+def rank(machine: Machine, traces: Mapping[Machine, Trace]) -> int:
+    """A place in the order of machines: first where the checkpoints are, last where the trial was lost, or no answer
+    comes from."""
+    trace = traces.get(machine)
+    if trace is None or trace.lost:
+        return 1
+    newest = max((t.checkpoint for t in traces.values() if t.checkpoint is not None), default=None)
+    return -1 if newest is not None and trace.checkpoint == newest else 0
+
+
+async def _trace(machine: Machine, trial: str) -> Trace | None:
+    try:
+        return Trace(**await machine.trace(trial))
+    except MachineError as error:
+        log.info("machine %s cannot tell what it has of trial %s: %s", machine.title, trial, error)
+        return None

@@ -1,0 +1,88 @@
+"""What earlier attempts of a trial have left on this machine, and checkpoints that come from another one.
+
+    <root>/<experiment>/checkpoints/<trial>/        the trial's own
+    <root>/<experiment>/checkpoints/<trial>.from    the attempt that had written what was brought here
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tarfile
+from typing import Any, Iterator
+
+from nnilite_remote._worker.processes import Refusal, make_folder, write_private
+
+
+def trace(folder: str, trial: str) -> dict[str, Any]:
+    """Of `trial` in the experiment's folder: its last attempt here, whether that was lost, and the last attempt whose
+    checkpoints are here; null where there is none."""
+    place, brought = _place(folder, trial), _brought(folder, trial)
+    trials = os.path.join(folder, "trials", trial)
+    numbers = [int(name) for name in os.listdir(trials) if name.isdigit()] if os.path.isdir(trials) else []
+    attempt = max(numbers) if numbers else None
+    known = [number for number in (attempt, brought) if number is not None]
+    saved = bool(known) and os.path.isdir(place) and bool(os.listdir(place))
+    return {
+        "attempt": attempt,
+        "lost": attempt is not None and not os.path.exists(os.path.join(trials, str(attempt), ".nni", "exit")),
+        "checkpoint": max(known) if saved else None,
+        "directory": place,
+    }
+
+
+def restore(folder: str, trial: str, attempt: int, archive: str) -> None:
+    """Put the checkpoints in `archive` in the place of what is here. Raises: Refusal, OSError."""
+    place = _place(folder, trial)
+    draft = place + ".new"
+    shutil.rmtree(draft, ignore_errors=True)
+    make_folder(draft)
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(draft, list(_inside(tar)))
+        shutil.rmtree(place, ignore_errors=True)
+        os.replace(draft, place)
+        write_private(place + ".from", str(attempt))
+    except tarfile.TarError as error:
+        raise Refusal("the checkpoints were damaged on their way: %s" % error) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.unlink(archive)
+
+
+def tidy_up(place: str, keep: bool) -> None:
+    """The experiment lets go of its folder of checkpoints."""
+    for name in os.listdir(place):
+        path = os.path.join(place, name)
+        if not os.path.isdir(path):
+            os.unlink(path)
+        elif not (keep and os.listdir(path)):
+            shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(place)
+
+
+def _place(folder: str, trial: str) -> str:
+    return os.path.join(folder, "checkpoints", trial)
+
+
+def _brought(folder: str, trial: str) -> int | None:
+    try:
+        with open(_place(folder, trial) + ".from", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _inside(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Files, folders and links that do not lead out of the folder."""
+    for member in tar:
+        paths = [member.name, member.linkname] if member.issym() else [member.name]
+        if (member.isreg() or member.isdir() or member.issym()) and not any(map(_leads_out, paths)):
+            yield member
+
+
+def _leads_out(path: str) -> bool:
+    return path.startswith("/") or ".." in path.split("/")
