@@ -16,7 +16,7 @@ demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
 
 test: $(VENV)/dev.stamp lint
-	$(RUN)/python -m pytest
+	$(RUN)/python -m pytest -n 4 --dist loadgroup
 
 test-long: $(VENV)/dev.stamp lint
 	NNILITE_SIMULATION_RUNS=10000 $(RUN)/python -m pytest -m "" --timeout 3600

@@ -39,4 +39,11 @@ def test_what_a_killed_keeper_leaves_is_ended_and_its_job_is_lost(bench):
     [trial] = eventually(lambda: [path.read_text() for path in folder.glob("mark")])
     psutil.Process(int((folder / "pid").read_text())).kill()
     assert bench.wait(name).state is JobState.LOST
-    assert not psutil.pid_exists(int(trial)) or psutil.Process(int(trial)).status() == psutil.STATUS_ZOMBIE
+    eventually(lambda: has_ended(int(trial)))
+
+
+def has_ended(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

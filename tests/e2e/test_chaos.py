@@ -13,6 +13,7 @@ import random
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ def books(folder: Path) -> dict[tuple[str, int], list[str]]:
     return found
 
 
-def check_metrics(directory: Path, kept: dict[tuple[str, int], list[str]]) -> None:
+def stored_reports(directory: Path) -> dict[tuple[str, int], list[int]]:
+    """The numbers of the reports in the store, in their order, by trial and attempt."""
     rows = query(
         directory,
         "SELECT t.id, m.attempt, m.value, t.parameters FROM metrics m JOIN trials t ON t.sequence = m.trial "
@@ -101,10 +103,23 @@ def check_metrics(directory: Path, kept: dict[tuple[str, int], list[str]]) -> No
     stored: dict[tuple[str, int], list[int]] = {}
     for trial, attempt, value, parameters in rows:
         stored.setdefault((trial, attempt), []).append(round(json.loads(value) - json.loads(parameters)["x"]))
+    return stored
+
+
+def check_metrics(directory: Path, kept: dict[tuple[str, int], list[str]]) -> str:
+    """Compare the store with the books; what was found, in words."""
+    stored = stored_reports(directory)
+    assert not set(stored) - set(kept), "the store has attempts that never ran"
+    lost = doubled = 0
     for key, lines in kept.items():
         begun = [int(line.split()[1]) for line in lines if line.startswith("begin")]
         done = [int(line.split()[1]) for line in lines if line.startswith("done")]
-        assert stored.get(key, []) in (begun, done), f"attempt {key}: {len(stored.get(key, []))} of {len(done)}"
+        found = stored.get(key, [])
+        lost += len(set(done) - set(found))
+        doubled += len(found) - len(set(found))
+        assert found in (begun, done), f"attempt {key}: {len(found)} stored, {len(begun)} begun, {len(done)} done"
+    assert (lost, doubled) == (0, 0)
+    return f"{sum(map(len, stored.values()))} metrics checked, lost {lost}, doubled {doubled}"
 
 
 def check_ends(directory: Path, kept: dict[tuple[str, int], list[str]]) -> None:
@@ -116,7 +131,9 @@ def check_ends(directory: Path, kept: dict[tuple[str, int], list[str]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_nothing_is_lost_or_doubled_whatever_is_killed(start: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_nothing_is_lost_or_doubled_whatever_is_killed(
+    start: Any, tmp_path: Path, monkeypatch: Any, record_property: Callable[[str, object], None]
+) -> None:
     folder = tmp_path / "books"
     folder.mkdir()
     monkeypatch.setenv("BOOKS", str(folder))
@@ -129,6 +146,8 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(start: Any, tmp_path: Pat
     profile = chaos.running.wait("DONE", "ERROR", timeout_s=200)
     assert profile["state"] == "DONE", profile["reason"]
     assert sum(profile["counts"].values()) == TRIALS
-    check_metrics(chaos.running.directory, books(folder))
+    metrics = check_metrics(chaos.running.directory, books(folder))
     check_ends(chaos.running.directory, books(folder))
     assert len(chaos.killed) >= 4
+    kills = ", ".join(f"{what} {number}" for what, number in sorted(chaos.killed.items()))
+    record_property("shown", f"chaos: {KILLS} kills survived ({kills}), {TRIALS} trials, {metrics}")

@@ -124,10 +124,35 @@ def test_the_keeper_leaves_when_its_experiment_is_deleted(tmp_path):
         assert keeper.wait(10) == 0
 
 
+def test_a_trial_whose_experiment_is_deleted_is_ended(tmp_path):
+    with Bench(tmp_path) as bench:
+        address = tmp_path / "address"
+        address.write_text(bench.callback.url)
+        keeper = bench.start("sleep 100", callback_file=str(address), grace_s=1)
+        trial = bench.wait_for_start()
+        address.unlink()
+        shutil.rmtree(bench.folder)
+        assert keeper.wait(20) == 128 + 15
+        assert not running(trial["pid"])
+
+
+def test_a_trial_that_hears_nothing_of_its_manager_is_ended_after_its_time(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.callback.script = ["ok"] * 3
+        bench.start("echo up; sleep 100", orphan_s=0.8, heartbeat_s=0.1, linger_s=0.1)
+        until(lambda: bench.callback.requests > 12)  # as long as there is an answer it goes on
+        assert bench.inner("exit") is None
+        bench.callback.script = ["forever 500"]
+        until(lambda: bench.inner("exit"))
+        assert bench.inner("exit")["message"] == "nothing was heard of its manager for 0.8 s"
+
+
 def test_heartbeats_come_while_nothing_happens(tmp_path):
     with Bench(tmp_path) as bench:
-        bench.run("sleep 1", heartbeat_s=0.1)
-        assert 6 <= bench.callback.requests <= 12
+        bench.start("echo up; sleep 100", heartbeat_s=0.1)
+        bench.wait_for_start()
+        before = bench.callback.requests
+        until(lambda: bench.callback.requests > before + 3)
 
 
 def test_a_metric_arrives_soon_while_the_trial_runs(tmp_path):
