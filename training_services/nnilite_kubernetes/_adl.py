@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nnilite.errors import ConfigError, Place
+from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import Job, JobState
 from nnilite.units import NonNegativeInt, PositiveInt, parse_memory_mb
@@ -64,8 +64,8 @@ class AdlConfig(ClusterConfig, ContainerConfig):
             object.__setattr__(self, "memory_size", size)
         if self.min_replicas and self.max_replicas and self.max_replicas < self.min_replicas:
             raise ConfigError(f"must be at least minReplicas, {self.min_replicas}", Place(field="maxReplicas"))
-        if self.storage is not None:
-            raise ConfigError("is not for this platform: use checkpoint, or nfs", Place(field="storage"))
+        if self.storage is not None and self.storage.can_be_mounted:
+            raise ConfigError("may only be s3 here, for the code: use checkpoint, or nfs", Place(field="storage"))
 
     @property
     def volume(self) -> CheckpointConfig | None:
@@ -77,14 +77,12 @@ class AdaptDLJob(Kind):
     """An AdaptDLJob for each trial, with a claim of its name for what it keeps."""
 
     resource = ADAPTDLJOBS
-    needs: tuple[tuple[Resource, str], ...] = ((CLAIMS, "create"), (CLAIMS, "patch"), (CLAIMS, "delete"))
     pod_end_counts = False
     logs_stay = False
 
     def __init__(self, config: AdlConfig) -> None:
         self._config = config
-        if config.volume is None:
-            self.needs = ()
+        self.owned = (CLAIMS,) if config.volume is not None else ()
 
     def check(self, cluster: Cluster) -> None:
         if ADAPTDLJOBS.plural not in cluster.served(ADAPTDLJOBS.group, ADAPTDLJOBS.version):
@@ -142,6 +140,13 @@ class AdaptDLJob(Kind):
             "metadata": metadata,
             "spec": spec,
         }
+
+    def scaling(self, content: Json, workers: int) -> Json:
+        least, most = self._config.min_replicas or 1, self._config.max_replicas or "as many as fit"
+        raise Conflict(
+            "AdaptDL's scheduler alone changes the number of replicas, and lets nobody change a job; with adaptive: "
+            f"true it chooses between minReplicas ({least}) and maxReplicas ({most})"
+        )
 
     def outcome(self, content: Json) -> Outcome:
         status = content.get("status") or {}

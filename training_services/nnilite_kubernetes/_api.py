@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -27,6 +27,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
+from nnilite_kubernetes._exec import Execution
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,8 @@ PODS = Resource("", "v1", "pods", "Pod")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 EVENTS = Resource("", "v1", "events", "Event")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
@@ -163,6 +166,19 @@ class Cluster:
         query = {"container": container, "timestamps": "true", **({"sinceTime": since} if since else {})}
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
         return bytes(self._exchange("GET", path, None, "json").data)
+
+    def log_stream(self, namespace: str, pod: str, container: str, most_bytes: int, follow: bool) -> Stream:
+        """What a container has printed, and goes on to print until it ends if `follow`. Raises: ApiError."""
+        query = {"container": container, "limitBytes": str(most_bytes), **({"follow": "true"} if follow else {})}
+        path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
+        return Stream(self._exchange("GET", path, None, "json", stream=True))
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
+        """Run a command in a container that runs. Raises: ExecError."""
+        query = [*(("command", word) for word in command), ("container", container)]
+        query += [(stream, "true") for stream in ("stdin", "stdout", "stderr")]
+        path = f"{PODS.path(namespace, pod)}/exec?{urlencode(query)}"
+        return Execution(self._configuration, path, self._authorization())
 
     def allowed(self, namespace: str, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Whether we may; also where the server does not let us ask. Raises: ApiError."""
@@ -249,26 +265,45 @@ class Cluster:
         return found
 
 
-class Watch:
-    """The events of one watch. `stop` may come from another thread."""
+class Stream:
+    """An answer that comes bit by bit. `stop` may come from another thread."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
         self._stopped = threading.Event()
 
-    def __iter__(self) -> Iterator[tuple[str, Json]]:
-        """Pairs of type and object. Raises: ApiError, also for an event of type ERROR (410: the version is too old)."""
+    def lines(self) -> Iterator[bytes]:
+        """Whole lines without their ends, and what comes after the last one. Raises: ApiError."""
         rest = b""
         try:
             for chunk in self._answer.stream(65536, decode_content=True):
                 *lines, rest = (rest + chunk).split(b"\n")
-                for line in filter(None, lines):
-                    yield self._event(line)
+                yield from lines
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
             if not self._stopped.is_set():
-                raise ApiError(f"the watch broke off: {error}") from error
+                raise ApiError(f"the connection broke off: {error}") from error
         finally:
             self._answer.close()
+        if rest:
+            yield rest
+
+    def stop(self) -> None:
+        """End the iteration soon."""
+        self._stopped.set()
+        with contextlib.suppress(OSError, AttributeError, ValueError, RuntimeError):
+            self._answer.shutdown()  # wakes the reader; urllib3 before 2.3 has it not, and then a daemon thread stays
+
+
+class Watch(Stream):
+    """The events of one watch."""
+
+    def __iter__(self) -> Iterator[tuple[str, Json]]:
+        """Pairs of type and object. Raises: ApiError, also for an event of type ERROR (410: the version is too old)."""
+        for line in filter(None, self.lines()):
+            try:
+                yield self._event(line)
+            except ValueError as error:
+                raise ApiError(f"the watch broke off in {line[-200:]!r}") from error
 
     @staticmethod
     def _event(line: bytes) -> tuple[str, Json]:
@@ -277,12 +312,6 @@ class Watch:
         if event["type"] == "ERROR":
             raise ApiError(str(content.get("message")), int(content.get("code") or 0), str(content.get("reason")))
         return str(event["type"]), content
-
-    def stop(self) -> None:
-        """End the iteration soon."""
-        self._stopped.set()
-        with contextlib.suppress(OSError, AttributeError, ValueError, RuntimeError):
-            self._answer.shutdown()  # wakes the reader; urllib3 before 2.3 has it not, and then a daemon thread stays
 
 
 def _refusal(method: str, path: str, answer: Any, data: bytes) -> ApiError:

@@ -1,21 +1,23 @@
 """What pods run first, as the text of `python3 -c`. It needs Python 3.8 and nothing installed.
 
-    python3 -I -S -c TEXT SECRET WORK MESSAGE ROLE RANK TASK CHECKPOINTS
+    python3 -I -S -c TEXT SECRET WORK MESSAGE ROLE RANK TASK CHECKPOINTS CODE
 
 SECRET is the folder of the job's Secret, WORK the trial's folder, MESSAGE the file of which Kubernetes makes the
 container's termination message, ROLE the name of the role, RANK the environment variable that has the pod's number
 within it, TASK `run`, `resume` (go on where an earlier pod was) or `prepare` (get the code only, for containers whose
-command is the operator's), CHECKPOINTS the folder for checkpoints, or empty. It gets the keeper from the Secret or
-from the manager, writes the keeper's specification and becomes the keeper.
+command is the operator's), CHECKPOINTS the folder for checkpoints, or empty, CODE the folder of a volume that has
+keeper and code, or empty. It gets both from there, from an object store, from the Secret or from the manager, writes
+the keeper's specification and becomes the keeper.
 
 A pod that stays is a node that is paid for, so the keeper does not wait for long for a manager that is away: what it
 could not deliver is printed, and read from the pod's log by the service.
 """
 
 BOOTSTRAP = r'''
-import base64, json, os, runpy, signal, ssl, subprocess, sys, time, urllib.error, urllib.request, zlib
+import base64, hashlib, json, os, runpy, shutil, signal, ssl, subprocess, sys, time
+import urllib.error, urllib.request, zlib
 
-secret, work, message, role, rank_name, task, checkpoints = sys.argv[1:8]
+secret, work, message, role, rank_name, task, checkpoints, code_folder = sys.argv[1:9]
 ended, begun = {}, []
 
 
@@ -60,26 +62,69 @@ def fetch(spec, path, body=None):
         return answer.read()
 
 
-def keeper_of(spec):
-    if has("keeper"):
-        return zlib.decompress(read("keeper"))
-    deadline, pause, told = time.monotonic() + 900, 0.2, ""
+def patiently(what, place, call, limit=900):
+    """The answer of a call that may fail for a while."""
+    deadline, pause, told = time.monotonic() + limit, 0.2, ""
     while True:
         try:
-            return fetch(spec, "/api/v1/keeper.pyz")
+            return call()
         except (OSError, ValueError) as error:
             refused = isinstance(error, urllib.error.HTTPError) and error.code in (401, 403, 404, 410)
             if refused or time.monotonic() > deadline:
-                raise SystemExit("the keeper cannot be fetched from the manager: %s" % error)
+                raise SystemExit("%s cannot be fetched from %s: %s" % (what, place, error))
             if str(error) != told:
                 told = str(error)
-                print("the manager cannot be reached yet: %s" % error, file=sys.stderr, flush=True)
+                print("%s cannot be reached yet: %s" % (place, error), file=sys.stderr, flush=True)
         time.sleep(pause)
         pause = min(10, 2 * pause)
 
 
-def specification():
-    whole = json.loads(zlib.decompress(read("spec")))
+def loaded(url, path):
+    """An object of a store, written to a file."""
+    with urllib.request.urlopen(url, timeout=30) as answer, open(path, "wb") as file:
+        shutil.copyfileobj(answer, file)
+        wanted = answer.headers.get("Content-Length")
+        if wanted and int(wanted) != file.tell():
+            raise OSError("the connection broke off")
+
+
+def on_volume(name):
+    """A file of the volume, which a network file system may show late."""
+    path = os.path.join(code_folder, name)
+    patiently(name, "the volume", lambda: os.stat(path), 120)
+    return path
+
+
+def get_keeper(spec, whole, target):
+    if has("keeper"):
+        write(target, zlib.decompress(read("keeper")))
+    elif code_folder:
+        shutil.copyfile(on_volume("keeper-%s.pyz" % whole["keeper_hash"]), target)
+    elif whole.get("urls"):
+        patiently("the keeper", "storage", lambda: loaded(whole["urls"]["keeper"], target))
+    else:
+        write(target, patiently("the keeper", "the manager", lambda: fetch(spec, "/api/v1/keeper.pyz")))
+        return
+    with open(target, "rb") as file:
+        if hashlib.sha256(file.read()).hexdigest() != whole["keeper_hash"]:
+            raise SystemExit("the keeper in storage is damaged, or not ours")
+
+
+def get_code(spec, whole, place):
+    """Where the keeper finds the code; it checks what it unpacks."""
+    archive = os.path.join(place, whole["code_hash"] + ".tar.gz")
+    if has("code"):
+        write(archive, read("code"))
+    elif code_folder:
+        archive = on_volume(whole["code_hash"] + ".tar.gz")
+    elif whole.get("urls"):
+        patiently("the code", "storage", lambda: loaded(whole["urls"]["code"], archive))
+    else:
+        return
+    spec["code"] = {"archive": archive}
+
+
+def specification(whole):
     spec = whole["spec"]
     own = (whole.get("roles") or {}).get(role) or {}
     spec.update(own.get("spec") or {})
@@ -96,7 +141,7 @@ def specification():
     spec["callback_file"] = os.path.join(secret, "callback")
     if whole.get("logs_stay", True):
         spec["linger_s"] = min(float(spec.get("linger_s") or 0), 10.0)
-    return spec, whole.get("code_hash"), not reporting or whole.get("logs_stay", True)
+    return spec, not reporting or whole.get("logs_stay", True)
 
 
 def apologize(spec, text):
@@ -145,22 +190,20 @@ def outcome(spec):
 
 
 def main():
-    spec, code_hash, log_stays = specification()
+    whole = json.loads(zlib.decompress(read("spec")))
+    spec, log_stays = specification(whole)
     begun.append(spec)
     os.makedirs(spec["directory"], mode=0o700, exist_ok=True)
     place = os.path.join(work, ".boot-" + role + "-" + str(os.getpid()))
     os.makedirs(place, mode=0o700, exist_ok=True)
     keeper = os.path.join(place, "keeper.pyz")
     try:
-        write(keeper, keeper_of(spec))
+        get_keeper(spec, whole, keeper)
+        get_code(spec, whole, place)
     except SystemExit as error:
         if isinstance(error.code, str):
             apologize(spec, error.code)
         raise
-    if has("code"):
-        archive = os.path.join(place, code_hash + ".tar.gz")
-        write(archive, read("code"))
-        spec["code"] = {"archive": archive}
     path = os.path.join(place, "spec.json")
     write(path, json.dumps(spec).encode())
     if task == "resume":

@@ -12,6 +12,7 @@ from nnilite.units import AnyPath, Duration, MemoryMb, NonNegativeInt, Secret
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OURS = ("command", "args", "terminationMessagePath", "terminationMessagePolicy")
+_CODE_FROM = Place(field="codeFrom")
 DEFAULT_IMAGE = "msranni/nni:latest"
 
 
@@ -22,9 +23,9 @@ def about(description: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageConfig:
-    """Where trials keep their files beyond their pods. Code and keeper do not need it."""
+    """Where trials keep their files beyond their pods, and where these can get the code; `s3` is for the code alone."""
 
-    storage_type: Literal["nfs", "azureStorage", "pvc"] = field(metadata=about("kind of storage"))
+    storage_type: Literal["nfs", "azureStorage", "pvc", "s3"] = field(metadata=about("kind of storage"))
     server: str | None = field(default=None, metadata=about("of nfs: the server"))
     path: str | None = field(default=None, metadata=about("of nfs: the exported folder"))
     claim: str | None = field(default=None, metadata=about("of pvc: the name of the PersistentVolumeClaim"))
@@ -34,23 +35,49 @@ class StorageConfig:
     azure_secret: str | None = field(
         default=None, metadata=about("in place of azureKey: a Secret of the namespace that holds account and key")
     )
-    key_vault_name: str | None = field(default=None, metadata=about("accepted, as in NNI; has no effect here"))
-    key_vault_key: str | None = field(default=None, metadata=about("accepted, as in NNI; has no effect here"))
+    azure_endpoint: str | None = field(
+        default=None, metadata=about("of the account's file service, where it is not at file.core.windows.net")
+    )
+    key_vault_name: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
+    key_vault_key: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
+    bucket: str | None = field(default=None, metadata=about("of s3: the bucket"))
+    prefix: str = field(default="", metadata=about("of s3: what the names of our objects begin with"))
+    endpoint: str | None = field(default=None, metadata=about("of s3: its URL, where it is not that of AWS"))
+    region: str | None = field(default=None, metadata=about("of s3: the region"))
+    access_key: str | None = field(
+        default=None, metadata=about("of s3, with secretKey; if not set, what boto3 finds: environment, profile, role")
+    )
+    secret_key: Secret | None = field(default=None, metadata=about('of s3; better "${env:S3_SECRET}"'))
 
     def __post_init__(self) -> None:
-        needed = {"nfs": ("server", "path"), "pvc": ("claim",), "azureStorage": ("azure_share",)}
+        needed = {
+            "nfs": ("server", "path"),
+            "pvc": ("claim",),
+            "azureStorage": ("azure_share",),
+            "s3": ("bucket",),
+        }
         for name in needed[self.storage_type]:
             if not getattr(self, name):
                 raise ConfigError(f"is needed for storageType {self.storage_type}", Place(field=camel(name)))
-        if (
-            self.storage_type == "azureStorage"
-            and not self.azure_secret
-            and not (self.azure_key and self.azure_account)
-        ):
-            raise ConfigError(
-                "is needed, with azureAccount, or azureSecret: keys are not fetched from a key vault here",
-                Place(field="azureKey"),
-            )
+        if self.storage_type == "azureStorage" and not (self.azure_secret or (self.azure_key and self.azure_account)):
+            raise ConfigError(f"is needed, with azureAccount{self._instead_of_a_vault()}", Place(field="azureKey"))
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ConfigError("and accessKey belong together: give both, or neither", Place(field="secretKey"))
+
+    def _instead_of_a_vault(self) -> str:
+        if not self.key_vault_name:
+            return ", or azureSecret"
+        vault = f"--vault-name {self.key_vault_name} --name {self.key_vault_key or 'NAME'}"
+        return (
+            ': nothing is read from a key vault here. Write azureKey: "${env:AZURE_KEY}" and set that variable, for '
+            f"example by AZURE_KEY=$(az keyvault secret show {vault} --query value -o tsv); or name by azureSecret a "
+            "Secret of the namespace that has the key"
+        )
+
+    @property
+    def can_be_mounted(self) -> bool:
+        """Whether pods get it as a volume."""
+        return self.storage_type != "s3"
 
     def volume(self, job_secret: str) -> dict[str, Any]:
         """The source of a pod's volume; `job_secret` is the Secret that holds the account's key."""
@@ -100,7 +127,11 @@ class ClusterConfig:
     )
     kube_context: str | None = field(default=None, metadata=about("of the kubeconfig, instead of its current one"))
     storage: StorageConfig | None = field(
-        default=None, metadata=about("mounted into pods, for what trials write; code does not need it")
+        default=None, metadata=about("mounted into pods, for what trials write; pods can get the code there, too")
+    )
+    code_from: Literal["manager", "storage"] | None = field(
+        default=None,
+        metadata=about("where pods get the code; if not set: storage with callback: log and with s3, else the manager"),
     )
     service_account_name: str | None = field(default=None, metadata=about("that pods run as"))
     image_pull_secrets: list[dict[str, str]] = field(
@@ -129,6 +160,10 @@ class ClusterConfig:
         for entry in self.image_pull_secrets:
             if set(entry) != {"name"}:
                 raise ConfigError("must be a list such as [{name: my-registry}]", Place(field="imagePullSecrets"))
+        if self.code_from == "storage" and self.storage is None:
+            raise ConfigError("there is no storage: add that section, or take the code from the manager", _CODE_FROM)
+        if self.code_from == "manager" and self.storage is not None and not self.storage.can_be_mounted:
+            raise ConfigError(f"storageType {self.storage.storage_type} is for the code alone", _CODE_FROM)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -165,7 +165,9 @@ class Framework(Kind):
     def _barrier(self) -> dict[str, Json]:
         mount = {"name": "frameworkbarrier", "mountPath": _BARRIER}
         place = {"name": "NNILITE_BARRIER", "value": _BARRIER}
-        waiting = {"name": "frameworkbarrier", "image": self._config.barrier_image, "volumeMounts": [mount]}
+        small = {"cpu": "100m", "memory": "64Mi"}  # a quota may want that each container says them
+        waiting: dict[str, Json] = {"name": "frameworkbarrier", "image": self._config.barrier_image}
+        waiting.update(volumeMounts=[mount], resources={"requests": small, "limits": small})
         return {
             "volumes": [{"name": "frameworkbarrier", "emptyDir": {}}],
             "initContainers": [waiting],

@@ -27,6 +27,7 @@ class Kind(ABC):
     """One kind of object. Pure, but for `check`."""
 
     resource: Resource
+    owned: tuple[Resource, ...] = ()  # of its companions
     needs: tuple[tuple[Resource, str], ...] = ()  # further rights: a resource and a verb
     dashes = True  # whether names may have dashes
     pod_end_counts = True  # the trial has ended when its reporting pod has; else its object alone tells
@@ -56,6 +57,10 @@ class Kind(ABC):
     def check(self, cluster: Cluster) -> None:
         """Whether the cluster has the operator. Raises: ConfigError, ApiError."""
         return
+
+    def replaces(self, role: Role) -> bool:
+        """Whether a pod of this role that was lost is to be deleted, so that the operator makes another."""
+        return False
 
     def scaling(self, content: Json, workers: int) -> Json:
         """The merge patch that changes the number of workers. Raises: Conflict."""

@@ -10,7 +10,7 @@ from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import Job, JobState
 from nnilite.units import NonNegativeInt, PositiveInt
-from nnilite_kubernetes._api import Cluster, Resource
+from nnilite_kubernetes._api import PODS, Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig, RoleConfig, about
 from nnilite_kubernetes._kind import Kind, Outcome, by_conditions, condition
 from nnilite_kubernetes._manifest import Role, merged
@@ -96,10 +96,24 @@ class KubeflowConfig(ClusterConfig):
             raise ConfigError(
                 f"{self.api_version!r} is no longer served; use {versions[-1]}", Place(field="apiVersion")
             )
+        self._check_policies()
         self._check_roles()
         self._check_elastic()
         if self.reporting_role and self.reporting_role not in self.present:
             raise ConfigError(f"there is no role {self.reporting_role!r}", Place(field="reportingRole"))
+
+    def _check_policies(self) -> None:
+        for name, policy in (("runPolicy", self.run_policy), ("elasticPolicy", self.elastic_policy)):
+            if not isinstance(policy, Mapping | None):
+                raise ConfigError("must be an object", Place(field=name))
+        for name in ("minReplicas", "maxReplicas"):
+            given = (self.elastic_policy or {}).get(name, 1)
+            if type(given) is not int or given < 1:
+                raise ConfigError("must be a whole number of at least 1", Place(field=f"elasticPolicy.{name}"))
+        if self.elastic_policy and self.operator != "pytorch-operator":
+            raise ConfigError(
+                "is for PyTorchJobs; others have minReplicas and maxReplicas", Place(field="elasticPolicy")
+            )
 
     def _check_roles(self) -> None:
         if self.operator == "pytorch-operator" and not self.elastic:
@@ -129,13 +143,14 @@ class KubeflowConfig(ClusterConfig):
     @property
     def elastic(self) -> bool:
         """Whether the number of workers may change while a trial runs."""
-        return self.min_replicas is not None or self.max_replicas is not None
+        return bool(self.min_replicas or self.max_replicas or self.elastic_policy)
 
     @property
     def bounds(self) -> tuple[int, int]:
         """The fewest and the most workers."""
-        replicas = self.worker.replicas if self.worker else 1
-        return self.min_replicas or 1, self.max_replicas or max(replicas, self.min_replicas or 1)
+        replicas, own = self.worker.replicas if self.worker else 1, self.elastic_policy or {}
+        least = own.get("minReplicas") or self.min_replicas or 1
+        return least, own.get("maxReplicas") or self.max_replicas or max(replicas, least)
 
     @property
     def present(self) -> dict[str, RoleConfig]:
@@ -156,6 +171,8 @@ class KubeflowJob(Kind):
         self.resource = self._flavor.resource
         if config.api_version:
             self.resource = replace(self.resource, version=config.api_version)
+        if config.elastic and config.operator == "mpi-operator":
+            self.needs = ((PODS, "delete"),)
 
     def check(self, cluster: Cluster) -> None:
         """training-operator and MPI operator both define MPIJob, in different versions: only one can be there."""
@@ -228,6 +245,10 @@ class KubeflowJob(Kind):
         if not self._config.elastic or role.name != "worker":
             return "Never"
         return "Never" if self._config.operator == "mpi-operator" else "ExitCode"
+
+    def replaces(self, role: Role) -> bool:
+        """The operators make MPI workers anew that are gone, but not those that are there and have failed."""
+        return self._config.elastic and self._config.operator == "mpi-operator" and role.name == "worker"
 
     def outcome(self, content: Json) -> Outcome:
         found = by_conditions(content, "Succeeded", "Failed")

@@ -4,7 +4,7 @@ A job has one Secret, mounted into its pods:
 
     spec        what its keepers are told, compressed: {"spec": ..., "roles": {role: {"reports", "spec"}}, ...}
     callback    the manager's address, changed when the manager has moved; mounted files follow
-    keeper code compressed; only with `callback: log`, where pods do not get them from the manager
+    keeper code compressed; only where pods get them neither from the manager nor from storage
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite_kubernetes._bootstrap import BOOTSTRAP
-from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, is_main
+from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, is_main
 
 SECRET_PLACE = "/var/run/nnilite"
 WORK_PLACE = "/nnilite"
 CHECKPOINT_PLACE = "/nnilite-checkpoints"
+CODE_PLACE = "/nnilite-code"
+CODE_CONTAINER = "nnilite-code"
 MESSAGE_PLACE = "/dev/termination-log"
 
 MANAGED = "app.kubernetes.io/managed-by"
@@ -63,9 +66,49 @@ class Delivery:
 
     callback: str
     code_hash: str
+    keeper_hash: str = ""
     logs_stay: bool = True  # what keepers cannot deliver may be left in the log
     keeper: bytes | None = None  # both are given where pods cannot fetch them
     code: bytes | None = None
+    urls: Mapping[str, str] = field(default_factory=dict)  # of both, where they are in an object store
+
+
+class Source(str, Enum):
+    """Where pods get keeper and code."""
+
+    MANAGER = "manager"  # its REST interface
+    SECRET = "secret"  # that of the trial, if they are small
+    VOLUME = "volume"  # the storage that is mounted into pods
+    OBJECTS = "objects"  # an object store, by URLs that open one object for a while
+
+
+def source_of(config: ClusterConfig, report: Json) -> Source:
+    """As the config says; `report` is how keepers report: where they print, they do not reach the manager."""
+    storage, prints = config.storage, report == "stdout"
+    if storage is not None and (config.code_from == "storage" or not storage.can_be_mounted):
+        return Source.VOLUME if storage.can_be_mounted else Source.OBJECTS
+    if storage is not None and config.code_from is None and prints:
+        return Source.VOLUME
+    return Source.SECRET if prints else Source.MANAGER
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How the pods of one job are set up."""
+
+    config: ClusterConfig
+    storage: StorageConfig | None  # mounted into them
+    source: Source
+
+
+def file_names(delivery: Delivery) -> tuple[str, str]:
+    """What keeper and code are called in storage."""
+    return f"keeper-{delivery.keeper_hash}.pyz", f"{delivery.code_hash}.tar.gz"
+
+
+def code_folder(experiment: str) -> str:
+    """Where they are in storage."""
+    return f"nni/{label(experiment)}/code"
 
 
 def object_name(job: str, dashes: bool = True) -> str:
@@ -113,14 +156,14 @@ def metadata(job: Job, name: str, namespace: str) -> dict[str, Json]:
     }
 
 
-def secret(job: Job, name: str, config: ClusterConfig, roles: Sequence[Role], delivery: Delivery) -> Json:
+def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: Delivery) -> Json:
     """The Secret of a job. Raises: ConfigError if it is too large for one."""
-    values = {"spec": _packed(job, config, roles, delivery), "callback": delivery.callback.encode()}
+    values = {"spec": _packed(job, setup, roles, delivery), "callback": delivery.callback.encode()}
     if delivery.keeper is not None:
         values["keeper"] = zlib.compress(delivery.keeper, 9)
     if delivery.code is not None:
         values["code"] = delivery.code
-    storage = config.storage
+    storage = setup.storage
     if storage is not None and storage.azure_key and storage.azure_account:
         values["azurestorageaccountname"] = storage.azure_account.encode()
         values["azurestorageaccountkey"] = str(storage.azure_key).encode()
@@ -128,21 +171,21 @@ def secret(job: Job, name: str, config: ClusterConfig, roles: Sequence[Role], de
     if size > _LARGEST_SECRET:
         raise ConfigError(
             f"parameters and code of {job.name} take {size} bytes, and a Secret holds {_LARGEST_SECRET}; "
-            + ("with callback: rest, pods fetch the code from the manager" if delivery.code else "")
+            + ("with callback: rest, or storage, pods get the code from there" if delivery.code else "")
         )
     data = {key: base64.b64encode(value).decode() for key, value in values.items()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(job, name, config.namespace),
+        "metadata": metadata(job, name, setup.config.namespace),
         "type": "Opaque",
         "data": data,
     }
 
 
-def _packed(job: Job, config: ClusterConfig, roles: Sequence[Role], delivery: Delivery) -> bytes:
+def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: Delivery) -> bytes:
     more: dict[str, Json] = {"callback": delivery.callback, "send_output": True, "platform": job.spec.get("platform")}
-    if delivery.code is None:
+    if setup.source is Source.MANAGER:
         more["code"] = {"download": delivery.code_hash}
     if job.gpus == 0 and not any(role.gpus for role in roles):
         more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
@@ -153,8 +196,10 @@ def _packed(job: Job, config: ClusterConfig, roles: Sequence[Role], delivery: De
             for role in roles
         },
         "code_hash": delivery.code_hash,
+        "keeper_hash": delivery.keeper_hash,
+        "urls": dict(delivery.urls),
         "logs_stay": delivery.logs_stay,
-        "shared": config.storage is not None,
+        "shared": setup.storage is not None,
     }
     return zlib.compress(json.dumps(content).encode(), 6)
 
@@ -164,21 +209,18 @@ def hidden(manifest: Json) -> Json:
     return {**manifest, "data": dict.fromkeys(manifest["data"], _HIDDEN)}
 
 
-def pod_template(job: Job, name: str, config: ClusterConfig, role: Role) -> Json:
+def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
     """The template of a role's pods, with the user's own template merged into it."""
     spec: dict[str, Json] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": int(float(job.spec.get("grace_s") or 0)) + _DELIVERY_S,
         "enableServiceLinks": False,
-        "containers": [_container(job, config, role)],
-        "volumes": _volumes(name, config),
+        "containers": [_container(job, setup, role)],
+        "volumes": _volumes(name, setup),
+        **_account(setup.config),
     }
-    if config.service_account_name:
-        spec["serviceAccountName"] = config.service_account_name
-    if config.image_pull_secrets:
-        spec["imagePullSecrets"] = [dict(entry) for entry in config.image_pull_secrets]
     if role.own_command:
-        spec.setdefault("initContainers", []).append(_preparation(job, config, role))
+        spec.setdefault("initContainers", []).append(_preparation(job, setup, role))
     template = {
         "metadata": {
             "labels": {**labels(job, name), ROLE: role.name},
@@ -191,18 +233,62 @@ def pod_template(job: Job, name: str, config: ClusterConfig, role: Role) -> Json
     return merged(template, _named(own, role.container)) if own else template
 
 
-def _container(job: Job, config: ClusterConfig, role: Role) -> dict[str, Json]:
+def code_pod_name(experiment: str) -> str:
+    """One for each experiment."""
+    return object_name(f"nni-{experiment}-code")
+
+
+def code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) -> Json:
+    """The pod that takes keeper and code to the volume: as small as can be, where pods of this role may run."""
+    config, storage = setup.config, setup.storage
+    small = {"cpu": "100m", "memory": "128Mi"}
+    mount = {"name": "nnilite-work", "mountPath": CODE_PLACE, "subPath": code_folder(experiment)}
+    container = {
+        "name": CODE_CONTAINER,
+        "image": role.settings.docker_image,
+        "command": list(command),
+        "volumeMounts": [mount],
+    }
+    spec: dict[str, Json] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "volumes": [{"name": "nnilite-work", **(storage.volume("") if storage else {})}],
+        **_account(config),
+    }
+    whole = merged(
+        {"metadata": {"labels": {MANAGED: "nnilite", EXPERIMENT: label(experiment)}}, "spec": spec},
+        _named(role.settings.pod_template or {}, CODE_CONTAINER),
+    )
+    (own,) = [entry for entry in whole["spec"]["containers"] if entry["name"] == CODE_CONTAINER]
+    whole["spec"]["containers"] = [{**own, "resources": {"requests": small, "limits": small}}]
+    whole["spec"].pop("initContainers", None)
+    whole["metadata"].update(name=code_pod_name(experiment), namespace=config.namespace)
+    return {"apiVersion": "v1", "kind": "Pod", **whole}
+
+
+def _account(config: ClusterConfig) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    if config.service_account_name:
+        found["serviceAccountName"] = config.service_account_name
+    if config.image_pull_secrets:
+        found["imagePullSecrets"] = [dict(entry) for entry in config.image_pull_secrets]
+    return found
+
+
+def _container(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
     container: dict[str, Json] = {
         "name": role.container,
         "image": role.settings.docker_image,
         "terminationMessagePath": MESSAGE_PLACE,
         "terminationMessagePolicy": "File",
-        "volumeMounts": _mounts(job, config),
+        "volumeMounts": _mounts(job, setup),
     }
     if not role.own_command:
-        container["command"] = _command(config, role, role.task)
+        container["command"] = _command(setup, role, role.task)
         container["env"] = [_rank_variable()] if role.rank == "NNILITE_RANK" else []
-    resources = _resources(config, role)
+    resources = _resources(setup.config, role)
     if resources:
         container["resources"] = {"requests": resources, "limits": dict(resources)}
     return {key: value for key, value in container.items() if value != []}
@@ -214,20 +300,25 @@ def _rank_variable() -> dict[str, Json]:
     return {"name": "NNILITE_RANK", "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _preparation(job: Job, config: ClusterConfig, role: Role) -> dict[str, Json]:
+def _preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
     """Puts the code where the other pods have it, for a container whose command is not ours."""
-    return {
-        "name": "nnilite-code",
+    container: dict[str, Json] = {
+        "name": CODE_CONTAINER,
         "image": role.settings.docker_image,
-        "command": _command(config, role, "prepare"),
-        "volumeMounts": _mounts(job, config),
+        "command": _command(setup, role, "prepare"),
+        "volumeMounts": _mounts(job, setup),
     }
+    resources = _resources(setup.config, replace(role, gpus=None))
+    if resources:  # a quota may want that each container says them
+        container["resources"] = {"requests": resources, "limits": dict(resources)}
+    return container
 
 
-def _command(config: ClusterConfig, role: Role, task: str) -> list[str]:
+def _command(setup: Setup, role: Role, task: str) -> list[str]:
     program = ["python3", "-I", "-S", "-c", BOOTSTRAP]
-    checkpoints = CHECKPOINT_PLACE if config.storage is not None else ""
-    return [*program, SECRET_PLACE, WORK_PLACE, MESSAGE_PLACE, role.name, role.rank, task, checkpoints]
+    checkpoints = CHECKPOINT_PLACE if setup.storage is not None else ""
+    code = CODE_PLACE if setup.source is Source.VOLUME else ""
+    return [*program, SECRET_PLACE, WORK_PLACE, MESSAGE_PLACE, role.name, role.rank, task, checkpoints, code]
 
 
 def _resources(config: ClusterConfig, role: Role) -> dict[str, str]:
@@ -241,29 +332,33 @@ def _resources(config: ClusterConfig, role: Role) -> dict[str, str]:
     return found
 
 
-def _volumes(name: str, config: ClusterConfig) -> list[dict[str, Json]]:
+def _volumes(name: str, setup: Setup) -> list[dict[str, Json]]:
+    config, storage = setup.config, setup.storage
     items = [{"key": key, "path": key} for key in ("spec", "callback", "keeper", "code")]
     job_files: dict[str, Json] = {"secretName": name}
-    if config.storage is not None and config.storage.azure_key:
+    if storage is not None and storage.azure_key:
         job_files.update(items=items, optional=True)  # not the account's key; some of these may not be there
-    work = config.storage.volume(name) if config.storage is not None else {"emptyDir": {}}
+    work = storage.volume(name) if storage is not None else {"emptyDir": {}}
     found: list[dict[str, Json]] = [{"name": "nnilite-job", "secret": job_files}, {"name": "nnilite-work", **work}]
     if config.shm_size:
         found.append({"name": "nnilite-shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{config.shm_size}Mi"}})
     return found
 
 
-def _mounts(job: Job, config: ClusterConfig) -> list[dict[str, Json]]:
+def _mounts(job: Job, setup: Setup) -> list[dict[str, Json]]:
     found: list[dict[str, Json]] = [
         {"name": "nnilite-job", "mountPath": SECRET_PLACE, "readOnly": True},
         {"name": "nnilite-work", "mountPath": WORK_PLACE},
     ]
-    if config.storage is not None:
+    if setup.storage is not None:
         root = f"nni/{label(job.experiment)}"
         found[1]["subPath"] = f"{root}/{label(job.trial)}/{job.attempt}"
         place = {"name": "nnilite-work", "mountPath": CHECKPOINT_PLACE}
         found.append({**place, "subPath": f"{root}/checkpoints/{label(job.trial)}"})
-    if config.shm_size:
+    if setup.source is Source.VOLUME:
+        code = {"name": "nnilite-work", "mountPath": CODE_PLACE, "subPath": code_folder(job.experiment)}
+        found.append({**code, "readOnly": True})
+    if setup.config.shm_size:
         found.append({"name": "nnilite-shm", "mountPath": "/dev/shm"})
     return found
 

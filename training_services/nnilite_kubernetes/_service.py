@@ -12,21 +12,23 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_kubernetes import _manifest as manifests
-from nnilite_kubernetes._address import check_listening, pods_address
-from nnilite_kubernetes._api import EVENTS, PODS, SECRETS, ApiError, Cluster, Resource, connect
-from nnilite_kubernetes._config import ClusterConfig, StorageConfig
+from nnilite_kubernetes._access import check_quotas, check_rights
+from nnilite_kubernetes._api import EVENTS, PODS, SECRETS, ApiError, Cluster, connect
+from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._kind import Kind
 from nnilite_kubernetes._log import PodLog
 from nnilite_kubernetes._mirror import Mirror
-from nnilite_kubernetes._status import Facts, reporting, status, wait_of
+from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._status import Facts, container_start, pod_end, reporting, role_of, status, wait_of
+from nnilite_kubernetes._submitter import Submitter
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ T = TypeVar("T")
 _THREADS = 4
 _SILENCE_S = 60.0  # a server that has not answered for so long: nothing can be said of jobs
 _NOTES_EVERY_S = 10.0
+_LAST_LOGS_S = 10.0  # so long an ended job is kept for the logs of its pods
 _CANCEL = {"metadata": {"annotations": {"nnilite/canceled": "true"}}}
 
 
@@ -55,13 +58,14 @@ class ClusterService(TrainingService):
         self._canceled: set[str] = set()  # uids
         self._notes: dict[str, tuple[float, str]] = {}  # by name: when looked for, and the cluster's latest warning
         self._logs: dict[str, PodLog] = {}  # by uid
-        self._delivery: manifests.Delivery | None = None
+        self._roles: RoleRecords | None = None
+        self._submitter = Submitter(self._kind, config, context)
 
     # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes")
-        self._delivery = None
+        self._submitter = Submitter(self._kind, self.config, self.context)  # the code is taken anew
         if self.config.reuse_mode:
             log.info("reuseMode has no effect: each trial has pods of its own")
         try:
@@ -75,48 +79,44 @@ class ClusterService(TrainingService):
     def _open(self) -> None:
         kubeconfig = self.config.kubeconfig
         self._cluster = connect(str(kubeconfig) if kubeconfig else None, self.config.kube_context)
-        self._check_rights(self._cluster)
+        report = "stdout" if self.context.defaults.get("callback") == "log" else "rest"
+        check_rights(self._cluster, self._namespace, self._kind, self._submitter.sends_code(report))
         self._kind.check(self._cluster)
+        check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample(report)))
+        self._submitter.check_storage(report)
         place = (self._namespace, manifests.selector(self.context.experiment))
         self._objects = Mirror(self._cluster, self._kind.resource, *place, self._object_changed)
         self._pods = Mirror(self._cluster, PODS, *place, self._pod_changed)
+        self._roles = RoleRecords(self._cluster, self._namespace, self.context.directory)
         self._objects.start()
         self._pods.start()
-        self._tell_address(self._cluster)
+        self._tidy_up(self._cluster)
+        if self._submitter.sends_code(report):
+            self._submitter.delete_code_pod(self._cluster)
 
-    def _check_rights(self, cluster: Cluster) -> None:
-        """All rights that will be needed, asked for before anything is started. Raises: ConfigError."""
-        own = [(self._kind.resource, verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete")]
-        secrets = [(SECRETS, verb, "") for verb in ("create", "list", "patch", "delete")]
-        pods = [(PODS, "list", ""), (PODS, "watch", ""), (PODS, "get", "log")]
-        more = [(resource, verb, "") for resource, verb in self._kind.needs]
-        missing: dict[str, list[str]] = {}
-        for resource, verb, sub in [*own, *secrets, *pods, *more]:
-            if not cluster.allowed(self._namespace, verb, resource, sub):
-                thing = f"{resource.plural}/{sub}" if sub else resource.plural
-                missing.setdefault(f"{thing}.{resource.group}" if resource.group else thing, []).append(verb)
-        if missing:
-            wanted = "; ".join(f"{', '.join(verbs)} {thing}" for thing, verbs in missing.items())
-            raise ConfigError(
-                f"this account may not {wanted} in the namespace {self._namespace}; a Role and RoleBinding that "
-                "allow it are needed",
-                Place(field="namespace"),
-            )
+    def _sample(self, report: str) -> Job:
+        """A job such as will come."""
+        gpus = self.context.defaults.get("trialGpuNumber")
+        return Job("nni-sample", self.context.experiment, "sample", 0, 0, {"report": report}, gpus)
 
-    def _tell_address(self, cluster: Cluster) -> None:
-        """Keepers of an earlier manager find the present one by the file in their Secret."""
-        address = self._address(cluster)
-        value = manifests.encoded(address)
+    def _tidy_up(self, cluster: Cluster) -> None:
+        """Keepers of an earlier manager find the present one by the file in their Secret; Secrets without a job go."""
+        value = manifests.encoded(self._submitter.address(cluster))
         found = cluster.select(SECRETS, self._namespace, labelSelector=manifests.selector(self.context.experiment))
         for item in found.get("items") or []:
-            if (item.get("data") or {}).get("callback") not in (None, value):
-                cluster.patch(SECRETS, self._namespace, item["metadata"]["name"], {"data": {"callback": value}})
+            metadata = item["metadata"]
+            if not metadata.get("ownerReferences") and self._object(metadata["name"]) is None:
+                cluster.delete(SECRETS, self._namespace, metadata["name"], metadata["uid"])
+            elif (item.get("data") or {}).get("callback") not in (None, value):
+                cluster.patch(SECRETS, self._namespace, metadata["name"], {"data": {"callback": value}})
 
     async def close(self) -> None:
         for mirror in (self._objects, self._pods):
             if mirror is not None:
                 mirror.close()
-        self._objects = self._pods = None
+        if self._roles is not None:
+            self._roles.close()
+        self._objects = self._pods = self._roles = None
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -131,86 +131,16 @@ class ClusterService(TrainingService):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        return await self._in_thread(self._submit, job)
-
-    def _submit(self, job: Job) -> Handle:
-        cluster = self._connected()
-        roles = self._kind.roles(job)
-        delivery = self._delivered(cluster, job.spec.get("report") == "stdout")
-        companions = self._companions(job, roles, delivery)
-        content = self._manifest(job)
-        try:
-            kept = [(each, cluster.create(each, self._namespace, body)) for each, body in companions]
-            made = cluster.create(self._kind.resource, self._namespace, content)
-        except ApiError as error:
-            raise _submission(error) from error
-        for resource, companion in kept:
-            self._own(cluster, resource, companion, made)
+        made = await self._in_thread(lambda: self._submitter.submit(self._connected(), job))
         if self._objects is not None:
             self._objects.put(made)
         return {"job": job.name, "uid": made["metadata"]["uid"], "report": job.spec.get("report") or "rest"}
 
-    def _companions(
-        self, job: Job, roles: Sequence[manifests.Role], delivery: manifests.Delivery
-    ) -> list[tuple[Resource, Json]]:
-        """The Secret, and what else the kind needs."""
-        name = self._name(job.name)
-        secret = manifests.secret(job, name, self._settings(name), roles, delivery)
-        return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, self._namespace))]
-
-    def _settings(self, name: str) -> ClusterConfig:
-        storage = self._kind.storage(name)
-        config: ClusterConfig = self.config
-        return config if storage is None else _with_storage(config, storage)
-
-    def _own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
-        """The object of a job owns its companions, so that the cluster deletes all together."""
-        if content["metadata"].get("ownerReferences"):
-            return
-        metadata = owner["metadata"]
-        reference = {
-            "apiVersion": self._kind.resource.api_version,
-            "kind": self._kind.resource.kind,
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        }
-        change = {"metadata": {"ownerReferences": [reference]}}
-        cluster.patch(resource, self._namespace, content["metadata"]["name"], change)
-
-    def _manifest(self, job: Job) -> Json:
-        name = self._name(job.name)
-        pods = {
-            role.name: manifests.pod_template(job, name, self._settings(name), role) for role in self._kind.roles(job)
-        }
-        return self._kind.manifest(manifests.metadata(job, name, self._namespace), pods, job)
+    def describe(self, job: Job) -> Json:
+        return {"name": job.name, "manifests": self._submitter.describe(job)}
 
     def _name(self, job: str) -> str:
-        return manifests.object_name(job, self._kind.dashes)
-
-    def _delivered(self, cluster: Cluster, by_log: bool) -> manifests.Delivery:
-        """The code as it was when it was first asked for: the same for all trials."""
-        if self._delivery is None:
-            package = self.context.package()
-            inside = (self.context.keeper.read_bytes(), package.archive.read_bytes()) if by_log else (None, None)
-            address = "" if by_log else self._address(cluster)
-            if address and address != self.context.callback_url() and not self._given_address():
-                check_listening(address)
-            self._delivery = manifests.Delivery(address, package.hash, self._kind.logs_stay, *inside)
-        return self._delivery
-
-    def _address(self, cluster: Cluster) -> str:
-        """The manager's address as pods see it. Raises: ConfigError."""
-        return pods_address(self.context.callback_url(), self._given_address(), cluster.host)
-
-    def _given_address(self) -> str | None:
-        return self.config.nni_manager_ip or self.context.defaults.get("nniManagerIp")
-
-    def describe(self, job: Job) -> Json:
-        roles = self._kind.roles(job)
-        delivery = manifests.Delivery("", "0" * 64)
-        (_, secret), *more = self._companions(job, roles, delivery)
-        others = [body for _, body in more]
-        return {"name": job.name, "manifests": [manifests.hidden(secret), *others, self._manifest(job)]}
+        return self._submitter.name(job)
 
     # ------------------------------------------------------------ watching
 
@@ -321,9 +251,30 @@ class ClusterService(TrainingService):
         """A pod may be taken away as soon as it has ended: what it told must be noted now."""
         name = (pod["metadata"].get("labels") or {}).get(manifests.JOB)
         content = self._objects.get(name) if self._objects is not None and name else None
+        role = self._role(pod)
+        if role is not None and self._roles is not None:
+            self._roles.note(pod, role, gone)
         if content is not None:
             self._remember(content, pod)
+            if role is not None and not gone:
+                self._replace(content, pod, role)
         self.context.wake()
+
+    def _role(self, pod: Json) -> manifests.Role | None:
+        return next((role for role in self._kind.roles(_job_of(pod)) if role.name == role_of(pod)), None)
+
+    def _replace(self, content: Json, pod: Json, role: manifests.Role) -> None:
+        """A lost worker of an elastic job is taken away where the operator would leave it."""
+        if not self._kind.replaces(role) or pod["metadata"].get("deletionTimestamp"):
+            return
+        end = pod_end(pod, role.container)
+        if end is not None and end.state is JobState.LOST and self._kind.outcome(content).state is None:
+            metadata = pod["metadata"]
+            log.info("the worker %s was lost and is replaced: %s", metadata["name"], end.reason)
+            try:
+                self._connected().delete(PODS, self._namespace, metadata["name"], metadata["uid"])
+            except ApiError as error:
+                log.warning("the lost worker %s cannot be deleted: %s", metadata["name"], error)
 
     def _remember(self, content: Json, *pods: Json) -> None:
         """Keep the end of a job whose objects may be gone when it is asked for."""
@@ -409,11 +360,22 @@ class ClusterService(TrainingService):
         change = self._kind.scaling(content, workers)
         self._connected().patch(self._kind.resource, self._namespace, name, change)
 
+    async def fetch(self, handle: Handle, target: Path) -> None:
+        """What the pods that still run have printed by now; that of the others is in the attempt's folder already."""
+        await self._in_thread(self._fetch, handle)
+
+    def _fetch(self, handle: Handle) -> None:
+        for pod in self._pods_of(self._name(str(handle["job"]))):
+            role = self._role(pod)
+            if role is not None and self._roles is not None and container_start(pod, role.container):
+                self._roles.refresh(pod, role)
+
     def hosts(self) -> list[Host]:
         running: dict[str, int] = {}
         for pod in self._pods.all() if self._pods is not None else []:
             node = (pod.get("spec") or {}).get("nodeName")
-            if node and (pod.get("status") or {}).get("phase") == "Running":
+            ours = manifests.JOB in (pod["metadata"].get("labels") or {})
+            if node and ours and (pod.get("status") or {}).get("phase") == "Running":
                 running[node] = running.get(node, 0) + 1
         return [Host(node, "up", running=number) for node, number in sorted(running.items())]
 
@@ -426,8 +388,10 @@ class ClusterService(TrainingService):
         content = self._object(name)
         if content is not None and content["metadata"]["uid"] != uid:
             return
+        if self._roles is not None:
+            self._roles.settle([pod for pod in self._pods_of(name) if not _is_alive(pod)], _LAST_LOGS_S)
         cluster.delete(self._kind.resource, self._namespace, name, uid, self._kind.deletion)
-        for resource in (SECRETS, *{resource for resource, _ in self._kind.needs}):
+        for resource in (SECRETS, *self._kind.owned):
             cluster.delete(resource, self._namespace, name)
         self._logs.pop(uid, None)
         self._ended.pop((name, uid), None)
@@ -443,13 +407,6 @@ def _is_canceled(content: Json) -> bool:
     return "nnilite/canceled" in (content["metadata"].get("annotations") or {})
 
 
-def _with_storage(config: ClusterConfig, storage: StorageConfig) -> ClusterConfig:
-    """The config as if it had this storage, without the checks: they are for what people write."""
-    changed = copy(config)
-    object.__setattr__(changed, "storage", storage)
-    return changed
-
-
 def _is_alive(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Pending", "Running")
 
@@ -457,10 +414,3 @@ def _is_alive(pod: Json) -> bool:
 def _job_of(content: Json) -> Job:
     """As much of a job as its roles' names depend on."""
     return Job(content["metadata"]["name"], "", "", 0, 0, {})
-
-
-def _submission(error: ApiError) -> Exception:
-    """A refusal for good ends the trial; one that may pass lets it wait."""
-    if error.status in (400, 404, 422) or (error.status == 403 and "quota" not in str(error)):
-        return ConfigError(str(error))
-    return error

@@ -204,7 +204,7 @@ def _container_state(pod: Json, container: str) -> Json:
 
 def wait_of(facts: Facts) -> Wait:
     """What a job that has not started waits for: the worst of what its pods say."""
-    waits = [found for pod in facts.pods if (found := _pod_wait(pod))]
+    waits = [found for pod in facts.pods if (found := pod_wait(pod))]
     stuck = [wait for wait in waits if wait.stuck]
     if stuck or waits:
         return (stuck or waits)[0]
@@ -214,7 +214,8 @@ def wait_of(facts: Facts) -> Wait:
     return Wait(facts.note or "its pods have not been made yet", "schedule" if since else "", since or 0.0)
 
 
-def _pod_wait(pod: Json) -> Wait | None:
+def pod_wait(pod: Json) -> Wait | None:
+    """What a pod says that it waits for, None if it says nothing."""
     status = pod.get("status") or {}
     if status.get("phase") not in (None, "Pending"):
         return None

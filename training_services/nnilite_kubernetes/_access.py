@@ -1,0 +1,65 @@
+"""What is asked before anything starts: whether we may do all that will be needed, and whether a trial fits at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+from nnilite_kubernetes._api import LIMIT_RANGES, PODS, QUOTAS, SECRETS, ApiError, Cluster, Resource
+from nnilite_kubernetes._kind import Kind
+from nnilite_kubernetes._quota import Demand, refusals
+
+log = logging.getLogger(__name__)
+
+Right = tuple[Resource, str, str]
+"""A resource, a verb and a part of the resource, or ""."""
+
+
+def check_rights(cluster: Cluster, namespace: str, kind: Kind, sends_code: bool) -> None:
+    """`sends_code`: keeper and code go to a volume, by a pod. Raises: ConfigError that names all that is missing."""
+    missing: dict[str, list[str]] = {}
+    for resource, verb, part in rights(kind, sends_code):
+        if not cluster.allowed(namespace, verb, resource, part):
+            thing = f"{resource.plural}/{part}" if part else resource.plural
+            missing.setdefault(f"{thing}.{resource.group}" if resource.group else thing, []).append(verb)
+    if missing:
+        wanted = "; ".join(f"{', '.join(verbs)} {thing}" for thing, verbs in missing.items())
+        raise ConfigError(
+            f"this account may not {wanted} in the namespace {namespace}; a Role and RoleBinding that allow it are "
+            "needed",
+            Place(field="namespace"),
+        )
+
+
+def rights(kind: Kind, sends_code: bool) -> Iterator[Right]:
+    """All that will be needed."""
+    yield from ((kind.resource, verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete"))
+    yield from ((SECRETS, verb, "") for verb in ("create", "get", "list", "patch", "delete"))
+    yield from ((PODS, "list", ""), (PODS, "watch", ""), (PODS, "get", "log"))
+    for resource in kind.owned:
+        yield from ((resource, verb, "") for verb in ("create", "get", "patch", "delete"))
+    for resource, verb in kind.needs:
+        yield resource, verb, ""
+    if sends_code:
+        yield from ((PODS, verb, "") for verb in ("create", "get", "delete"))
+        yield from ((PODS, verb, "exec") for verb in ("create", "get"))  # newer servers ask for create, older for get
+
+
+def check_quotas(cluster: Cluster, namespace: str, demand: Demand) -> None:
+    """Raises: ConfigError for a trial that could never start in this namespace."""
+    quotas, ranges = (_items(cluster, namespace, resource) for resource in (QUOTAS, LIMIT_RANGES))
+    found = refusals(demand, quotas, ranges)
+    if found:
+        raise ConfigError(f"no trial could start in the namespace {namespace}: {'; '.join(found)}")
+
+
+def _items(cluster: Cluster, namespace: str, resource: Resource) -> list[Json]:
+    try:
+        return list(cluster.select(resource, namespace).get("items") or [])
+    except ApiError as error:
+        if error.passing:
+            raise
+        log.info("%s cannot be read, so nothing is compared with them: %s", resource.plural, error)
+        return []

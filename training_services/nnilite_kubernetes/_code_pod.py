@@ -1,0 +1,139 @@
+"""Puts keeper and code on a volume that this machine does not mount: a pod that does takes them through the API server.
+
+The pod sleeps, a command in it (`kubectl exec` does the same) reads the files from its standard input, and then the pod
+is deleted. What is there already, by size and hash, is not sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.records import Json
+from nnilite_kubernetes._api import PODS, Cluster
+from nnilite_kubernetes._exec import ExecError, Execution
+from nnilite_kubernetes._manifest import CODE_CONTAINER
+from nnilite_kubernetes._status import pod_end, pod_wait
+
+log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 1 << 20
+_SLEEP_S = 3600  # a manager that dies here leaves the pod for so long
+
+SLEEP = ["python3", "-I", "-S", "-c", f"import time; time.sleep({_SLEEP_S})"]
+
+RECEIVE = r"""
+import hashlib, json, os, sys
+
+folder, source = sys.argv[1], sys.stdin.buffer
+
+
+def digest_of(path):
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(1 << 20), b""):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def there(entry):
+    path = os.path.join(folder, entry["name"])
+    return os.path.exists(path) and os.path.getsize(path) == entry["size"] and digest_of(path) == entry["digest"]
+
+
+def take(entry):
+    path = os.path.join(folder, entry["name"])
+    draft, left = "%s.%d.new" % (path, os.getpid()), entry["size"]
+    with open(draft, "wb") as file:
+        while left:
+            data = source.read(min(left, 1 << 20))
+            if not data:
+                sys.exit("the connection broke off")
+            file.write(data)
+            left -= len(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if digest_of(draft) != entry["digest"]:
+        os.remove(draft)
+        sys.exit("%s was damaged on its way" % entry["name"])
+    os.chmod(draft, 0o644)
+    os.replace(draft, path)
+
+
+os.makedirs(folder, mode=0o755, exist_ok=True)
+missing = [entry for entry in json.loads(source.readline()) if not there(entry)]
+print(json.dumps([entry["name"] for entry in missing]), flush=True)
+for entry in missing:
+    take(entry)
+print("done", flush=True)
+"""
+
+
+class CodePod:
+    """The pod of one experiment. `patience_s`: how long it may fail to pull its image, or wait for a node."""
+
+    def __init__(self, cluster: Cluster, namespace: str, manifest: Json, patience_s: Mapping[str, float]) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._manifest = manifest
+        self._name = str(manifest["metadata"]["name"])
+        self._patience_s = patience_s
+
+    def put(self, folder: str, files: Mapping[str, tuple[Path, str]]) -> None:
+        """Files, by their names there, with their hashes. Raises: NoCapacity while the pod waits, or a refusal."""
+        self._await_start()
+        command = ["python3", "-I", "-S", "-c", RECEIVE, folder]
+        try:
+            execution = self._cluster.execute(self._namespace, self._name, CODE_CONTAINER, command)
+            try:
+                _send(execution, files)
+            finally:
+                execution.close()
+        except ExecError as error:
+            if error.status in (401, 403):
+                raise ConfigError(f"the pod {self._name} cannot be given the code: {error}") from error
+            raise ServiceError(f"the pod {self._name} did not take the code: {error}") from error
+        self.delete()
+
+    def delete(self) -> None:
+        """Raises: ApiError."""
+        self._cluster.delete(PODS, self._namespace, self._name)
+
+    def _await_start(self) -> None:
+        pod = self._cluster.create(PODS, self._namespace, self._manifest)
+        end = pod_end(pod, CODE_CONTAINER)
+        if end is not None:
+            self.delete()
+            raise ServiceError(f"the pod {self._name}, which is to take the code, has ended: {end.reason}")
+        status = pod.get("status") or {}
+        if status.get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
+            return
+        wait = pod_wait(pod)
+        reason = wait.reason if wait else "it is being started"
+        if wait and time.time() - wait.since > self._patience_s.get(wait.stuck, float("inf")):
+            self.delete()
+            raise ConfigError(f"given up: the pod {self._name}, which is to take the code, cannot start: {reason}")
+        raise NoCapacity(f"the pod {self._name} is to take the code to the volume first: {reason}")
+
+
+def _send(execution: Execution, files: Mapping[str, tuple[Path, str]]) -> None:
+    """Raises: ExecError, ApiError."""
+    listing = [{"name": name, "size": path.stat().st_size, "digest": digest} for name, (path, digest) in files.items()]
+    execution.send(json.dumps(listing).encode() + b"\n")
+    try:
+        missing = json.loads(execution.line())
+    except ValueError as error:
+        raise ExecError(f"it answers {error}") from error
+    for name in missing:
+        path, _ = files[str(name)]
+        log.info("%s goes to the volume (%d bytes)", name, path.stat().st_size)
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                execution.send(chunk)
+    answer = execution.line()
+    if answer != b"done":
+        raise ExecError(f"it answers {answer!r:.200}")

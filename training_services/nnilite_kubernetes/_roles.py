@@ -1,0 +1,207 @@
+"""What the pods of trials leave: how each one ended and what it has printed, kept with the attempt on this machine.
+
+    trials/<trial>/<attempt>/roles.json            one entry for each pod: role, rank, state, exit code, ...
+    trials/<trial>/<attempt>/roles/worker-1.log
+
+Pods go before anybody asks for them: operators delete them when their job has ended, and so do we. So a log is read
+as soon as its pod begins to end, and followed up to its end, by threads of our own. `refresh` reads those of pods that
+run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from nnilite.records import Json
+from nnilite_kubernetes._api import ApiError, Cluster, Stream
+from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
+from nnilite_kubernetes._status import container_start, pod_end, rank
+
+log = logging.getLogger(__name__)
+
+_THREADS = 16
+_MARK = b"NNILITE_EVENT "
+_MOST_BYTES = 16_000_000  # of one log
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+class RoleRecords:
+    """`note` takes what the watch of the pods tells; all may be called by several threads."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._folder = folder
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-logs")
+        self._lock = threading.Lock()
+        self._readers: dict[str, Future[None]] = {}  # by the uid of the pod: its last reading, begun when it ended
+        self._streams: set[Stream] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """Let all readers go. What they have not read is read by the next manager, if it is there then."""
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def note(self, pod: Json, role: Role, gone: bool = False) -> None:
+        """A pod has changed; when it has begun to end, its log is read to its end."""
+        ending = bool(pod["metadata"].get("deletionTimestamp"))
+        if not (gone or ending or pod_end(pod, role.container)) or _place(pod) is None:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            entry = self._enter(pod, role, gone)
+            uid = pod["metadata"]["uid"]
+            if gone:
+                self._readers.pop(uid, None)
+            if entry is not None and not gone and uid not in self._readers and not entry.get("read"):
+                self._readers[uid] = self._threads.submit(self._keep, pod, role, True)
+
+    def refresh(self, pod: Json, role: Role) -> None:
+        """Read what a pod that runs has printed so far. Raises: ApiError."""
+        with self._lock:
+            busy = pod["metadata"]["uid"] in self._readers
+            entry = None if busy or _place(pod) is None else self._enter(pod, role, False)
+        if entry is not None and not entry.get("read"):
+            self._keep(pod, role, False)
+
+    def settle(self, pods: list[Json], limit_s: float) -> None:
+        """Wait until the logs of these pods, which have ended, are read."""
+        readers = [self._readers.get(pod["metadata"]["uid"]) for pod in pods]
+        wait([reader for reader in readers if reader is not None], timeout=limit_s)
+
+    def _enter(self, pod: Json, role: Role, gone: bool) -> Json | None:
+        """Write how a pod stands into the record of its attempt; its entry."""
+        place = _place(pod)
+        if place is None:
+            return None
+        folder = self._folder / "trials" / place[0] / place[1]
+        entries = _read(folder)
+        uid, number = pod["metadata"]["uid"], rank(pod)
+        known = next((entry for entry in entries if entry["uid"] == uid), None)
+        if known is None:
+            before = sum((entry["role"], entry["rank"]) == (role.name, number) for entry in entries)
+            name = f"{role.name}-{number}" + (f".{before}" if before else "")
+            known = {
+                "role": role.name,
+                "rank": number,
+                "pod": pod["metadata"]["name"],
+                "uid": uid,
+                "log": f"{name}.log",
+            }
+            entries.append(known)
+        known.update(_standing(pod, role, gone, known))
+        _write(folder, entries)
+        return known
+
+    def _keep(self, pod: Json, role: Role, last: bool) -> None:
+        """Copy a pod's log to its file. Raises: ApiError, if it is not the last time."""
+        try:
+            self._copy(pod, role, last)
+        except ApiError as error:
+            if not last:
+                raise
+            log.info("the log of the pod %s cannot be read (any more): %s", pod["metadata"]["name"], error)
+        except OSError as error:
+            log.warning("the log of the pod %s cannot be kept: %s", pod["metadata"]["name"], error)
+
+    def _copy(self, pod: Json, role: Role, last: bool) -> None:
+        trial, attempt = _place(pod) or ("", "")
+        folder = self._folder / "trials" / trial / attempt
+        uid = pod["metadata"]["uid"]
+        entry = next(entry for entry in _read(folder) if entry["uid"] == uid)
+        stream = self._cluster.log_stream(self._namespace, entry["pod"], role.container, _MOST_BYTES, follow=last)
+        with self._lock:
+            self._streams.add(stream)
+            closed = self._closed
+        try:
+            if closed:
+                stream.stop()
+            _save(stream, folder / "roles" / entry["log"])
+        finally:
+            with self._lock:
+                self._streams.discard(stream)
+        with self._lock:
+            if last and not self._closed:
+                entries = _read(folder)
+                entry = next(entry for entry in entries if entry["uid"] == uid)
+                entry.update(read=True, log=entry["log"] if (folder / "roles" / entry["log"]).exists() else None)
+                _write(folder, entries)
+
+
+def _place(pod: Json) -> tuple[str, str] | None:
+    """Trial and attempt of a pod, None if what its labels say cannot be ours."""
+    labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    trial, attempt = str(labels.get(TRIAL) or ""), str(labels.get(ATTEMPT) or "")
+    return (trial, attempt) if _NAME.fullmatch(trial) and attempt.isdecimal() and labels.get(ROLE) else None
+
+
+def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> dict[str, Json]:
+    """What is known of a pod now; how it ended is not forgotten when it is gone."""
+    end = pod_end(pod, role.container)
+    if end is not None:
+        started = end.started or container_start(pod, role.container)
+        return {
+            "state": end.state.value,
+            "exitCode": end.exit_code,
+            "reason": end.reason,
+            "host": end.host,
+            "started": started,
+            "ended": end.ended or known.get("ended") or time.time(),
+        }
+    if gone and known.get("ended"):
+        return {}
+    state = "DELETED" if gone else "ENDING" if pod["metadata"].get("deletionTimestamp") else "RUNNING"
+    ended = time.time() if gone else None
+    host = str((pod.get("spec") or {}).get("nodeName") or "")
+    started = container_start(pod, role.container)
+    return {"state": state, "exitCode": None, "reason": "", "host": host, "started": started, "ended": ended}
+
+
+def _read(folder: Path) -> list[dict[str, Json]]:
+    try:
+        return list(json.loads((folder / "roles.json").read_bytes()))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        log.warning("%s is begun anew: %s", folder / "roles.json", error)
+        return []
+
+
+def _write(folder: Path, entries: list[dict[str, Json]]) -> None:
+    try:
+        (folder / "roles").mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = folder / ".roles.json.new"
+        draft.write_text(json.dumps(entries, indent=1))
+        draft.replace(folder / "roles.json")
+    except OSError as error:
+        log.warning("%s cannot be written: %s", folder / "roles.json", error)
+
+
+def _save(stream: Stream, path: Path) -> None:
+    """A log without the events of its keeper; no file for one that is empty. Raises: ApiError, OSError."""
+    draft = path.with_suffix(".new")
+    written = 0
+    try:
+        with draft.open("wb") as file:
+            for line in stream.lines():
+                if not line.startswith(_MARK):
+                    written += file.write(line + b"\n")
+    finally:  # also of one that broke off
+        known = path.stat().st_size if path.exists() else 0
+        if written > known:
+            draft.replace(path)
+        else:
+            draft.unlink()
