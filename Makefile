@@ -8,6 +8,7 @@
 PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 RUN := $(VENV)/bin
+SIDE_BY_SIDE := $(RUN)/python -m pytest -n 4 --dist loadgroup  # tests mostly wait
 DIGITS := examples/sklearn_digits/config.yaml
 
 .PHONY: demo test test-long lint bench docs clean
@@ -16,10 +17,10 @@ demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
 
 test: $(VENV)/dev.stamp lint
-	$(RUN)/python -m pytest -n 4 --dist loadgroup
+	$(SIDE_BY_SIDE)
 
 test-long: $(VENV)/dev.stamp lint
-	NNILITE_SIMULATION_RUNS=10000 $(RUN)/python -m pytest -m "" --timeout 3600
+	NNILITE_SIMULATION_RUNS=10000 $(SIDE_BY_SIDE) -m "" --timeout 3600
 
 lint: $(VENV)/dev.stamp
 	$(RUN)/ruff check .
