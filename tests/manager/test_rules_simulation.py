@@ -7,10 +7,12 @@ import re
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulation import World
+from simulation import EMPTY, World
 
 from nnilite._manager import steps as s
+from nnilite._manager.rules import Rules
 from nnilite.records import ExperimentState, Reported, TrialState
+from nnilite.service import JobState, JobStatus
 
 RUNS = int(os.environ.get("NNILITE_SIMULATION_RUNS", "500"))
 
@@ -110,3 +112,15 @@ def test_a_stop_ends_everything_from_any_state(settings: s.Settings, steps: list
     world.give(s.Abandon(world.now))
     assert world.rules.state is ExperimentState.STOPPED
     assert all(trial.state.ended for trial in world.committed.trials.values())
+
+
+def test_a_running_trial_of_which_nothing_is_heard_says_so_until_something_is() -> None:
+    rules = Rules(s.Settings(1), EMPTY, 0.0)
+    rules.step(s.Customized("t", {}, 0.0))
+    rules.step(s.Submitted("t", 0, "remote", {}, 0.0))
+    reasons = []
+    for state, reason in ((JobState.RUNNING, ""), (JobState.UNKNOWN, "box is down"), (JobState.RUNNING, "")):
+        rules.step(s.Seen("t", 0, JobStatus(state, reason), 1.0))
+        trial = rules.live["t"].trial
+        reasons.append((trial.state, trial.reason))
+    assert reasons == [(TrialState.RUNNING, reason) for reason in ("", "box is down", "")]

@@ -93,3 +93,18 @@ def test_one_service_that_cannot_be_opened_is_set_aside(tmp_path: Path) -> None:
     asyncio.run(play())
     assert [(host.name, host.state, host.reason) for host in several.hosts()] == [("down", "down", "host unreachable")]
     assert list(up.jobs) == ["nni-e-t0-0"]
+
+
+def test_what_a_service_leaves_behind_is_told_and_the_others_are_closed_all_the_same(tmp_path: Path) -> None:
+    closed = []
+
+    class Leaving(FakeService):
+        async def close(self) -> None:
+            closed.append(self.name)
+            raise ServiceError(f"{self.name} was away")
+
+    context = fake_context(tmp_path)
+    members = [Member(Leaving(name, None, context), "a", None) for name in ("near", "far")]
+    with pytest.raises(ServiceError, match="near was away; far was away"):
+        asyncio.run(Several("several", members, context).close())
+    assert closed == ["near", "far"]

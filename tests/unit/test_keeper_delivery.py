@@ -128,12 +128,12 @@ def test_a_trial_whose_experiment_is_deleted_is_ended(tmp_path):
     with Bench(tmp_path) as bench:
         address = tmp_path / "address"
         address.write_text(bench.callback.url)
-        keeper = bench.start("sleep 100", callback_file=str(address), grace_s=1)
+        keeper = bench.start("echo up; sleep 100", callback_file=str(address), grace_s=1)
         trial = bench.wait_for_start()
         address.unlink()
         shutil.rmtree(bench.folder)
         assert keeper.wait(20) == 128 + 15
-        assert not running(trial["pid"])
+        assert not running(trial)
 
 
 def test_a_trial_that_hears_nothing_of_its_manager_is_ended_after_its_time(tmp_path):

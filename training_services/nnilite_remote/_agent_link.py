@@ -23,7 +23,7 @@ import paramiko
 from paramiko.ssh_exception import SSHException
 
 from nnilite.records import Json
-from nnilite_remote._errors import LinkLost, MachineError
+from nnilite_remote._errors import LinkLost, MachineError, RunsWindows
 from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 _SOURCE = program()
 _NO_PYTHON = "NNILITE-NO-PYTHON"
 _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/homebrew/bin/python3")
+_WINDOWS_SHELL = "'exec' is not recognized as "  # of cmd.exe and of PowerShell
 _HELLO_S = 30.0
 _MAX_NOISE_BYTES = 1_000_000
 _MAX_LINE_BYTES = 64_000_000
@@ -77,7 +78,8 @@ class Stream:
         """Send the agent's text and its settings; its first words. Raises: MachineError, LinkLost."""
         nonce = secrets.token_hex(8)
         settings = {**settings, "nonce": nonce, "path_front": bool(self._python_path)}
-        self.send(_SOURCE + json.dumps(settings).encode("ascii") + b"\n")
+        with contextlib.suppress(LinkLost):  # where nobody listens, something may have been said about it
+            self.send(_SOURCE + json.dumps(settings).encode("ascii") + b"\n")
         return self.hear(nonce)
 
     def hear(self, nonce: str) -> dict[str, Any]:
@@ -112,6 +114,8 @@ class Stream:
         if status == -1:
             return LinkLost("the connection broke while the agent was started")
         said = (noise + self.errors()).decode("utf-8", "replace").strip()[-500:]
+        if _WINDOWS_SHELL in said:
+            return RunsWindows()
         return MachineError(f"its command ended with exit code {status}: {said or 'without a word'}")
 
     def errors(self) -> bytes:

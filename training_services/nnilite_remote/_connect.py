@@ -22,7 +22,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from nnilite_remote._errors import MachineError
+from nnilite_remote._errors import MachineError, RunsWindows
 from nnilite_remote._known_hosts import HostKey, HostKeyPolicy, KnownHosts
 from nnilite_remote._route import Hop
 
@@ -105,7 +105,7 @@ def _handshake(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
     try:
         known.check(hop.known_as, HostKey(key.get_name(), key.asbytes()))
         if "windows" in transport.remote_version.lower():
-            raise MachineError("runs Windows, on which trials cannot run yet: use Linux, macOS or WSL", lasting=True)
+            raise RunsWindows
     except MachineError:
         transport.close()
         raise

@@ -13,5 +13,12 @@ class MachineError(ServiceError):
         self.lasting = lasting
 
 
+class RunsWindows(MachineError):
+    """A machine of a kind on which trials cannot run."""
+
+    def __init__(self) -> None:
+        super().__init__("runs Windows, on which trials cannot run yet: use Linux, macOS or WSL", lasting=True)
+
+
 class LinkLost(MachineError):
     """The connection broke: whether what was asked has been done is not known."""
