@@ -42,6 +42,12 @@ def is_installed(group: str, name: str) -> bool:
     return name.lower() in _installed(group)
 
 
+def is_own(group: str, name: str) -> bool:
+    """Whether a name stands for code of the user's: it is registered, or the path of a class."""
+    point = _entry_point(group, name)
+    return "." in name if point is None else not is_installed(group, point.name)
+
+
 def names(group: str) -> list[str]:
     """The names of all installed plugins of a group, sorted."""
     return sorted(point.name for point in _found(group).values())

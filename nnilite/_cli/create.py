@@ -30,6 +30,7 @@ def create(options: argparse.Namespace) -> int:
 
     manager = access.manager_options(options)
     config = load(options.config).checked()
+    config.check_algorithms()
     for warning in config.warnings:
         warn(warning)
     if options.dry_run:

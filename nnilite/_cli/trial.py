@@ -95,7 +95,7 @@ def show_list(options: argparse.Namespace) -> None:
             trial["sequence"],
             trial["id"],
             trial["state"],
-            screen.metric(trial["value"]),
+            _metric(trial["value"], trial["latest"]),
             screen.span(_duration(trial)),
             screen.parameters(trial["parameters"]),
             screen.brief(trial["reason"]),
@@ -117,6 +117,11 @@ def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str
     return (trial for trial in ranked if trial["value"] is not None)
 
 
+def _metric(value: Any, latest: Any) -> str:
+    """The final result or, with a mark, the latest intermediate one."""
+    return screen.metric(value) if value is not None or latest is None else f"{screen.metric(latest)} (latest)"
+
+
 def _duration(trial: dict[str, Any]) -> float | None:
     if trial["started"] is None or trial["ended"] is None:
         return None
@@ -131,7 +136,7 @@ def show(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({**trial, "metrics": metrics, "files": files})
         return
-    _show_facts(trial)
+    _show_facts(trial, next((m["value"] for m in reversed(metrics) if m["attempt"] == trial["attempt"]), None))
     print("\nParameters")
     for line in summary.parameter_lines(trial["parameters"]):
         print(f"  {line}")
@@ -145,13 +150,13 @@ def show(options: argparse.Namespace) -> None:
     screen.show_table(("FILE", "BYTES"), [(one["path"], one["size"]) for one in files], "None yet.")
 
 
-def _show_facts(trial: dict[str, Any]) -> None:
+def _show_facts(trial: dict[str, Any], latest: Any) -> None:
     screen.show_facts(
         {
             "Trial": f"{trial['id']} (no. {trial['sequence']})",
             "State": trial["state"],
             "Reason": screen.brief(trial["reason"]) or None,
-            "Metric": screen.metric(trial["value"]) or None,
+            "Metric": _metric(trial["value"], latest) or None,
             "Started": screen.moment(trial["started"]),
             "Ended": screen.moment(trial["ended"]),
             "Time": screen.span(_duration(trial)),
@@ -195,9 +200,13 @@ def rerun(options: argparse.Namespace) -> None:
 
 
 def add_own(options: argparse.Namespace) -> None:
+    from nnilite._cli.program import warn
+
     parameters = _parameters(options)
     with access.running(options) as manager:
         trial = manager.add_trial(parameters)
+    if trial["warning"]:
+        warn(trial["warning"])
     if options.json:
         screen.show_json(trial)
     else:

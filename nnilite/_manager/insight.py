@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnilite._manager.reader import Reader
+from nnilite._manager.rows import LATEST
 from nnilite._rest.insight_views import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
 from nnilite.errors import ServiceError
 from nnilite.records import Json
@@ -28,9 +29,6 @@ _FEW = 4  # fewer trials say nothing
 
 _JSON_OR_TEXT = "CASE WHEN json_valid({0}) THEN json({0}) ELSE {0} END"
 _LAST = "MAX(printf('%016d-%016d', {}, {}))"  # of the largest pair: aggregates know no rows
-_LATEST = (
-    "(SELECT m.value FROM metrics m WHERE m.trial = t.sequence AND m.attempt = t.attempt ORDER BY m.idx DESC LIMIT 1)"
-)
 _TRIAL_ROWS = f"""
 SELECT json_group_array(json_array(
     sequence, id, state, reason, source, attempt, created, started, ended,
@@ -38,7 +36,7 @@ SELECT json_group_array(json_array(
   COUNT(*), {_LAST.format("revision", "sequence")}
 FROM (
   SELECT t.sequence, id, state, reason, source, attempt, created, started, ended, parameters, value, revision,
-    CASE WHEN state = 'RUNNING' THEN {_LATEST} END AS latest
+    {LATEST} AS latest
   FROM trials t WHERE (revision, t.sequence) > (?, ?) ORDER BY revision, t.sequence LIMIT ?)
 """
 _ATTEMPT_ROWS = f"""

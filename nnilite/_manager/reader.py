@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from nnilite._manager.rows import METRIC_COLUMNS, TRIAL_COLUMNS, attempt_from, metric_from, trial_from
+from nnilite._manager.rows import LATEST, METRIC_COLUMNS, TRIAL_COLUMNS, attempt_from, metric_from, trial_from
 from nnilite._rest.backend import MetricPage, MetricQuery, TrialPage, TrialQuery, TrialSort
 from nnilite.errors import NotFound
 from nnilite.records import Attempt, Json, MetricKind, Trial
@@ -89,13 +89,17 @@ class Reader:
             order = f"sequence {'DESC' if query.descending else 'ASC'}"
         total = self._rows(f"SELECT COUNT(*) FROM trials {where}", *values)[0][0]
         rows = self._rows(
-            f"SELECT {TRIAL_COLUMNS} FROM trials {where} ORDER BY {order}, sequence LIMIT ? OFFSET ?",
+            f"SELECT {LATEST}, {TRIAL_COLUMNS} FROM trials t {where} ORDER BY {order}, sequence LIMIT ? OFFSET ?",
             *values,
             query.limit,
             query.offset,
         )
         revision = self._rows("SELECT COALESCE(MAX(revision), 0) FROM trials")[0][0]
-        return TrialPage([trial_from(row) for row in rows], total, revision)
+        trials = [trial_from(row[1:]) for row in rows]
+        latest = {
+            trial.id: json.loads(text) for trial, (text, *_) in zip(trials, rows, strict=True) if text is not None
+        }
+        return TrialPage(trials, total, revision, latest)
 
     def _trial(self, trial: str) -> tuple[Trial, list[Attempt]]:
         rows = self._rows(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", trial)

@@ -9,6 +9,11 @@ from nnilite.records import Attempt, Metric, MetricKind, Trial, TrialState
 from nnilite.tuner import Call
 
 TRIAL_COLUMNS = "sequence, id, parameter_id, parameters, source, state, reason, attempt, created, started, ended, value"
+LATEST = (
+    "CASE WHEN t.value IS NULL THEN (SELECT m.value FROM metrics m "
+    "WHERE m.trial = t.sequence AND m.attempt = t.attempt ORDER BY m.idx DESC LIMIT 1) END"
+)
+"""Of a row of `trials t` without a final result: the latest intermediate one of its present attempt."""
 METRIC_COLUMNS = "t.id, m.attempt, m.idx, m.final, m.sequence, m.value, m.time"
 
 

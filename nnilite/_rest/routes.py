@@ -193,7 +193,7 @@ TRIAL_ROUTES = (
             "GET": get("Trials, a page at a time", s.ref("TrialPage"), *TRIAL_QUERY),
             "POST": Operation(
                 "Add a trial with parameters of your choice",
-                Answer("the new trial", s.ref("Trial"), status=201),
+                Answer("the new trial", s.ref("NewTrial"), status=201),
                 body=s.NEW_TRIAL,
                 writes=True,
             ),

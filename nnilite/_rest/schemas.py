@@ -59,6 +59,8 @@ _TRIAL: dict[str, Schema] = {
     "ended": MAYBE_TIME,
     "value": {**ANYTHING, "description": "the final metric as reported; null: none (yet)"},
 }
+_LATEST: Schema = {**ANYTHING, "description": "the latest intermediate result, where there is no final one (yet)"}
+_WARNING: Schema = {"type": "string", "description": "what is odd about the parameters, which are run all the same"}
 _ATTEMPT: dict[str, Schema] = {
     "trial": TEXT,
     "number": COUNT,
@@ -176,7 +178,8 @@ COMPONENTS: dict[str, Schema] = {
     },
     "Trial": record(**_TRIAL),
     "TrialDetails": record(**_TRIAL, attempts=array(ref("Attempt"))),
-    "TrialPage": record(trials=array(ref("Trial")), total=COUNT, revision=COUNT),
+    "NewTrial": record(**_TRIAL, warning=_WARNING),
+    "TrialPage": record(trials=array(record(**_TRIAL, latest=_LATEST)), total=COUNT, revision=COUNT),
     "Attempt": record(**_ATTEMPT),
     "Metric": record(**_METRIC),
     "MetricPage": record(metrics=array(ref("Metric")), next=COUNT),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from nnilite._rest import wire
 from nnilite._rest.backend import MetricQuery, Piece, TrialQuery, TrialSort
 from nnilite._rest.files import list_inside, send_inside
 from nnilite._rest.handler import ApiHandler
-from nnilite.errors import ConfigError, Place
+from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.records import Json, MetricKind, TrialState
+from nnilite.space import SearchSpace
 
 RERUN_MAX = 10_000
 WORKERS_MAX = 100_000
+OF_TUNERS = frozenset(("TRIAL_BUDGET", "load_checkpoint_dir", "save_checkpoint_dir"))
+"""What tuners add to the parameters that the search space gives."""
 
 
 class TrialsHandler(ApiHandler):
@@ -28,7 +32,8 @@ class TrialsHandler(ApiHandler):
         parameters = body.get("parameters")
         if not isinstance(parameters, dict):
             raise ConfigError("parameters must be an object", Place(field="parameters"))
-        self.send_json(wire.trial(await self.backend.add_trial(parameters)), 201)
+        trial = await self.backend.add_trial(parameters)
+        self.send_json({**wire.trial(trial), "warning": oddity((await self.backend.profile()).space, parameters)}, 201)
 
 
 class TrialHandler(ApiHandler):
@@ -90,6 +95,16 @@ class FileHandler(ApiHandler):
 
     async def get(self, id: str, path: str) -> None:
         await send_inside(self, await self.backend.directory(id), path)
+
+
+def oddity(space: Json, parameters: Mapping[str, Json]) -> str:
+    """A sentence on parameters that the search space would not give, "" if it would."""
+    chosen = {key: value for key, value in parameters.items() if key not in OF_TUNERS}
+    try:
+        outside = SearchSpace.parse(space).contains(chosen)
+    except SpaceError:  # that of a tuner of the user's own, who alone knows what lies in it
+        return ""
+    return f"the parameters lie outside of the search space ({outside}), so the tuner may not learn" if outside else ""
 
 
 def send_piece(handler: ApiHandler, piece: Piece) -> None:

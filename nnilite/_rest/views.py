@@ -83,11 +83,15 @@ class TrialQuery:
 
 @dataclass(frozen=True)
 class TrialPage:
-    """One page of trials; `total` counts all that match, `revision` is that of the answer."""
+    """One page of trials; `total` counts all that match, `revision` is that of the answer.
+
+    `latest` has, by trial id, the latest intermediate result of those that have no final one.
+    """
 
     trials: Sequence[Trial]
     total: int
     revision: int
+    latest: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,8 @@ def trial_details(item: Trial, attempts: Sequence[Attempt]) -> Object:
 
 
 def trial_page(page: TrialPage) -> Object:
-    return {"trials": [trial(item) for item in page.trials], "total": page.total, "revision": page.revision}
+    trials = [{**trial(item), "latest": page.latest.get(item.id)} for item in page.trials]
+    return {"trials": trials, "total": page.total, "revision": page.revision}
 
 
 def metric(metric: Metric) -> Object:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def construct_all(config: ExperimentConfig, source: Source) -> None:
-    """Make one instance of each installed algorithm; one's own is left to the tuner host. Raises: ConfigError."""
+    """Make one instance of each installed algorithm. Raises: ConfigError.
+
+    One's own, by class or registered, is left to the tuner host, as it may do anything when it is made.
+    """
     reading = Reading(source, config._base)
     _construct("tuner", config.tuner, At(reading, ("tuner",)))
     _construct("assessor", config.assessor, At(reading, ("assessor",)))
@@ -25,7 +28,10 @@ def construct_all(config: ExperimentConfig, source: Source) -> None:
 def _construct(word: str, algorithm: Any, here: At) -> None:
     if not algorithm or not algorithm.name:
         return
-    lookup = _plugins.tuner_class if word == "tuner" else _plugins.assessor_class
+    tuner = word == "tuner"
+    if _plugins.is_own(_plugins.TUNERS if tuner else _plugins.ASSESSORS, algorithm.name):
+        return
+    lookup = _plugins.tuner_class if tuner else _plugins.assessor_class
     try:
         construct(lookup(algorithm.name), algorithm.class_args)
     except PluginError as error:

@@ -172,6 +172,14 @@ def test_raising_the_number_of_trials_after_the_end_goes_on(write: Write) -> Non
     assert run(["stop"]) == 0
 
 
+def test_a_running_trial_shows_its_latest_result(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = _create(write(30, trialConcurrency=1, maxTrialNumber=1))
+    with _managers.connect(entry) as manager:
+        _until(lambda: any(trial["latest"] for trial in manager.trials()), "a trial has reported")
+    assert run(["trial", "ls"]) == 0
+    assert "(latest)" in capsys.readouterr().out
+
+
 def test_a_trial_is_killed_and_run_again(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     entry = _create(write(30, trialConcurrency=1, maxTrialNumber=1))
     _until(lambda: _profile(entry)["counts"].get("RUNNING") == 1, "a trial runs")
@@ -242,6 +250,16 @@ def test_a_dry_run_does_not_limit_code_that_is_not_sent(write: Write) -> None:
 
 def _isolated(**fields: Any) -> dict[str, Any]:
     return {"trainingService": {"platform": "local", "isolateCode": True}, **fields}
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--json"])
+def test_a_wrong_argument_of_a_tuner_is_found_at_its_line(write: Write, option: str) -> None:
+    config = write(tuner={"name": "TPE", "classArgs": {"sed": 1}})
+    line = 1 + [line.strip() for line in config.read_text().splitlines()].index("sed: 1")
+    code, _, err = _done("create", "-c", config, option)
+    assert code == 1
+    assert f"{config}:{line}: tuner.classArgs.sed: TPETuner has no such argument; did you mean seed?" in err
+    assert _registry.entries() == []
 
 
 def test_a_dry_run_finds_a_tuner_that_cannot_work(write: Write, place: Path) -> None:

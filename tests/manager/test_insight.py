@@ -19,6 +19,7 @@ from nnilite._manager.importance import columns, compute, flatten
 from nnilite._manager.insight import Insight
 from nnilite._manager.reader import Reader
 from nnilite._manager.store import Store
+from nnilite._rest.backend import TrialQuery
 from nnilite._rest.insight import TRIAL_COLUMNS, rows_text
 from nnilite._rest.insight_views import Cursor, ImportanceMethod, Table
 from nnilite.records import Attempt, Metric, MetricKind, Trial, TrialState
@@ -94,12 +95,14 @@ def test_rows_survive_values_that_are_no_json(store: Store, ask: Ask) -> None:
     assert tuple(row) == TRIAL_COLUMNS
 
 
-def test_running_trials_bring_their_latest_result(store: Store, ask: Ask) -> None:
-    save(store, [trial(0, state=TrialState.RUNNING, value=None)])
-    metrics = [Metric("t0", 0, k, MetricKind.PERIODICAL, k, k / 2, 1.0) for k in range(4)]
+@pytest.mark.parametrize("state", [TrialState.RUNNING, TrialState.EARLY_STOPPED])
+def test_trials_without_a_final_result_bring_their_latest_one(store: Store, ask: Ask, state: TrialState) -> None:
+    save(store, [trial(0, state=state, value=None), trial(1), trial(2, value=None)])
+    metrics = [Metric(f"t{t}", 0, k, MetricKind.PERIODICAL, k, k / 2, 1.0) for t in range(2) for k in range(4)]
     store.write([s.SaveMetric(metric) for metric in metrics])
-    (row,) = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 10)))
-    assert row["latest"] == 1.5
+    rows = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 10)))
+    assert [row["latest"] for row in rows] == [1.5, None, None]
+    assert ask(lambda insight: insight.reader.trials(TrialQuery())).latest == {"t0": 1.5}
 
 
 def test_attempts_are_listed_with_their_hosts(store: Store, ask: Ask) -> None:

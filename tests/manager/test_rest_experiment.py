@@ -97,10 +97,21 @@ def test_a_wrong_query_is_refused_with_its_field(client: Client, query: str) -> 
 
 def test_a_trial_can_be_added_and_cancelled(client: Client) -> None:
     added = client.post("/trials", {"parameters": {"x": 0.125}})
-    assert (added.status, added.json["parameters"]) == (201, {"x": 0.125})
+    assert (added.status, added.json["parameters"], added.json["warning"]) == (201, {"x": 0.125}, "")
     cancelled = client.ask("DELETE", f"/api/v1/trials/{added.json['id']}")
     assert cancelled.json["state"] == "USER_CANCELED"
     assert client.ask("DELETE", f"/api/v1/trials/{added.json['id']}").status == 409
+
+
+@pytest.mark.parametrize(
+    ("parameters", "word"),
+    [({"x": 7}, "outside of the search space (x: "), ({"y": 0.5}, "y is not"), ({"x": 0, "TRIAL_BUDGET": 3}, "")],
+)
+def test_parameters_outside_of_the_space_are_run_with_a_warning(client: Client, parameters: object, word: str) -> None:
+    added = client.post("/trials", {"parameters": parameters})
+    assert added.status == 201
+    assert word in added.json["warning"]
+    assert bool(word) == bool(added.json["warning"])
 
 
 def test_an_elastic_trial_is_scaled(client: Client) -> None:

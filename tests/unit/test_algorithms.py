@@ -40,6 +40,12 @@ def test_a_registered_tuner_is_found_by_its_name(folder: Path) -> None:
     assert "Lucky" in _plugins.names(_plugins.TUNERS)
 
 
+def test_only_installed_tuners_are_tried_out_before_the_start(folder: Path) -> None:
+    run(["algo", "register", "--meta", meta(folder)])
+    found = [_plugins.is_own(_plugins.TUNERS, name) for name in ("Lucky", "lucky_code.Lucky", "TPE", "TPETuner", "x")]
+    assert found == [True, True, False, False, False]
+
+
 def test_an_unregistered_tuner_is_gone(folder: Path) -> None:
     run(["algo", "register", "--meta", meta(folder)])
     assert run(["algo", "unregister", "lucky"]) == 0

@@ -31,6 +31,7 @@ TRIAL = {
     "started": 1.0,
     "ended": 3.5,
     "value": {"default": 0.25, "loss": "NaN"},
+    "latest": None,
 }
 PROFILE = {
     "id": "abcd",
@@ -234,8 +235,9 @@ def test_failed_trials_are_run_again_by_state(make: Make, manager: StandIn, caps
 
 def test_own_parameters_are_added(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
-    manager.says("POST /trials", TRIAL, 201)
+    manager.says("POST /trials", {**TRIAL, "warning": "x is odd"}, 201)
     assert run(["trial", "add", "-p", '{"x": 1}']) == 0
+    assert capsys.readouterr().err == "WARNING: x is odd\n"
     assert json.loads(manager.asked[-1].body) == {"parameters": {"x": 1}}
     assert run(["trial", "add", "-p", "{x: 1"]) == 1
     assert "this is not JSON" in capsys.readouterr().err

@@ -59,7 +59,7 @@ function Form({ from }) {
     try {
       const trial = await send("POST", "trials", { parameters });
       closeDialog();
-      say(`Trial ${trial.id} is in the queue.`);
+      say(`Trial ${trial.id} is in the queue.${trial.warning && ` Note: ${trial.warning}.`}`);
       go(`trials/${trial.id}`);
     } catch (problem) {
       setError(problem.message);
