@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from nnilite.errors import ConfigError, Place
 
-__all__ = ["check_names", "construct", "number", "one_of", "whole_number"]
+__all__ = ["check_names", "construct", "number", "one_of", "whole_number", "without_effect"]
+
+log = logging.getLogger(__name__)
 
 _Built = TypeVar("_Built")
 
@@ -84,6 +87,12 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
         return value
     names = ", ".join(repr(choice) for choice in choices)
     raise _fault(name, f"must be one of {names}, not {value!r}")
+
+
+def without_effect(name: str, value: Any, default: Any, reason: str) -> None:
+    """Warn of a value that NNI heeds and we do not, unless it is the default."""
+    if value != default:
+        log.warning("classArgs.%s: %r has no effect: %s", name, value, reason)
 
 
 def _range(low: float | None, high: float | None) -> str:

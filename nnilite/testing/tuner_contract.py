@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nnilite.errors import NoMoreTrialError
+from nnilite.errors import NoMoreTrialError, SpaceError
 from nnilite.space import SearchSpace
 from nnilite.tuner import Call, Tuner
 
@@ -28,7 +28,8 @@ MakeTuner = Callable[[], Tuner]
 class TunerContract:
     """Requirements on a tuner, beyond the signatures of `Tuner`:
 
-    - what it proposes is JSON and lies in the search space
+    - what it proposes is JSON and lies in the search space; nested choices are searched, or refused at once
+    - while trials run, their parameters are not proposed again
     - results may come late, in any order, as numbers or dicts, or never
     - what a replay makes of a new tuner goes on as the old one would have
     - when it has no more to propose it says so by NoMoreTrialError, as often as it is asked
@@ -36,6 +37,7 @@ class TunerContract:
 
     deterministic = True  # equal tuners with equal histories propose equally
     finite = False  # it has no more to propose for `small_space` some day
+    extra_keys: frozenset[str] = frozenset()  # what it adds to the parameters that the space gives
 
     space: Any = {
         "rate": {"_type": "loguniform", "_value": [1e-5, 0.1]},
@@ -45,6 +47,13 @@ class TunerContract:
     small_space: Any = {
         "x": {"_type": "choice", "_value": [1, 2]},
         "y": {"_type": "choice", "_value": ["a", "b", "c"]},
+    }
+    nested_space: Any = {
+        "x": {"_type": "uniform", "_value": [-1, 1]},
+        "layer": {
+            "_type": "choice",
+            "_value": [{"_name": "none"}, {"_name": "conv", "size": {"_type": "choice", "_value": [3, 5]}}],
+        },
     }
     history: list[dict[str, Any]] = [
         {"parameter": {"rate": 0.01, "width": 8, "kind": "a"}, "value": 0.5},
@@ -63,20 +72,37 @@ class TunerContract:
         tuner.update_search_space(self.space)
         return tuner
 
+    def outside(self, space: Any, parameters: Any) -> str | None:
+        """Why parameters do not lie in a space; None if they do."""
+        chosen = {key: value for key, value in parameters.items() if key not in self.extra_keys}
+        return SearchSpace.parse(space).contains(chosen)
+
     def test_proposals_are_json_and_in_the_space(self, tuner: Tuner) -> None:
-        space = SearchSpace.parse(self.space)
         for number in range(30):
             parameters = _proposal(tuner, number)
             if parameters is None:
                 break
             assert json.loads(json.dumps(parameters, allow_nan=False)) == parameters
-            assert space.contains(parameters) is None
+            assert self.outside(self.space, parameters) is None
             tuner.receive_trial_result(number, parameters, 0.1 * number, customized=False, trial_job_id=f"T{number}")
 
     def test_several_are_proposed_at_once(self, tuner: Tuner) -> None:
         proposals = tuner.generate_multiple_parameters([0, 1, 2])
         assert len(proposals) == 3
-        assert [SearchSpace.parse(self.space).contains(item) for item in proposals] == [None] * 3
+        assert [self.outside(self.space, item) for item in proposals] == [None] * 3
+
+    def test_proposals_of_running_trials_differ(self, tuner: Tuner) -> None:
+        proposals = [json.dumps(item) for item in tuner.generate_multiple_parameters(list(range(5)))]
+        assert len(set(proposals)) == 5
+
+    def test_nested_choices_are_searched_or_refused_at_once(self, make_tuner: MakeTuner) -> None:
+        tuner = make_tuner()
+        try:
+            tuner.update_search_space(self.nested_space)
+        except SpaceError:
+            return
+        found = tuner.generate_multiple_parameters(list(range(5)))
+        assert [self.outside(self.nested_space, item) for item in found] == [None] * 5
 
     def test_results_may_come_in_any_order_and_shape_or_never(self, tuner: Tuner) -> None:
         proposals = tuner.generate_multiple_parameters(list(range(6)))
@@ -85,33 +111,33 @@ class TunerContract:
             tuner.receive_trial_result(number, proposals[number], value, customized=False, trial_job_id=f"T{number}")
             tuner.trial_end(number, True, trial_job_id=f"T{number}")
         tuner.trial_end(5, False, trial_job_id="T5")
-        assert SearchSpace.parse(self.space).contains(tuner.generate_parameters(6)) is None
+        assert self.outside(self.space, tuner.generate_parameters(6)) is None
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), {"loss": 1}, "good", None, [1]])
     def test_a_result_without_a_usable_number_does_no_harm(self, tuner: Tuner, value: Any) -> None:
         tuner.receive_trial_result(0, tuner.generate_parameters(0), value, customized=False, trial_job_id="T0")
         tuner.trial_end(0, True, trial_job_id="T0")
-        assert SearchSpace.parse(self.space).contains(tuner.generate_parameters(1)) is None
+        assert self.outside(self.space, tuner.generate_parameters(1)) is None
 
     def test_a_trial_may_end_without_a_result(self, tuner: Tuner) -> None:
         tuner.generate_parameters(0)
         tuner.trial_end(0, False, trial_job_id="T0")
-        assert SearchSpace.parse(self.space).contains(tuner.generate_parameters(1)) is None
+        assert self.outside(self.space, tuner.generate_parameters(1)) is None
 
     def test_the_end_of_a_trial_of_the_users_does_no_harm(self, tuner: Tuner) -> None:
         tuner.trial_end(None, True, trial_job_id="T0")
-        assert SearchSpace.parse(self.space).contains(tuner.generate_parameters(0)) is None
+        assert self.outside(self.space, tuner.generate_parameters(0)) is None
 
     def test_results_from_elsewhere_can_be_imported(self, tuner: Tuner) -> None:
         tuner.import_data(json.loads(json.dumps(self.history)))
         tuner.import_data([])
-        assert SearchSpace.parse(self.space).contains(tuner.generate_parameters(0)) is None
+        assert self.outside(self.space, tuner.generate_parameters(0)) is None
 
     def test_the_space_can_be_changed_on_the_way(self, tuner: Tuner) -> None:
         first = tuner.generate_parameters(0)
         tuner.update_search_space(self.small_space)
         tuner.receive_trial_result(0, first, 0.5, customized=False, trial_job_id="T0")
-        assert SearchSpace.parse(self.small_space).contains(tuner.generate_parameters(1)) is None
+        assert self.outside(self.small_space, tuner.generate_parameters(1)) is None
 
     def test_equal_tuners_propose_equally(self, make_tuner: MakeTuner) -> None:
         if not self.deterministic:
@@ -124,7 +150,7 @@ class TunerContract:
         calls, _ = _play(make_tuner(), self.space, 25)
         again = make_tuner()
         again.replay(calls)
-        assert SearchSpace.parse(self.space).contains(again.generate_parameters(25)) is None
+        assert self.outside(self.space, again.generate_parameters(25)) is None
 
     def test_a_replayed_tuner_goes_on_as_the_old_one_would_have(self, make_tuner: MakeTuner) -> None:
         if not self.deterministic:
@@ -140,7 +166,7 @@ class TunerContract:
         for length in range(1, len(calls)):
             again = make_tuner()
             again.replay(calls[:length])
-            assert SearchSpace.parse(self.space).contains(again.generate_parameters(100)) is None
+            assert self.outside(self.space, again.generate_parameters(100)) is None
 
     def test_an_exhausted_space_is_said_each_time(self, make_tuner: MakeTuner) -> None:
         if not self.finite:

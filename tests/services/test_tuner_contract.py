@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from nnilite.errors import NoMoreTrialError
+from nnilite.errors import NoMoreTrialError, SpaceError
 from nnilite.space import SearchSpace
 from nnilite.testing import TunerContract
 from nnilite.tuner import Tuner
@@ -34,6 +34,8 @@ class Every(Luck):
 
     def update_search_space(self, search_space):
         names = list(search_space)
+        if any(isinstance(option, dict) for name in names for option in search_space[name]["_value"]):
+            raise SpaceError("nested choices are not searched")
         points = itertools.product(*(search_space[name]["_value"] for name in names))
         self.points = [dict(zip(names, point, strict=True)) for point in points]
 
@@ -46,6 +48,16 @@ class Every(Luck):
 class Outside(Luck):
     def generate_parameters(self, parameter_id, **kwargs):
         return {**super().generate_parameters(parameter_id), "width": 10_000}
+
+
+class Stubborn(Luck):
+    def generate_parameters(self, parameter_id, **kwargs):
+        return self.space.sample(random.Random(1))
+
+
+class Flat(Luck):
+    def generate_parameters(self, parameter_id, **kwargs):
+        return {p.name: p.sample(self.random) for p in self.space.children()}
 
 
 class Unseeded(Luck):
@@ -74,6 +86,18 @@ def test_a_proposal_outside_the_space_is_found():
     tuner.update_search_space(TunerContract.space)
     with pytest.raises(AssertionError):
         TunerContract().test_proposals_are_json_and_in_the_space(tuner)
+
+
+def test_a_proposal_that_is_made_twice_is_found():
+    tuner = Stubborn()
+    tuner.update_search_space(TunerContract.space)
+    with pytest.raises(AssertionError):
+        TunerContract().test_proposals_of_running_trials_differ(tuner)
+
+
+def test_a_tuner_that_knows_nothing_of_nested_choices_is_found():
+    with pytest.raises(AssertionError):
+        TunerContract().test_nested_choices_are_searched_or_refused_at_once(Flat)
 
 
 def test_a_replay_that_goes_on_otherwise_is_found():

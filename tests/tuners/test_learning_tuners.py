@@ -7,6 +7,7 @@ import math
 import random
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -254,6 +255,64 @@ def test_wrong_arguments_get_a_sentence(name):
             construct(tuner_class(name), {**LEARNERS[name], "optimize_mode": "max"})
     with pytest.raises(ConfigError, match=r"classArgs.seed: must be a whole number"):
         construct(tuner_class(name), {**LEARNERS[name], "seed": 1.5})
+
+
+NNI: dict[str, dict] = {
+    "TPE": {
+        "optimize_mode": "minimize",
+        "seed": None,
+        "tpe_args": {"constant_liar_type": "best", "n_startup_jobs": 20, "n_ei_candidates": 24, "linear_forgetting": 25}
+        | {"prior_weight": 1.0, "gamma": 0.25},
+    },
+    "Random": {"seed": None, "optimize_mode": "maximize"},
+    "GridSearch": {"optimize_mode": "maximize"},
+    "Batch": {},
+    "Evolution": {"optimize_mode": "maximize", "population_size": 32},
+    "Anneal": {"optimize_mode": "minimize", "parallel_optimize": False, "constant_liar_type": "min"},
+    "GP": {"optimize_mode": "maximize", "utility": "ei", "kappa": 5, "xi": 0, "nu": 2.5, "alpha": 1e-6}
+    | {"cold_start_num": 10, "selection_num_warm_up": 100000, "selection_num_starting_points": 250},
+    "Metis": {"optimize_mode": "maximize", "no_resampling": True, "no_candidates": False, "cold_start_num": 10}
+    | {"selection_num_starting_points": 600, "exploration_probability": 0.9},
+    "SMAC": {"optimize_mode": "maximize", "config_dedup": False},
+    "PBT": {"optimize_mode": "maximize", "all_checkpoint_dir": None, "population_size": 10, "factor": 0.2}
+    | {"resample_probability": 0.25, "fraction": 0.2},
+    "DNGO": {"optimize_mode": "maximize", "sample_size": 1000, "trials_per_update": 20, "num_epochs_per_training": 500},
+    "Hyperband": {"optimize_mode": "maximize", "R": 60, "eta": 3, "exec_mode": "parallelism"},
+    "BOHB": {"optimize_mode": "maximize", "min_budget": 1, "max_budget": 3, "eta": 3, "min_points_in_model": None}
+    | {"top_n_percent": 15, "num_samples": 64, "random_fraction": 1 / 3, "bandwidth_factor": 3}
+    | {"min_bandwidth": 1e-3, "config_space": None},
+}
+"""NNI's tuners with all their arguments and the defaults of those."""
+
+
+@pytest.mark.parametrize(("name", "args"), NNI.items())
+def test_all_arguments_of_nni_are_taken_with_their_defaults(name, args, caplog):
+    assert construct(tuner_class(name), args)
+    assert not caplog.records
+
+
+def test_what_nni_heeds_and_we_do_not_is_warned_of_or_refused(caplog):
+    construct(tuner_class("BOHB"), {"bandwidth_factor": 5})
+    assert "classArgs.bandwidth_factor: 5.0 has no effect" in caplog.text
+    with pytest.raises(ConfigError, match=r"classArgs.config_space: .*write searchSpace instead"):
+        construct(tuner_class("BOHB"), {"config_space": "/some/where.pcs"})
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in LEARNERS if name != "NSGA2"])
+def test_to_maximise_is_to_minimise_the_opposite_and_a_dict_counts_as_its_default(name):
+    def search(mode: str, value: Callable[[float], object]) -> list:
+        tuner = construct(tuner_class(name), {"seed": 7, **LEARNERS[name], "optimize_mode": mode})
+        tuner.update_search_space(NUMBERS)
+        found = []
+        for k in range(16):
+            found.append(tuner.generate_parameters(k))
+            tuner.receive_trial_result(k, found[-1], value(loss(own(tuner, found[-1]))), trial_job_id=str(k))
+            tuner.trial_end(k, True, trial_job_id=str(k))
+        return found
+
+    smallest = search("minimize", lambda x: x)
+    assert smallest == search("maximize", lambda x: {"default": -x, "other": x})
+    assert name in ("Random", "QMC") or smallest != search("maximize", lambda x: x)
 
 
 @pytest.mark.parametrize("name", NAMES)

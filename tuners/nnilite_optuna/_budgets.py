@@ -10,7 +10,7 @@ import random
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import number, one_of, whole_number
+from nnilite.class_args import number, one_of, whole_number, without_effect
 from nnilite.errors import ConfigError, Place
 from nnilite.learning import LearningTuner, Point, PointState
 from nnilite.records import Json
@@ -171,7 +171,8 @@ class BOHBTuner(BudgetTuner):
         top_n_percent: which part of the results counts as good; 1 to 99.
         num_samples: candidates among which the model chooses.
         random_fraction: share of parameters that are drawn at random nevertheless.
-        bandwidth_factor, min_bandwidth: taken for NNI's sake; the estimator chooses its bandwidths itself.
+        bandwidth_factor, min_bandwidth: without effect, with a warning: the estimator chooses its bandwidths itself.
+        config_space: NNI's path of a file of the package ConfigSpace; refused, as the search space says it all.
         seed: any whole number; None for a different search each time.
 
     Raises: ConfigError
@@ -189,6 +190,7 @@ class BOHBTuner(BudgetTuner):
         random_fraction: float = 1 / 3,
         bandwidth_factor: float = 3.0,
         min_bandwidth: float = 1e-3,
+        config_space: str | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__(optimize_mode, seed)
@@ -200,8 +202,11 @@ class BOHBTuner(BudgetTuner):
         self._share = whole_number("top_n_percent", top_n_percent, 1, 99) / 100.0
         self._samples = whole_number("num_samples", num_samples, low=1)
         self._luck = number("random_fraction", random_fraction, 0.0, 1.0)
-        number("bandwidth_factor", bandwidth_factor, low=0.0)
-        number("min_bandwidth", min_bandwidth, low=0.0)
+        itself = "the estimator chooses its bandwidths itself"
+        without_effect("bandwidth_factor", number("bandwidth_factor", bandwidth_factor, low=0.0), 3.0, itself)
+        without_effect("min_bandwidth", number("min_bandwidth", min_bandwidth, low=0.0), 1e-3, itself)
+        if config_space is not None:
+            raise ConfigError("is not read; write searchSpace instead", Place(field="classArgs.config_space"))
 
     def _schedule(self) -> Schedule:
         return HyperbandSchedule(self._least, self._most, self._eta)
