@@ -22,6 +22,7 @@ from nnilite_remote._bookings import Booking, Bookings  # noqa: E402
 from nnilite_remote._download import unpack  # noqa: E402
 from nnilite_remote._errors import MachineError  # noqa: E402
 from nnilite_remote._known_hosts import HostKey, KnownHosts, host_name  # noqa: E402
+from nnilite_remote._owed import CANCEL, REMOVE, Owed  # noqa: E402
 from nnilite_remote._placement import Candidate, Choice, choose_machine  # noqa: E402
 from nnilite_remote._route import RouteMap  # noqa: E402
 from nnilite_remote._tunnel import Gate, Refused, read_request  # noqa: E402
@@ -170,6 +171,13 @@ def test_a_job_goes_to_the_machine_with_the_most_room():
     assert choose_machine(machines, 0, set()) == Choice("a", ())
 
 
+def test_a_job_goes_first_where_its_checkpoints_are_and_last_where_it_was_lost():
+    machines = [Candidate("a", "a", rank=1), Candidate("b", "b", jobs={"1": ()}), Candidate("c", "c", slots=1, rank=-1)]
+    assert choose_machine(machines, None, set()) == Choice("c", None)
+    assert choose_machine(machines[:2], None, set()) == Choice("b", None)
+    assert choose_machine(machines[:1], None, set()) == Choice("a", None)
+
+
 def test_each_machine_tells_why_it_takes_nothing():
     machines = [
         Candidate("a", "a", trouble="is down: no answer"),
@@ -283,3 +291,19 @@ def test_a_fetched_folder_stays_inside_its_target(tmp_path):
     assert sorted(path.name for path in target.iterdir()) == ["a", "good"]
     with pytest.raises(MachineError, match="outside"):
         unpack(_Tar((tarfile.TarInfo("../evil"), b"x")), target)
+
+
+# what machines are still to be told
+
+
+def test_what_is_owed_outlives_the_manager_and_nothing_is_left_when_it_is_settled(tmp_path):
+    place, handle = tmp_path / "owed.json", {"machine": "box", "job": "j", "directory": "/d"}
+    Owed(place).add(CANCEL, handle)
+    again = Owed(place)
+    again.load()
+    assert again.to("box") == [(CANCEL, handle)]
+    assert (again.jobs(CANCEL), again.jobs(REMOVE), again.to("other")) == ({"j": handle}, {}, [])
+    again.settle(CANCEL, handle)
+    assert not place.exists()
+    place.write_text("[[")
+    again.load()

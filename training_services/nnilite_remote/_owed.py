@@ -1,10 +1,10 @@
-"""What machines have missed while they were away, in memory and in a file beside the experiment's database.
+"""What machines are still to be told, in memory and in a file beside the experiment's database.
 
     cancel    a job's end was asked for
     remove    a job's folder may be tidied up
-    finish    the experiment has stopped: what is left there of it should go
+    finish    what is left there of the experiment should go; owed at its stop to every machine that has had a job
 
-It is made up for when the machine is back, even if that is under a later manager of the experiment.
+What a machine misses while it is away is made up for when it is back, even if that is under a later manager.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ class Owed:
             log.warning("%s is broken; look at the machines for what is left there: %s", self._place, error)
 
     def add(self, what: str, handle: Handle) -> None:
-        self._owed[what, str(handle["machine"]), str(handle["job"])] = handle
-        self._save()
+        key = (what, str(handle["machine"]), str(handle["job"]))
+        if self._owed.get(key) != handle:
+            self._owed[key] = handle
+            self._save()
 
     def to(self, machine: str) -> list[tuple[str, Handle]]:
         """What is owed to a machine."""

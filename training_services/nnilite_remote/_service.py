@@ -171,17 +171,20 @@ class RemoteService(TrainingService):
         if reached:
             for what, handle in self._owed.to(key):
                 self._owed.settle(what, handle)
-        elif machine.root or self._owed.to(key):
-            self._owed.add(FINISH, {"machine": key, "job": ""})
+        elif self._owed.to(key):
             return machine.left_behind(self.context.experiment)
         return ""
 
     def _changed(self) -> None:
         """A machine has come, gone, or told of an end."""
         for machine in self._machines.values():
-            if machine.up and self._owed.to(machine.config.key):
+            if machine.up and any(what != FINISH for what, _ in self._owed.to(machine.config.key)):
                 self._chore(self._catch_up(machine))
         self.context.wake()
+
+    def _owe_finish(self, machine: str) -> None:
+        """To every machine that has had a job, whenever it is asked for."""
+        self._owed.add(FINISH, {"machine": machine, "job": ""})
 
     def _chore(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -258,6 +261,7 @@ class RemoteService(TrainingService):
 
     async def _start(self, job: Job, machine: Machine, booking: Booking) -> Handle:
         spec = self._spec(job, machine, booking)
+        self._owe_finish(booking.machine)
         try:
             answer = await machine.start(spec)
         except LinkLost as error:  # it may have been started: the booking stays
@@ -312,6 +316,8 @@ class RemoteService(TrainingService):
         by_machine: dict[str, list[Handle]] = {}
         for handle in handles:
             by_machine.setdefault(str(handle["machine"]), []).append(handle)
+        for key in by_machine:
+            self._owe_finish(key)
         for statuses in await asyncio.gather(*(self._poll_machine(key, mine) for key, mine in by_machine.items())):
             found.update(statuses)
         for handle in handles:

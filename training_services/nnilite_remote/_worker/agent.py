@@ -98,6 +98,8 @@ class Agent:
                 self._answer(request)
             else:
                 threading.Thread(target=self._answer, args=(request,), daemon=request["do"] != "finish").start()
+        with contextlib.suppress(OSError):  # nothing has come of it
+            os.rmdir(self.folder)
 
     def _answer(self, request: dict[str, Any]) -> None:
         try:

@@ -1,7 +1,7 @@
 """What earlier attempts of a trial have left on this machine, and checkpoints that come from another one.
 
-    <root>/<experiment>/checkpoints/<trial>/        the trial's own
-    <root>/<experiment>/checkpoints/<trial>.from    the attempt that had written what was brought here
+<root>/<experiment>/checkpoints/<trial>/        the trial's own
+<root>/<experiment>/checkpoints/<trial>.from    the attempt that had written what was brought here
 """
 
 from __future__ import annotations
