@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.class_args import construct, one_of
+from nnilite.class_args import construct
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
+from nnilite.objectives import front, gains, signs
 from nnilite.records import Json, Trial, TrialState
-from nnilite.tuner import Tuner, scalar
+from nnilite.tuner import Tuner
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -115,7 +116,7 @@ class Search:
         assessor: str | Assessor | None = None,
         **tuner_args: Any,
     ) -> None:
-        self._objectives = _objectives(optimize)
+        self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
         self._tuner = _tuner(tuner, optimize, seed, tuner_args)
         self._assessor = _assessor(assessor, optimize)
         self._tuner.update_search_space(space)
@@ -192,9 +193,10 @@ class Search:
         """What is known so far."""
         with self._lock:
             trials = tuple(self._trials.values())
-            front = tuple(_front(trials, self._objectives))
-            best = front[0] if front else None
-            return SearchResult(best, trials, {k: tuple(v) for k, v in self._reported.items()}, front)
+            ended = ((trial, trial.value) for trial in trials if trial.state is TrialState.SUCCEEDED)
+            best = tuple(front(ended, self._objectives))
+            intermediate = {trial: tuple(values) for trial, values in self._reported.items()}
+            return SearchResult(best[0] if best else None, trials, intermediate, best)
 
     def run(
         self,
@@ -233,7 +235,7 @@ class Search:
         return found
 
     def _is_result(self, value: Json) -> bool:
-        return all(scalar(value, key) is not None for key in self._objectives)
+        return gains(value, self._objectives) is not None
 
     def _wanted(self) -> str:
         keys = list(self._objectives)
@@ -346,13 +348,6 @@ def _positional(function: Callable[..., Any]) -> int:
     return sum(p.kind in named and (p.default is p.empty or p.name == "report") for p in parameters)
 
 
-def _objectives(optimize: str | Mapping[str, str]) -> dict[str, float]:
-    directions = {"default": optimize} if isinstance(optimize, str) else dict(optimize)
-    for direction in directions.values():
-        one_of("optimize", direction, ("maximize", "minimize"))
-    return {key: 1.0 if direction == "maximize" else -1.0 for key, direction in directions.items()}
-
-
 def _tuner(
     tuner: str | Tuner, optimize: str | Mapping[str, str], seed: int | None, tuner_args: Mapping[str, Any]
 ) -> Tuner:
@@ -377,24 +372,3 @@ def _assessor(assessor: str | Assessor | None, optimize: str | Mapping[str, str]
         return assessor
     cls = _plugins.assessor_class(assessor)
     return construct(cls, _known(cls, optimize_mode=optimize))
-
-
-def _front(trials: tuple[Trial, ...], objectives: Mapping[str, float]) -> Iterator[Trial]:
-    """The succeeded trials that no other one beats; the best in the first objective comes first."""
-    points = [
-        (tuple(sign * (scalar(trial.value, key) or 0.0) for key, sign in objectives.items()), trial)
-        for trial in trials
-        if trial.state is TrialState.SUCCEEDED
-    ]
-    points.sort(key=lambda pair: pair[0], reverse=True)
-    kept: list[tuple[float, ...]] = []
-    for values, trial in points:
-        if len(objectives) == 1 and kept:
-            return
-        if not any(_covers(other, values) for other in kept):
-            kept.append(values)
-            yield trial
-
-
-def _covers(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return all(a >= b for a, b in zip(one, other, strict=True))

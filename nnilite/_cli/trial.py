@@ -23,6 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     which = listing.add_mutually_exclusive_group()
     which.add_argument("--head", type=access.positive, metavar="N", help="only the N best")
     which.add_argument("--tail", type=access.positive, metavar="N", help="only the N worst")
+    which.add_argument("--front", action="store_true", help="of several objectives: those that no other one beats")
     listing.add_argument(
         "--status", action="append", choices=STATES, default=[], metavar="STATE", help="only those in a state"
     )
@@ -108,6 +109,8 @@ def show_list(options: argparse.Namespace) -> None:
 
 
 def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    if options.front:
+        return _front(manager, options)
     count = options.head or options.tail
     if not count:
         return manager.trials(states=options.status)
@@ -115,6 +118,16 @@ def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str
     best_first = bool(options.head)
     ranked = manager.trials(states=options.status, sort="value", descending=maximize == best_first, limit=count)
     return (trial for trial in ranked if trial["value"] is not None)
+
+
+def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]:
+    from nnilite.objectives import front, signs
+
+    objectives = (manager.profile()["config"].get("tuner", {}).get("classArgs") or {}).get("objectives")
+    if not isinstance(objectives, dict):
+        raise ConfigError("--front: the tuner of this experiment has no `objectives` in its classArgs")
+    trials = manager.trials(states=options.status or [TrialState.SUCCEEDED.value])
+    return front(((trial, trial["value"]) for trial in trials), signs(objectives))
 
 
 def _metric(value: Any, latest: Any) -> str:

@@ -207,6 +207,21 @@ def test_the_best_are_the_smallest_where_the_metric_is_minimized(make: Make, man
     assert asked == ["sort=value&descending=false&offset=0&limit=2", "sort=value&descending=true&offset=0&limit=3"]
 
 
+def test_the_front_of_several_objectives_is_listed(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    assert run(["trial", "ls", "--front"]) == 1
+    assert "no `objectives`" in capsys.readouterr().err
+    tuner = {"name": "NSGA2", "classArgs": {"objectives": {"acc": "maximize", "ms": "minimize"}}}
+    manager.says("GET /experiment", {**PROFILE, "config": {"tuner": tuner}})
+    results = [{"acc": 0.5, "ms": 10}, {"acc": 0.9, "ms": 30}, {"acc": 0.4, "ms": 20}, {"acc": 0.95}]
+    trials = [{**TRIAL, "id": f"t{k}", "value": value} for k, value in enumerate(results)]
+    manager.says("GET /trials", {"trials": trials, "total": 4})
+    assert run(["trial", "ls", "--front", "--json"]) == 0
+    assert [trial["id"] for trial in json.loads(capsys.readouterr().out)] == ["t1", "t0"]
+
+
 def test_trials_are_killed_by_id(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     manager.says("DELETE /trials/trial1", TRIAL)

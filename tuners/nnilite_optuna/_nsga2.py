@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import number, one_of, whole_number
+from nnilite.class_args import number, whole_number
 from nnilite.errors import ConfigError, Place
 from nnilite.learning import Point
+from nnilite.objectives import gains, signs
 from nnilite.records import Json
-from nnilite.tuner import scalar
 from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:
@@ -58,12 +58,8 @@ class NSGA2Tuner(OptunaTuner):
         return ["minimize"] * len(self._signs)
 
     def _losses(self, value: Json) -> tuple[float, ...] | None:
-        if not isinstance(value, Mapping):
-            return None
-        numbers = [scalar(dict(value), key) for key in self._signs]
-        if any(found is None for found in numbers):
-            return None
-        return tuple(sign * (found or 0.0) for sign, found in zip(self._signs.values(), numbers, strict=True))
+        found = gains(value, self._signs)
+        return None if found is None else tuple(-gain for gain in found)
 
     def _opened(self, point: Point) -> None:
         super()._opened(point)
@@ -109,6 +105,4 @@ def _signs(objectives: Any) -> dict[str, float]:
     place = Place(field="classArgs.objectives")
     if not isinstance(objectives, Mapping) or not objectives:
         raise ConfigError('must be an object like {"accuracy": "maximize", "latency": "minimize"}', place)
-    for name, direction in objectives.items():
-        one_of(f"objectives.{name}", direction, ("maximize", "minimize"))
-    return {str(name): -1.0 if way == "maximize" else 1.0 for name, way in objectives.items()}
+    return signs({str(name): direction for name, direction in objectives.items()})
