@@ -5,8 +5,8 @@
 SECRET is the folder of the job's Secret, WORK the trial's folder, MESSAGE the file of which Kubernetes makes the
 container's termination message, ROLE the name of the role, RANK the environment variable that has the pod's number
 within it, TASK `run`, `resume` (go on where an earlier pod was) or `prepare` (get the code only, for containers whose
-command is the operator's), CHECKPOINTS the folder for checkpoints, or empty, CODE the folder of a volume that has
-keeper and code, or empty. It gets both from there, from an object store, from the Secret or from the manager, writes
+command is the operator's), CHECKPOINTS the folder for checkpoints, or -, CODE the folder of a volume that has
+keeper and code, or -. It gets both from there, from an object store, from the Secret or from the manager, writes
 the keeper's specification and becomes the keeper.
 
 A pod that stays is a node that is paid for, so the keeper does not wait for long for a manager that is away: what it
@@ -17,7 +17,8 @@ BOOTSTRAP = r'''
 import base64, hashlib, json, os, runpy, shutil, signal, ssl, subprocess, sys, time
 import urllib.error, urllib.request, zlib
 
-secret, work, message, role, rank_name, task, checkpoints, code_folder = sys.argv[1:9]
+secret, work, message, role, rank_name, task = sys.argv[1:7]
+checkpoints, code_folder = ("" if word == "-" else word for word in sys.argv[7:9])
 ended, begun = {}, []
 
 

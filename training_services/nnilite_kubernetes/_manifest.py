@@ -28,6 +28,7 @@ from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageCo
 SECRET_PLACE = "/var/run/nnilite"
 WORK_PLACE = "/nnilite"
 CHECKPOINT_PLACE = "/nnilite-checkpoints"
+NOWHERE = "-"
 CODE_PLACE = "/nnilite-code"
 CODE_CONTAINER = "nnilite-code"
 MESSAGE_PLACE = "/dev/termination-log"
@@ -316,8 +317,9 @@ def _preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
 
 def _command(setup: Setup, role: Role, task: str) -> list[str]:
     program = ["python3", "-I", "-S", "-c", BOOTSTRAP]
-    checkpoints = CHECKPOINT_PLACE if setup.storage is not None else ""
-    code = CODE_PLACE if setup.source is Source.VOLUME else ""
+    # no empty words: kube-apiserver 1.20 takes them for null in custom resources where Go 1.18 or later has built it
+    checkpoints = CHECKPOINT_PLACE if setup.storage is not None else NOWHERE
+    code = CODE_PLACE if setup.source is Source.VOLUME else NOWHERE
     return [*program, SECRET_PLACE, WORK_PLACE, MESSAGE_PLACE, role.name, role.rank, task, checkpoints, code]
 
 
