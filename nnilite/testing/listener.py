@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -64,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = 300
+    disable_nagle_algorithm = True  # an answer's head and body are sent one by one: each would cost 40 ms
     owner: Any
 
     def body(self) -> bytes:
@@ -105,7 +107,9 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is nothing to print about."""
+        """A connection that breaks is nothing to print about, unlike a mistake of a handler."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     def break_connections(self) -> None:
         for connection in list(self._connections):

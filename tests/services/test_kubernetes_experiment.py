@@ -11,24 +11,26 @@ from pathlib import Path
 import pytest
 import yaml
 
-from platforms.kube.cluster import JOBS, StandIn
+from nnilite_kubernetes import KubernetesConfig, KubernetesService
+from platforms.kube.bench import Platform
+from platforms.kube.cluster import IMAGE
+from platforms.kube.kubeconfig import write_kubeconfig
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "config.yaml"
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    with StandIn(tmp_path / "cluster") as cluster:
-        yield cluster
+def platform():
+    return Platform(KubernetesService, KubernetesConfig, {"docker_image": IMAGE})
 
 
 @pytest.fixture
-def create(tmp_path, cluster, monkeypatch):
+def create(tmp_path, monkeypatch):
     """Runs `nnictl create` on a config; its standard output."""
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
 
-    def one(config: Path, *more: str) -> str:
+    def one(config: Path, kubeconfig: Path, *more: str) -> str:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(config), *more]
         ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
         assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -37,28 +39,38 @@ def create(tmp_path, cluster, monkeypatch):
     return one
 
 
-def test_the_example_runs_to_its_end(create, cluster):
-    profile = json.loads(create(EXAMPLE, "-p", "0", "--foreground", "--json"))
+@pytest.fixture
+def adapted(tmp_path, cluster):
+    """Writes the example for this cluster, with other fields; the file."""
+
+    def one(service=None, **fields) -> Path:
+        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
+        config["trainingService"].update(namespace=cluster.namespace, dockerImage=cluster.image, **(service or {}))
+        path = tmp_path / "config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    return one
+
+
+@pytest.mark.everywhere
+def test_the_example_runs_to_its_end(create, adapted, machinery, cluster):
+    profile = json.loads(create(adapted(), cluster.kubeconfig(), "-p", "0", "--foreground", "--json"))
     assert profile["state"] == "DONE"
     assert profile["counts"]["SUCCEEDED"] == 6
     assert profile["best"]["value"] < 36
-    assert len(cluster.node.runs) == 6
+    assert len(machinery.node.runs) == 6
 
 
-def test_the_example_runs_without_a_way_to_the_manager(create, tmp_path):
-    config = {**yaml.safe_load(EXAMPLE.read_text()), "callback": "log", "maxTrialNumber": 2}
-    config["trialCodeDirectory"] = str(EXAMPLE.parent)
-    config["trainingService"]["nniManagerIp"] = "192.0.2.1"
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(config))
-    profile = json.loads(create(path, "-p", "0", "--foreground", "--json"))
+def test_the_example_runs_without_a_way_to_the_manager(create, adapted, cluster):
+    config = adapted({"nniManagerIp": "192.0.2.1"}, callback="log", maxTrialNumber=2)
+    profile = json.loads(create(config, cluster.kubeconfig(), "-p", "0", "--foreground", "--json"))
     assert profile["counts"]["SUCCEEDED"] == 2
     assert profile["best"]["value"] < 36
 
 
-def test_a_dry_run_prints_the_manifests_and_touches_nothing(create, cluster):
-    text = create(EXAMPLE, "--dry-run", "--json")
+def test_a_dry_run_prints_the_manifests_and_needs_no_cluster(create, tmp_path):
+    nowhere = write_kubeconfig(tmp_path / "kubeconfig", {"server": "http://127.0.0.1:9"}, {"token": "none"})
+    text = create(EXAMPLE, nowhere, "--dry-run", "--json")
     assert '"kind": "Job"' in text
     assert '"tolerations"' in text
-    assert cluster.api.requests == []
-    assert cluster.store.all(JOBS) == []

@@ -6,12 +6,13 @@ import pytest
 
 from nnilite.errors import ConfigError
 from nnilite.service import JobState
-from nnilite.testing import ServiceContract, eventually
+from nnilite.testing import eventually
 from nnilite_kubernetes import FrameworkControllerConfig, FrameworkControllerService
 from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
-from platforms.kube.bench import KubeBench
-from platforms.kube.cluster import StandIn
-from platforms.kube.other_operators import FRAMEWORKS, install_frameworkcontroller
+from platforms.kube.bench import ClusterContract, Platform
+from platforms.kube.client import FRAMEWORKS
+from platforms.kube.cluster import IMAGE
+from platforms.kube.other_operators import install_frameworkcontroller
 
 _TEMPLATE = """
 apiVersion: frameworkcontroller.microsoft.com/v1
@@ -30,54 +31,20 @@ spec:
 
 
 def role(name="worker", **fields):
-    return TaskRoleConfig(**{"name": name, "docker_image": "python:3.11-slim", **fields})
+    return TaskRoleConfig(**{"name": name, "docker_image": IMAGE, **fields})
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    with StandIn(tmp_path / "cluster", install_frameworkcontroller()) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def open_bench(tmp_path, cluster):
-    opened = []
-
-    def make(**fields):
-        config = FrameworkControllerConfig(kubeconfig=cluster.kubeconfig(), **fields)
-        bench = KubeBench(tmp_path, lambda context: FrameworkControllerService("frameworkcontroller", config, context))
-        opened.append(bench)
-        return bench.__enter__()
-
-    yield make
-    for bench in opened:
-        bench.__exit__()
+def platform():
+    return Platform(FrameworkControllerService, FrameworkControllerConfig, {}, install_frameworkcontroller())
 
 
 @pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
-class TestFramework(ServiceContract):
-    pushes = True
-    has_logs = False
-
-    @pytest.fixture
-    def make_service(self, cluster):
-        config = FrameworkControllerConfig(kubeconfig=cluster.kubeconfig(), task_roles=[role()])
-        return lambda context: FrameworkControllerService("frameworkcontroller", config, context)
-
-    @pytest.fixture
-    def bench(self, tmp_path, make_service):
-        with KubeBench(tmp_path, make_service) as bench:
-            yield bench
-
-    def test_metrics_survive_a_manager_that_is_away(self, bench):
-        """Logs go with the pods here, so the keeper stays, and its job runs, until the manager is back."""
-        name = bench.python("import time, nnilite; nnilite.report_final_result(3); time.sleep(0.5)")
-        bench.wait(name, JobState.RUNNING)
-        bench.receiver.stop()
-        bench.receiver.start()
-        assert bench.finish(name).values == [3]
+class TestFramework(ClusterContract):
+    fields = {"task_roles": [role()]}
 
 
+@pytest.mark.everywhere
 def test_task_roles_run_side_by_side_behind_the_barrier_and_the_first_reports(cluster, open_bench):
     command = 'test "$FB_X_IPS" = 127.0.0.1 && test "$FB_CHIEF_PORT" = 4001'
     roles = [role("worker", command=command), role("chief", task_number=2, command="sleep 60")]
@@ -108,7 +75,7 @@ def test_a_template_is_what_trials_are_made_of(cluster, open_bench, tmp_path):
     bench = open_bench(config_path=path)
     name = bench.run("")
     assert bench.wait(name).exit_code == 7
-    [framework] = cluster.store.all(FRAMEWORKS)
+    [framework] = cluster.all(FRAMEWORKS)
     pod = framework["spec"]["taskRoles"][0]["task"]["pod"]
     assert pod["spec"]["nodeSelector"] == {"disk": "ssd"}
     assert pod["spec"]["restartPolicy"] == "Never"

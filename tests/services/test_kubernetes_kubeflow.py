@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from nnilite.errors import ConfigError, Conflict
 from nnilite.service import JobState
-from nnilite.testing import ServiceContract, eventually
+from nnilite.testing import eventually
 from nnilite_kubernetes import KubeflowConfig, KubeflowService
 from nnilite_kubernetes._config import RoleConfig
-from platforms.kube.bench import KubeBench
-from platforms.kube.cluster import StandIn
-from platforms.kube.operators import MPIJOBS_V1, MPIJOBS_V2, PYTORCHJOBS, TFJOBS, install
+from platforms.kube.bench import ClusterContract, KubeBench, Platform
+from platforms.kube.client import MPIJOBS_V1, MPIJOBS_V2, PODS
+from platforms.kube.cluster import IMAGE, StandIn
+from platforms.kube.operators import install
 
-IMAGE = "python:3.11-slim"
 _FOLLOW = """
 import nnilite, os, subprocess, time
 folder = os.path.dirname(os.environ["OMPI_MCA_orte_default_hostfile"])
@@ -34,63 +32,38 @@ def role(**fields):
     return RoleConfig(**{"docker_image": IMAGE, **fields})
 
 
-@pytest.fixture(params=[MPIJOBS_V2])
-def cluster(request, tmp_path):
-    with StandIn(tmp_path / "cluster", install(request.param)) as cluster:
-        yield cluster
+@pytest.fixture
+def mpi():
+    """The version of MPIJob that the cluster has: there is one name for both."""
+    return MPIJOBS_V2
 
 
 @pytest.fixture
-def open_bench(tmp_path, cluster):
-    opened = []
-
-    def make(**fields):
-        config = KubeflowConfig(kubeconfig=cluster.kubeconfig(), **fields)
-        bench = KubeBench(tmp_path, lambda context: KubeflowService("kubeflow", config, context))
-        opened.append(bench)
-        return bench.__enter__()
-
-    yield make
-    for bench in opened:
-        bench.__exit__()
-
-
-class Contract(ServiceContract):
-    pushes = True
-    has_logs = False
-    fields: dict[str, object] = {}
-
-    @pytest.fixture
-    def make_service(self, cluster):
-        config = KubeflowConfig(kubeconfig=cluster.kubeconfig(), **self.fields)
-        return lambda context: KubeflowService("kubeflow", config, context)
-
-    @pytest.fixture
-    def bench(self, tmp_path, make_service):
-        with KubeBench(tmp_path, make_service) as bench:
-            yield bench
+def platform(mpi):
+    return Platform(KubeflowService, KubeflowConfig, {}, install(mpi))
 
 
 @pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
-class TestTFJob(Contract):
+class TestTFJob(ClusterContract):
     fields = {"operator": "tf-operator", "worker": role()}
 
 
 @pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
-class TestPyTorchJob(Contract):
+class TestPyTorchJob(ClusterContract):
     fields = {"operator": "pytorch-operator", "master": role()}
 
 
 @pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
-class TestMPIJob(Contract):
+class TestMPIJob(ClusterContract):
     fields = {"operator": "mpi-operator", "worker": role()}
 
 
 # several roles
 
 
+@pytest.mark.everywhere
 def test_each_role_has_its_command_and_the_chief_alone_reports(cluster, open_bench):
-    report = f"{sys.executable} -c 'import nnilite; nnilite.report_final_result({{}})'"
+    report = "python3 -c 'import nnilite; nnilite.report_final_result({})'"
     ps = role(command="echo as ps; sleep 60", cpu_number=1)
     worker = role(replicas=2, command=report.format(2) + "; sleep 60")
     chief = role(command='sleep 1; test -n "$TF_CONFIG" && ' + report.format(1))
@@ -98,12 +71,8 @@ def test_each_role_has_its_command_and_the_chief_alone_reports(cluster, open_ben
     name = bench.run("")
     assert bench.finish(name).values == [1]
     assert bench.status(name).state is JobState.SUCCEEDED
-    logs = {run.name.rsplit("-", 2)[-2]: cluster.node.logs.get((run.uid, "tensorflow")) for run in runs(cluster)}
-    assert [text for _, text in logs["ps"] if text == b"as ps"]
-
-
-def runs(cluster):
-    return list(cluster.node.runs.values())
+    [ps] = [pod["metadata"]["name"] for pod in cluster.pods() if "-ps-" in pod["metadata"]["name"]]
+    assert b"as ps" in cluster.api.cluster.pod_log(cluster.namespace, ps, "tensorflow")
 
 
 def test_a_role_that_fails_ends_the_trial_and_is_named(open_bench):
@@ -120,8 +89,9 @@ def test_pods_that_still_run_when_the_trial_has_ended_are_cleaned_up(cluster, op
     eventually(lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Succeeded"])
 
 
+@pytest.mark.everywhere
 def test_pytorch_workers_know_their_rank(open_bench):
-    command = f"{sys.executable} -c 'import nnilite, os; nnilite.report_final_result(os.environ[\"WORLD_SIZE\"])'"
+    command = "python3 -c 'import nnilite, os; nnilite.report_final_result(os.environ[\"WORLD_SIZE\"])'"
     bench = open_bench(operator="pytorch-operator", master=role(), worker=role(replicas=2))
     assert bench.finish(bench.run(command)).values == ["3"]
 
@@ -129,7 +99,8 @@ def test_pytorch_workers_know_their_rank(open_bench):
 # elastic jobs
 
 
-@pytest.mark.parametrize("cluster", [MPIJOBS_V1, MPIJOBS_V2], indirect=True)
+@pytest.mark.everywhere
+@pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])
 def test_workers_come_and_go_while_the_trial_goes_on(cluster, open_bench, tmp_path):
     go = tmp_path / "go"
     bench = open_bench(operator="mpi-operator", worker=role(replicas=2), min_replicas=1, max_replicas=4)
@@ -152,8 +123,9 @@ def test_a_lost_worker_comes_back_and_the_trial_is_not_lost(cluster, open_bench,
     name = bench.python(_FOLLOW.format(go=str(go)))
     eventually(lambda: bench.received(name).values[-1:] == [2])
     [victim] = [pod for pod in cluster.pods() if pod["metadata"]["name"].endswith("-worker-1")]
-    cluster.store.remove(("", "v1", "pods"), "default", victim["metadata"]["name"])
-    eventually(lambda: cluster.node.run_of(victim["metadata"]["name"]).uid != victim["metadata"]["uid"])
+    name_of_it, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
+    cluster.api.delete(PODS, cluster.namespace, name_of_it, gracePeriodSeconds=0)
+    eventually(lambda: (pod := cluster.api.get(PODS, cluster.namespace, name_of_it)) and pod["metadata"]["uid"] != uid)
     go.touch()
     assert len(bench.finish(name).values) >= 2
     assert bench.status(name).state is JobState.SUCCEEDED
@@ -185,19 +157,24 @@ def test_a_job_that_is_not_elastic_cannot_be_scaled(open_bench):
 # what the cluster has, and what the config may say
 
 
-@pytest.mark.parametrize("cluster", [MPIJOBS_V1, MPIJOBS_V2], indirect=True)
-def test_the_version_of_mpijob_that_is_served_is_used(cluster, open_bench):
+@pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])
+def test_the_version_of_mpijob_that_is_served_is_used(cluster, mpi, open_bench):
     bench = open_bench(operator="mpi-operator", worker=role())
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
-    [key] = [key for key in (MPIJOBS_V1, MPIJOBS_V2) if key in cluster.api.crds]
-    assert len(cluster.store.all(key)) == 1
+    assert len(cluster.all(mpi)) == 1
 
 
-def test_a_missing_operator_is_told_before_anything_starts(cluster, open_bench):
-    operators = {key: cluster.api.crds.pop(key) for key in (TFJOBS, PYTORCHJOBS)}
-    with pytest.raises(ConfigError, match=r"the cluster has no TFJob of kubeflow\.org/v1"):
-        open_bench(operator="tf-operator", worker=role())
-    cluster.api.crds.update(operators)
+@pytest.mark.everywhere
+def test_the_version_of_mpijob_that_is_not_served_is_told_before_anything_starts(cluster, open_bench):
+    with pytest.raises(ConfigError, match=r"the cluster has no MPIJob of kubeflow\.org/v1"):
+        open_bench(operator="mpi-operator", worker=role(), api_version="v1")
+
+
+def test_a_missing_operator_is_told_before_anything_starts(platform, tmp_path):
+    fields = {"operator": "tf-operator", "worker": role()}
+    with StandIn(tmp_path / "cluster") as bare:
+        with pytest.raises(ConfigError, match=r"the cluster has no TFJob of kubeflow\.org/v1"):
+            KubeBench(tmp_path, platform.maker(bare, **fields)).__enter__()
 
 
 @pytest.mark.parametrize(

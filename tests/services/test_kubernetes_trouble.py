@@ -12,35 +12,32 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.receiver import Receiver
 from nnilite_kubernetes import KubernetesConfig, KubernetesService
-from platforms.kube.bench import KubeBench
-from platforms.kube.cluster import JOBS, StandIn
+from platforms.kube.bench import Platform
+from platforms.kube.client import EVENTS, JOBS, PODS, SECRETS
+from platforms.kube.cluster import IMAGE
+from platforms.kube.faults import Faults
 
-IMAGE = "python:3.11-slim"
+_BAD_IMAGE = "registry.invalid/no/such:image"
+_ROOM = "nnilite-test/room"
+_MESSAGE = "The node was low on resource: memory."
+_RIGHTS = (
+    ("batch", ["jobs"], ["create", "get", "list", "watch", "delete"]),
+    ("", ["secrets"], ["get", "list", "patch", "delete"]),
+    ("", ["pods"], ["list", "watch"]),
+)
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    with StandIn(tmp_path / "cluster") as cluster:
-        yield cluster
+def platform():
+    return Platform(KubernetesService, KubernetesConfig, {"docker_image": IMAGE})
 
 
 @pytest.fixture
-def open_bench(tmp_path, cluster):
-    """Opens a bench with these fields of the section; closes it in the end."""
-    opened = []
-
-    def make(**fields):
-        config = KubernetesConfig(kubeconfig=cluster.kubeconfig(), **{"docker_image": IMAGE, **fields})
-        bench = KubeBench(tmp_path, lambda context: KubernetesService("kubernetes", config, context))
-        opened.append(bench)
-        return bench.__enter__()
-
-    yield make
-    cluster.node.full = ""
-    cluster.node.bad_images.clear()
-    cluster.api.quota = ""
-    for bench in opened:
-        bench.__exit__()
+def room(cluster):
+    """A template for pods that no node has room for, and what makes that room."""
+    name = f"{_ROOM}-{cluster.namespace}"
+    yield {"spec": {"nodeSelector": {name: "yes"}}}, lambda: cluster.label_nodes(name, "yes")
+    cluster.label_nodes(name, None)
 
 
 def waits_for(bench, name, text):
@@ -48,117 +45,151 @@ def waits_for(bench, name, text):
     assert bench.status(name).state is JobState.WAITING
 
 
-def test_a_pod_that_no_node_has_room_for_says_so_and_runs_later(cluster, open_bench):
-    cluster.node.full = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    bench = open_bench()
+@pytest.mark.everywhere
+def test_a_pod_that_no_node_has_room_for_says_so_and_runs_later(room, open_bench):
+    template, make_room = room
+    bench = open_bench(pod_template=template)
     name = bench.run("true")
-    waits_for(bench, name, "Unschedulable: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
-    cluster.node.full = ""
+    waits_for(bench, name, "Unschedulable: 0/1 nodes are available")
+    make_room()
     assert bench.wait(name).state is JobState.SUCCEEDED
 
 
-def test_a_pod_that_gets_no_node_for_too_long_is_given_up(cluster, open_bench):
-    cluster.node.full = "0/1 nodes are available"
-    bench = open_bench(schedule_limit=1)
+def test_a_pod_that_gets_no_node_for_too_long_is_given_up(cluster, room, open_bench):
+    bench = open_bench(schedule_limit=1, pod_template=room[0])
     status = bench.wait(bench.run("true"))
     assert status.state is JobState.FAILED
     assert "given up after 1 s: Unschedulable: 0/1 nodes are available" in status.reason
-    eventually(lambda: not cluster.store.all(JOBS))
+    eventually(lambda: not cluster.all(JOBS))
 
 
+@pytest.mark.everywhere
 def test_a_job_that_gets_no_pods_shows_the_clusters_warning_and_is_given_up(cluster, open_bench):
-    cluster.stop_controllers()
     bench = open_bench(schedule_limit=3)
+    cluster.limit(pods=0)
     name = bench.run("true")
-    cluster.warn(cluster.store.all(JOBS)[0], "FailedCreate", "exceeded quota: pods")
-    bench.service._notes.clear()
-    waits_for(bench, name, "FailedCreate: exceeded quota: pods")
+    eventually(lambda: cluster.all(EVENTS))
+    waits_for(bench, name, "exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0")
     assert "given up after 3 s: FailedCreate" in bench.wait(name).reason
 
 
-def test_an_image_that_cannot_be_pulled_is_named_and_given_up(cluster, open_bench):
-    cluster.node.bad_images.add("no/such:image")
-    bench = open_bench(docker_image="no/such:image", image_pull_limit=2)
+@pytest.mark.everywhere
+def test_an_image_that_cannot_be_pulled_is_named_and_given_up(open_bench):
+    bench = open_bench(docker_image=_BAD_IMAGE, image_pull_limit=2)
     name = bench.run("true")
-    waits_for(bench, name, "no/such:image: ImagePullBackOff")
+    waits_for(bench, name, f"{_BAD_IMAGE}: ")
     status = bench.wait(name)
     assert status.state is JobState.FAILED
     assert "given up after 2 s" in status.reason
 
 
+@pytest.mark.everywhere
 def test_a_job_deleted_by_somebody_else_is_lost(cluster, open_bench):
     bench = open_bench()
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
-    [job] = cluster.store.all(JOBS)
-    cluster.store.delete(JOBS, "default", job["metadata"]["name"])
+    cluster.delete(JOBS, cluster.all(JOBS)[0])
     assert bench.wait(name).state is JobState.LOST
 
 
-def test_an_evicted_pod_is_lost_with_the_reason_of_its_node(cluster, open_bench):
+def test_a_pod_deleted_by_somebody_else_is_lost(cluster, open_bench):
     bench = open_bench()
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
-    cluster.evict(cluster.pods()[0])
+    cluster.delete(PODS, cluster.pods()[0])
+    assert bench.wait(name).state is JobState.LOST
+
+
+@pytest.mark.everywhere
+def test_an_evicted_pod_is_lost_with_the_reason_of_its_node(machinery, cluster, open_bench):
+    bench = open_bench()
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    machinery.node.run_of(cluster.pods()[0]["metadata"]["name"]).evict(_MESSAGE)
     status = bench.wait(name)
     assert status.state is JobState.LOST
-    assert "Evicted: The node was low on resource: memory." in status.reason
+    assert f"Evicted: {_MESSAGE}" in status.reason
 
 
-def test_watches_that_break_or_are_too_old_are_resumed(cluster, open_bench):
-    bench = open_bench()
+# the way to the server, and the server
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("trouble", [Faults.drop_watches, Faults.expire_watches])
+def test_watches_that_break_or_are_too_old_are_resumed(faults, open_bench, trouble):
+    bench = open_bench(faults.kubeconfig)
     name = bench.run("sleep 1")
-    cluster.store.compact()
-    cluster.api.drop_watches()
+    trouble(faults)
     assert bench.wait(name).state is JobState.SUCCEEDED
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+    assert not faults.expiring
 
 
-def test_a_restarted_api_server_changes_nothing(cluster, open_bench):
-    bench = open_bench()
+def test_a_server_that_cannot_be_reached_for_a_while_changes_nothing(faults, open_bench):
+    bench = open_bench(faults.kubeconfig)
     name = bench.run("sleep 1; exit 4")
     bench.wait(name, JobState.RUNNING)
-    cluster.api.stop()
+    faults.stop()
     assert not bench.status(name).state.ended
-    cluster.api.start()
+    faults.start()
     assert bench.wait(name).exit_code == 4
 
 
-def test_missing_rights_are_told_before_anything_starts(cluster, open_bench):
-    cluster.api.forbidden |= {("create", "secrets"), ("get", "pods/log"), ("patch", "jobs")}
-    bench = None
-    with pytest.raises(ConfigError, match=r"may not patch jobs.batch; create secrets; get pods/log in the namespace"):
-        bench = open_bench()
-    cluster.api.forbidden.clear()
-    assert bench is None
-    assert cluster.secrets() == []
-
-
-def test_an_account_that_is_not_let_in_is_told_so(cluster, open_bench, monkeypatch):
-    monkeypatch.setattr("platforms.kube.cluster.TOKEN", "another")
-    with pytest.raises(ConfigError, match=r"kubeconfig: .*401.*Unauthorized"):
-        open_bench()
-    monkeypatch.undo()
-    cluster.kubeconfig()  # for the end of the test
-
-
-def test_a_full_quota_lets_the_trial_wait(cluster, open_bench):
+@pytest.mark.everywhere
+def test_a_restarted_api_server_changes_nothing(machinery, cluster, open_bench):
     bench = open_bench()
-    cluster.api.quota = "exceeded quota: gpus, requested: 1, used: 4, limited: 4"
+    name = bench.run("sleep 1; exit 4")
+    bench.wait(name, JobState.RUNNING)
+    cluster.halt()
+    assert not bench.status(name).state.ended
+    cluster.resume()
+    assert bench.wait(name).exit_code == 4
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("status", [409, 429, 500])
+def test_a_server_in_trouble_is_asked_again_later(faults, open_bench, status):
+    bench = open_bench(faults.kubeconfig)
+    faults.fail("POST", status)
     job = bench.job("true")
-    refusal = bench.refusal(bench.service.submit(job))
-    assert isinstance(refusal, ServiceError)
-    assert "exceeded quota: gpus" in str(refusal)
-    cluster.api.quota = ""
+    assert isinstance(bench.refusal(bench.service.submit(job)), ServiceError)
     assert bench.wait(bench.submit(job)).state is JobState.SUCCEEDED
 
 
-@pytest.mark.parametrize("status", [429, 500])
-def test_a_server_in_trouble_is_asked_again_later(cluster, open_bench, status):
+# what one may do there
+
+
+@pytest.mark.everywhere
+def test_missing_rights_are_told_before_anything_starts(cluster, open_bench):
+    account = cluster.limited(*_RIGHTS)
+    with pytest.raises(ConfigError, match=r"may not patch jobs.batch; create secrets; get pods/log in the namespace"):
+        open_bench(account)
+    assert cluster.secrets() == []
+
+
+@pytest.mark.everywhere
+def test_an_account_with_the_rights_that_are_needed_and_no_others_will_do(cluster, open_bench):
+    more = [("batch", ["jobs"], ["patch"]), ("", ["secrets"], ["create"]), ("", ["pods/log"], ["get"])]
+    bench = open_bench(cluster.limited(*_RIGHTS, *more))
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+
+
+@pytest.mark.everywhere
+def test_an_account_that_is_not_let_in_is_told_so(cluster, open_bench):
+    with pytest.raises(ConfigError, match=r"kubeconfig: .*401.*Unauthorized"):
+        open_bench(cluster.stranger())
+
+
+@pytest.mark.everywhere
+def test_a_full_quota_lets_the_trial_wait(cluster, open_bench):
     bench = open_bench()
-    cluster.api.failures.append(("POST", status))
+    cluster.limit(jobs=0)
     job = bench.job("true")
-    assert isinstance(bench.refusal(bench.service.submit(job)), ServiceError)
+    refusal = bench.refusal(bench.service.submit(job))
+    assert isinstance(refusal, ServiceError)
+    assert "exceeded quota: jobs" in str(refusal)
+    cluster.limit(jobs=-1)
     assert bench.wait(bench.submit(job)).state is JobState.SUCCEEDED
 
 
@@ -169,28 +200,29 @@ def test_an_unknown_field_of_the_pod_template_is_named(open_bench):
     assert "nodeSelektor" in str(refusal)
 
 
+@pytest.mark.everywhere
 def test_the_cluster_deletes_the_secret_with_its_job(cluster, open_bench):
     bench = open_bench()
     bench.finish(bench.run("true"))
-    [job] = cluster.store.all(JOBS)
+    [job] = cluster.all(JOBS)
     [secret] = cluster.secrets()
     assert [entry["uid"] for entry in secret["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
-    cluster.store.delete(JOBS, "default", job["metadata"]["name"], "Foreground")
+    cluster.delete(JOBS, job, "Foreground")
     eventually(lambda: not cluster.secrets() and not cluster.pods())
 
 
+@pytest.mark.everywhere
 def test_removing_jobs_leaves_nothing_of_ours_and_all_of_others(cluster, open_bench):
     bench = open_bench()
-    other = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs", "labels": {"app": "nnilite"}}}
-    cluster.store.create(("", "v1", "secrets"), "default", other)
+    cluster.api.create(SECRETS, cluster.namespace, {"metadata": {"name": "theirs", "labels": {"app": "nnilite"}}})
     for name in [bench.run("true"), bench.run("exit 1")]:
         bench.finish(name)
         bench.call(bench.service.remove(bench.handles[name]))
     eventually(lambda: [secret["metadata"]["name"] for secret in cluster.secrets()] == ["theirs"])
-    eventually(lambda: not cluster.store.all(JOBS) and not cluster.pods())
+    eventually(lambda: not cluster.all(JOBS) and not cluster.pods())
 
 
-def test_a_manager_that_moved_is_told_to_running_keepers(cluster, open_bench):
+def test_a_manager_that_moved_is_told_to_running_keepers(this_machine, cluster, open_bench):
     bench = open_bench()
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
@@ -202,6 +234,7 @@ def test_a_manager_that_moved_is_told_to_running_keepers(cluster, open_bench):
     assert base64.b64decode(secret["data"]["callback"]).decode() == bench.receiver.url
 
 
+@pytest.mark.everywhere
 def test_without_a_way_to_the_manager_the_log_brings_metrics_and_output(open_bench):
     bench = open_bench()
     bench.put_code(**{"mod.py": "VALUE = 7"})

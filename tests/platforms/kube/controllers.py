@@ -1,39 +1,74 @@
-"""What turns the objects of jobs into pods and tells of them: the Job controller here, operators beside it."""
+"""What turns the objects of jobs into pods and tells of them: the base of all controllers, and Kubernetes' own."""
 
 from __future__ import annotations
 
+import logging
 import threading
+from dataclasses import dataclass, field
 from typing import Any
 
-from platforms.kube.store import Key, Store, now
+from nnilite_kubernetes._api import ApiError
+from nnilite_kubernetes._mirror import Mirror
+from platforms.kube.client import CLAIMS, EVENTS, JOBS, MAPS, PODS, QUOTAS, SECRETS, Api, Key, key_of, kind_of, now
+from platforms.kube.quota import used
 
-PODS = ("", "v1", "pods")
+log = logging.getLogger(__name__)
+
+_TURN_S = 1.0  # the longest pause; changes end it
+
+
+@dataclass(frozen=True)
+class Operators:
+    """What a cluster has beyond Kubernetes: controllers, the files of their definitions, webhooks (stand-in only)."""
+
+    controllers: tuple[type[Controller], ...] = ()
+    crds: dict[Key, str] = field(default_factory=dict)
+    admission: dict[Key, Any] = field(default_factory=dict)
 
 
 class Controller:
-    """Looks at all objects of one kind whenever something changes."""
+    """Looks at all objects of one kind in a namespace whenever they or their pods change."""
 
     key: Key
+    follows: tuple[Key, ...] = (PODS,)
+    status_part = "status"  # "" for kinds whose status is no part by itself
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.closed = False
-        self._thread = threading.Thread(target=self._loop, daemon=True)
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.mirrors: dict[Key, Mirror] = {}
+        self._closed = False
+        self._changed = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name=type(self).__name__, daemon=True)
 
     def start(self) -> None:
+        for key in (self.key, *self.follows):
+            self.mirrors[key] = self.api.follow(key, self.namespace, self._changed.set)
         self._thread.start()
 
     def close(self) -> None:
-        self.closed = True
+        self._closed = True
+        self._changed.set()
+        for mirror in self.mirrors.values():
+            mirror.close()
         self._thread.join(5)
 
     def _loop(self) -> None:
-        while not self.closed:
-            for content in self.store.all(self.key):
-                if not content["metadata"].get("deletionTimestamp"):
-                    self.reconcile(content)
-            with self.store.changed:
-                self.store.changed.wait(0.2)
+        while not self._closed:
+            self._changed.clear()
+            try:
+                self.look()
+            except ApiError as error:
+                log.debug("%s: %s", type(self).__name__, error)  # the next turn sees to it
+                self._changed.wait(0.1)
+                continue
+            self._changed.wait(_TURN_S)
+
+    def look(self) -> None:
+        """Bring all objects forward."""
+        for content in self.api.all(self.key, self.namespace):
+            if not content["metadata"].get("deletionTimestamp"):
+                self.reconcile(content)
 
     def reconcile(self, content: Any) -> None:
         """Bring one object forward."""
@@ -41,77 +76,149 @@ class Controller:
 
     def pods(self, owner: Any) -> list[Any]:
         uid = owner["metadata"]["uid"]
-        return [pod for pod in self.store.all(PODS) if uid in owners(pod)]
+        return [pod for pod in self.api.all(PODS, self.namespace) if uid in owners(pod)]
 
     def make_pod(self, owner: Any, name: str, template: Any, labels: dict[str, str], spec: Any = None) -> None:
-        """Create a pod of an owner, unless it is there."""
-        metadata = owner["metadata"]
-        reference = {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        """Create a pod of an owner, unless it is there; a refusal is told by an event."""
         own = template.get("metadata") or {}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "labels": {**(own.get("labels") or {}), **labels},
-                "annotations": dict(own.get("annotations") or {}),
-                "ownerReferences": [reference],
-            },
-            "spec": {**template["spec"], **(spec or {})},
-            "status": {"phase": "Pending"},
+        metadata = {
+            "name": name,
+            "labels": {**(own.get("labels") or {}), **labels},
+            "annotations": dict(own.get("annotations") or {}),
+            "ownerReferences": [reference(owner)],
         }
         try:
-            self.store.create(PODS, metadata["namespace"], pod)
-        except KeyError:
-            pass
+            self.api.ensure(PODS, self.namespace, {"metadata": metadata, "spec": {**template["spec"], **(spec or {})}})
+        except ApiError as error:
+            if error.passing:
+                raise
+            self.warn(owner, "FailedCreate", f"Error creating: {error}")
+
+    def delete(self, pods: list[Any]) -> None:
+        for pod in pods:
+            self.api.delete(PODS, self.namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def warn(self, content: Any, reason: str, message: str) -> None:
+        """An event about an object; the same one is not told twice."""
+        metadata = content["metadata"]
+        about = {**kind_of(self.key), "name": metadata["name"], "namespace": self.namespace, "uid": metadata["uid"]}
+        event = {
+            "metadata": {"name": f"{metadata['name']}.{reason.lower()}"},
+            "involvedObject": about,
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": now(),
+        }
+        self.api.ensure(EVENTS, self.namespace, event)
 
     def tell(self, owner: Any, **status: Any) -> None:
-        metadata = owner["metadata"]
-        place = (self.key, metadata["namespace"], metadata["name"])
-        self.store.update(*place, lambda content: content.setdefault("status", {}).update(status))
+        """Change the status, in the cluster and in the copy at hand."""
+        own = owner.setdefault("status", {})
+        if any(own.get(name) != value for name, value in status.items()):
+            own.update(status)
+            self.api.patch(self.key, self.namespace, owner["metadata"]["name"], {"status": status}, self.status_part)
 
     def conclude(self, owner: Any, kind: str, reason: str, message: str = "") -> None:
         """Add a condition; the same one is not added twice."""
-        known = [entry for entry in (owner.get("status") or {}).get("conditions") or [] if entry["type"] != kind]
-        had = len(known) != len((owner.get("status") or {}).get("conditions") or [])
-        if not had:
-            entry = {"type": kind, "status": "True", "reason": reason, "message": message}
-            self.tell(owner, conditions=[*known, {**entry, "lastUpdateTime": now(), "lastTransitionTime": now()}])
+        known = (owner.get("status") or {}).get("conditions") or []
+        if kind in [entry["type"] for entry in known]:
+            return
+        entry = {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
+        self.tell(owner, conditions=[*known, entry])
 
 
 class JobController(Controller):
     """batch/v1 Jobs with one pod that is not started again."""
 
-    key = ("batch", "v1", "jobs")
+    key = JOBS
 
     def reconcile(self, content: Any) -> None:
         status = content.get("status") or {}
         if status.get("conditions"):
             return
         pods = self.pods(content)
-        if not pods and status.get("made"):
-            self.conclude(content, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-            return
-        if not pods:
-            self.tell(content, made=True)
-            metadata = content["metadata"]
-            self.make_pod(
-                content, f"{metadata['name']}-x1", content["spec"]["template"], {"job-name": metadata["name"]}
-            )
-            return
         phases = {pod["status"]["phase"] for pod in pods}
-        if phases == {"Succeeded"}:
-            self.conclude(content, "Complete", "", "")
-        elif "Failed" in phases:
+        if (not pods and status.get("startTime")) or "Failed" in phases:
             self.conclude(content, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        elif not pods:
+            metadata = content["metadata"]
+            labels = {"job-name": metadata["name"]}
+            self.make_pod(content, f"{metadata['name']}-x1", content["spec"]["template"], labels)
+        elif phases == {"Succeeded"}:
+            self.conclude(content, "Complete", "", "")
+        else:
+            self.tell(content, startTime=status.get("startTime") or now(), active=len(pods))
+
+
+class Collector(Controller):
+    """Deletes what belongs to objects that are gone or wait for that."""
+
+    key = PODS
+
+    def __init__(self, api: Api, namespace: str, kinds: tuple[Key, ...]) -> None:
+        super().__init__(api, namespace)
+        self.follows = (SECRETS, MAPS, CLAIMS, JOBS, *kinds)
+
+    def look(self) -> None:
+        everything = [(key, content) for key, mirror in self.mirrors.items() for content in mirror.all()]
+        known = {content["metadata"]["uid"]: content for _, content in everything}
+        for key, content in everything:
+            if owners(content) and not content["metadata"].get("deletionTimestamp"):
+                self._collect(key, content, known)
+        for key, content in everything:
+            metadata = content["metadata"]
+            if _waits(content) and not self._blocked(metadata["uid"]):
+                rest = [name for name in metadata["finalizers"] if name != "foregroundDeletion"]
+                self.api.patch(key, self.namespace, metadata["name"], {"metadata": {"finalizers": rest}})
+
+    def _collect(self, key: Key, content: Any, known: dict[str, Any]) -> None:
+        metadata = content["metadata"]
+        references = metadata["ownerReferences"]
+        found = [known.get(entry["uid"]) or self._owner(entry) for entry in references]
+        waits = all(owner is not None and _waits(owner) for owner in found)
+        blocks = any(entry.get("blockOwnerDeletion") for entry in references)
+        if (waits and blocks) or not any(found):
+            self.api.delete(key, self.namespace, metadata["name"], metadata["uid"], propagationPolicy="Background")
+
+    def _owner(self, entry: Any) -> Any | None:
+        key = key_of(entry["apiVersion"], entry["kind"])
+        assert key is not None, entry
+        owner = self.api.get(key, self.namespace, entry["name"])
+        return owner if owner is not None and owner["metadata"]["uid"] == entry["uid"] else None
+
+    def _blocked(self, uid: str) -> bool:
+        """Whether something keeps its owner from going."""
+        return any(
+            entry["uid"] == uid and entry.get("blockOwnerDeletion")
+            for key in self.mirrors
+            for content in self.api.all(key, self.namespace)
+            for entry in content["metadata"].get("ownerReferences") or []
+        )
+
+
+class QuotaController(Controller):
+    """Tells how much of a quota is used: without that, the server does not apply it."""
+
+    key = QUOTAS
+    follows = (PODS, JOBS)
+
+    def reconcile(self, content: Any) -> None:
+        hard = content["spec"].get("hard") or {}
+        have = {key: self.api.all(key, self.namespace) for key in self.follows}
+        self.tell(content, hard=hard, used=used(hard, have))
 
 
 def owners(content: Any) -> set[str]:
     return {entry["uid"] for entry in content["metadata"].get("ownerReferences") or []}
+
+
+def reference(owner: Any) -> dict[str, Any]:
+    """What an object says of its owner."""
+    known = {name: owner[name] for name in ("apiVersion", "kind")}
+    metadata = {name: owner["metadata"][name] for name in ("name", "uid")}
+    return {**known, **metadata, "controller": True, "blockOwnerDeletion": True}
+
+
+def _waits(content: Any) -> bool:
+    return "foregroundDeletion" in (content["metadata"].get("finalizers") or [])

@@ -6,14 +6,9 @@ import json
 import re
 from typing import Any
 
-from platforms.kube.controllers import PODS, Controller
-from platforms.kube.store import Key
+from platforms.kube.client import MAPS, MPIJOBS_V1, MPIJOBS_V2, PYTORCHJOBS, TFJOBS, Key
+from platforms.kube.controllers import Controller, Operators, reference
 
-TFJOBS = ("kubeflow.org", "v1", "tfjobs")
-PYTORCHJOBS = ("kubeflow.org", "v1", "pytorchjobs")
-MPIJOBS_V1 = ("kubeflow.org", "v1", "mpijobs")
-MPIJOBS_V2 = ("kubeflow.org", "v2beta1", "mpijobs")
-MAPS = ("", "v1", "configmaps")
 CRDS: dict[Key, str] = {
     TFJOBS: "kubeflow.org_tfjobs.v1.yaml",
     PYTORCHJOBS: "kubeflow.org_pytorchjobs.v1.yaml",
@@ -42,14 +37,10 @@ class KubeflowController(Controller):
         pods = self.by_role(content)
         self.restart(content, pods)
         if any(pod["status"]["phase"] == "Running" for found in pods.values() for pod in found.values()):
-            self.conclude(self.latest(content), "Running", f"{content['kind']}Running")
+            self.conclude(content, "Running", f"{content['kind']}Running")
         verdict = self.verdict(content, pods)
         if verdict:
-            self.conclude(self.latest(content), verdict, f"{content['kind']}{verdict}", f"{content['kind']} {verdict}")
-
-    def latest(self, content: Any) -> Any:
-        metadata = content["metadata"]
-        return self.store.get(self.key, metadata["namespace"], metadata["name"]) or content
+            self.conclude(content, verdict, f"{content['kind']}{verdict}", f"{content['kind']} {verdict}")
 
     def by_role(self, job: Any) -> dict[str, dict[int, Any]]:
         found: dict[str, dict[int, Any]] = {name.lower(): {} for name in self.replicas(job)}
@@ -65,9 +56,7 @@ class KubeflowController(Controller):
             for index in range(spec.get("replicas", 1)):
                 if index not in have[role.lower()]:
                     self.make_role(job, role, index, spec)
-            for index, pod in have[role.lower()].items():
-                if index >= spec.get("replicas", 1):
-                    self.store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+            self.delete([pod for index, pod in have[role.lower()].items() if index >= spec.get("replicas", 1)])
 
     def make_role(self, job: Any, role: str, index: int, spec: Any) -> None:
         name = job["metadata"]["name"]
@@ -89,9 +78,8 @@ class KubeflowController(Controller):
     def restart(self, job: Any, pods: dict[str, dict[int, Any]]) -> None:
         """ExitCode: what was killed is made anew."""
         for role, spec in self.replicas(job).items():
-            for pod in pods[role.lower()].values():
-                if spec.get("restartPolicy") == "ExitCode" and exit_code(pod) >= 128:
-                    self.store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+            if spec.get("restartPolicy") == "ExitCode":
+                self.delete([pod for pod in pods[role.lower()].values() if exit_code(pod) >= 128])
 
     def verdict(self, job: Any, pods: dict[str, dict[int, Any]]) -> str:
         speaker = self.speakers(job, pods)
@@ -110,9 +98,8 @@ class KubeflowController(Controller):
 
     def clean(self, job: Any) -> None:
         policy = (job["spec"].get("runPolicy") or {}).get("cleanPodPolicy", "None")
-        for pod in self.pods(job):
-            if policy == "All" or (policy == "Running" and pod["status"]["phase"] in ("Running", "Pending")):
-                self.store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        phases = {"All": ("Running", "Pending", "Succeeded", "Failed"), "Running": ("Running", "Pending")}
+        self.delete([pod for pod in self.pods(job) if pod["status"]["phase"] in phases.get(policy, ())])
 
 
 class TFJobs(KubeflowController):
@@ -172,12 +159,11 @@ class MPIJobs(KubeflowController):
         workers = [pod for pod in self.by_role(job)["worker"].values() if pod["status"]["phase"] == "Running"]
         hosts = sorted(self.host(job, pod) for pod in workers if not pod["metadata"].get("deletionTimestamp"))
         data = {"discover_hosts.sh": "#!/bin/sh\n" + "".join(f"echo {host}\n" for host in hosts), "hostfile": ""}
-        name, space = f"{job['metadata']['name']}-config", job["metadata"]["namespace"]
-        reference = {"uid": job["metadata"]["uid"], "kind": "MPIJob", "name": job["metadata"]["name"]}
-        try:
-            self.store.create(MAPS, space, {"metadata": {"name": name, "ownerReferences": [reference]}, "data": data})
-        except KeyError:
-            self.store.update(MAPS, space, name, lambda content: content.update(data=data))
+        name = f"{job['metadata']['name']}-config"
+        metadata = {"name": name, "ownerReferences": [reference(job)]}
+        known = self.api.ensure(MAPS, self.namespace, {"metadata": metadata, "data": data})
+        if known["data"] != data:
+            self.api.patch(MAPS, self.namespace, name, {"data": data})
 
     def environment(self, job: Any, role: str, index: int) -> dict[str, str]:
         return {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"} if role == "Launcher" else {}
@@ -241,8 +227,8 @@ def _admits(body: Any, specs: str, container: str) -> str:
     return "" if body["spec"].get(specs) else f"{specs} required"
 
 
-def install(mpi: Key = MPIJOBS_V2) -> tuple[tuple[type[Controller], ...], dict[Key, str], dict[Key, Any]]:
+def install(mpi: Key = MPIJOBS_V2) -> Operators:
     """Controllers, CRDs and webhooks of a cluster with all operators; one of the two versions of MPIJob."""
     kinds = (TFJobs, PyTorchJobs, MPIJobsV2 if mpi == MPIJOBS_V2 else MPIJobs)
     crds = {kind.key: CRDS[kind.key] for kind in kinds}
-    return kinds, crds, {TFJOBS: admits_tfjob, PYTORCHJOBS: admits_pytorchjob}
+    return Operators(kinds, crds, {TFJOBS: admits_tfjob, PYTORCHJOBS: admits_pytorchjob})

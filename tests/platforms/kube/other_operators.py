@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from platforms.kube.controllers import PODS, Controller
+from platforms.kube.client import ADAPTDLJOBS, FRAMEWORKS
+from platforms.kube.controllers import Controller, Operators
 from platforms.kube.operators import exit_code
-from platforms.kube.store import Key
-
-FRAMEWORKS = ("frameworkcontroller.microsoft.com", "v1", "frameworks")
-ADAPTDLJOBS = ("adaptdl.petuum.com", "v1", "adaptdljobs")
 
 
 class Frameworks(Controller):
     """Makes a pod for each task, and deletes all of them when a completion policy is met."""
 
     key = FRAMEWORKS
+    status_part = ""
 
     def reconcile(self, content: Any) -> None:
         state = (content.get("status") or {}).get("state")
@@ -61,14 +59,17 @@ class Frameworks(Controller):
 
     def _end(self, content: Any) -> None:
         pods = self.pods(content)
-        for pod in pods:
-            self.store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        self.delete(pods)
         if not pods:
             self.tell(content, state="Completed")
 
 
 class AdaptDLJobs(Controller):
-    """Places all replicas at once; another number of them (`status.wanted`) means to end all and start anew."""
+    """Places all replicas at once; another allocation means to end all and start anew.
+
+    The allocator would be another part of the scheduler; here the fewest replicas are what a job gets, until somebody
+    else says otherwise in `status.allocation`, a list with the node of each replica.
+    """
 
     key = ADAPTDLJOBS
 
@@ -87,7 +88,8 @@ class AdaptDLJobs(Controller):
             self._judge(content, status, pods)
 
     def _place(self, content: Any, status: Any) -> None:
-        group, number = status.get("group", 0), status.get("wanted") or content["spec"].get("minReplicas") or 1
+        group = status.get("group", 0)
+        number = len(status.get("allocation") or ()) or content["spec"].get("minReplicas") or 1
         metadata = content["metadata"]
         for rank in range(number):
             name = f"{metadata['name']}-{metadata['uid'][:8]}-{group}-{rank}"
@@ -102,19 +104,19 @@ class AdaptDLJobs(Controller):
             containers = [{**c, "env": [*(c.get("env") or []), *env]} for c in template["spec"]["containers"]]
             spec = {"containers": containers, "restartPolicy": "Never"}
             self.make_pod(content, name, template, {"adaptdl/job": metadata["name"]}, spec)
-        self.tell(content, phase="Starting", group=group, replicas=number)
+        self.tell(content, phase="Starting", group=group, replicas=number, allocation=["node"] * number)
 
     def _judge(self, content: Any, status: Any, pods: list[Any]) -> None:
         phases = [pod["status"]["phase"] for pod in pods]
         if pods and set(phases) == {"Succeeded"}:
             self.tell(content, phase="Succeeded")
-            self._delete(pods)
+            self.delete(pods)
         elif any(pod["status"]["phase"] == "Failed" and not self._preempted(content, pod) for pod in pods):
             self.tell(content, phase="Failed", reason="PodFailure")
-            self._delete([pod for pod in pods if pod["status"]["phase"] != "Failed"])
-        elif not pods or "Failed" in phases or status.get("wanted", status["replicas"]) != status["replicas"]:
+            self.delete([pod for pod in pods if pod["status"]["phase"] != "Failed"])
+        elif not pods or "Failed" in phases or len(status["allocation"]) != status["replicas"]:
             self.tell(content, phase="Stopping")
-            self._delete(pods)
+            self.delete(pods)
         elif set(phases) == {"Running"}:
             self.tell(content, phase="Running")
 
@@ -122,14 +124,10 @@ class AdaptDLJobs(Controller):
     def _preempted(content: Any, pod: Any) -> bool:
         return bool(content["spec"].get("preemptible", True)) and exit_code(pod) == 143
 
-    def _delete(self, pods: list[Any]) -> None:
-        for pod in pods:
-            self.store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+def install_frameworkcontroller() -> Operators:
+    return Operators((Frameworks,), {FRAMEWORKS: "frameworks-crd.v1.yaml"})
 
 
-def install_frameworkcontroller() -> tuple[tuple[type[Controller], ...], dict[Key, str], dict[Key, Any]]:
-    return (Frameworks,), {FRAMEWORKS: "frameworks-crd.v1.yaml"}, {}
-
-
-def install_adaptdl() -> tuple[tuple[type[Controller], ...], dict[Key, str], dict[Key, Any]]:
-    return (AdaptDLJobs,), {ADAPTDLJOBS: "adaptdl-crd.v1.yaml"}, {}
+def install_adaptdl() -> Operators:
+    return Operators((AdaptDLJobs,), {ADAPTDLJOBS: "adaptdl-crd.v1.yaml"})

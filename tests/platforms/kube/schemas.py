@@ -41,6 +41,13 @@ def crd_of(file: str) -> Any:
 
 
 @functools.cache
+def parts_of(file: str, version: str) -> frozenset[str]:
+    """The parts of an object of this kind that are written by themselves: status, scale."""
+    found = next(entry for entry in crd_of(file)["spec"]["versions"] if entry["name"] == version)
+    return frozenset(found.get("subresources") or ())
+
+
+@functools.cache
 def _of_crd(file: str, version: str, strict: bool) -> Any:
     found = next(entry for entry in crd_of(file)["spec"]["versions"] if entry["name"] == version)
     schema = dict(found["schema"]["openAPIV3Schema"])

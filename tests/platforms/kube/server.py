@@ -1,230 +1,136 @@
-"""The API server's HTTP side: objects, watches, logs, rights, refusals. Faults are asked for by attributes."""
+"""The HTTP side of the stand-in for an API server: objects, watches, logs, rights, refusals."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import ssl
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.error import HTTPError
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.request import urlopen
 
-from platforms.kube.schemas import complaint
-from platforms.kube.store import Key, Store
+from nnilite.testing.listener import Handler, Listener
+from platforms.kube.client import NODES, Key
+from platforms.kube.registry import Refusal, Registry, selected
+from platforms.kube.rights import Rights
 
-TOKEN = "the-token-of-this-test"
 _PATH = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)/namespaces/(?P<ns>[^/]+)/(?P<plural>[^/]+)"
+    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<ns>[^/]+))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?"
 )
-
-
-class Refusal(Exception):
-    def __init__(self, status: int, reason: str, message: str, retry_after: int = 0) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.retry_after = status, reason, retry_after
+_VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+_BUILT_IN = ("", "batch", "rbac.authorization.k8s.io")
 
 
 class ApiServer:
     """Listens on a loopback port from `start` to `stop`, and again on the same port."""
 
-    def __init__(self, store: Store, crds: dict[Key, str], read_log: Any) -> None:
-        self.store = store
-        self.crds = crds  # what the operators have installed, with the files of their definitions
-        self.read_log = read_log
-        self.forbidden: set[tuple[str, str]] = set()  # verb and plural
-        self.admission: dict[Key, Any] = {}  # what webhooks say: an object's fault, or ""
-        self.failures: list[tuple[str, int]] = []  # the next requests with this method fail so
-        self.quota = ""  # a message: no object is admitted
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.rights = Rights(registry.store)
         self.requests: list[tuple[str, str]] = []
-        self._server: _Server | None = None
-        self._port = 0
+        self.listener = Listener(_Handler, self)
+        self._anybody = ssl._create_unverified_context()  # kubelets sign their certificates themselves
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        self._server = _Server(("127.0.0.1", self._port), self)
-        self._port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stopped = True
-            self._server.shutdown()
-            self._server.server_close()
-            self._server.break_connections()
-            self._server = None
-
-    def drop_watches(self) -> None:
-        """Break all connections; the server goes on."""
-        if self._server is not None:
-            self._server.break_connections()
-
-    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
+    def answer(self, token: str, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         """The answer to anything but a watch. Raises: Refusal."""
         self.requests.append((method, path))
-        for number, (wanted, status) in enumerate(self.failures):
-            if wanted == method:
-                del self.failures[number]
-                raise Refusal(status, "InternalError", "as the test wants it", retry_after=status == 429)
         if path.endswith("/selfsubjectaccessreviews"):
-            return self._review(body)
-        found = _PATH.fullmatch(path)
-        if found is None:
-            return self._discover(path)
-        key = (found["group"] or "", found["version"], found["plural"])
-        self.check(key, _verb(method, found["name"]), found["sub"])
-        if found["sub"] == "log":
-            return self.read_log(found["ns"], unquote(found["name"]), query)
-        return self._objects(method, key, found["ns"], unquote(found["name"] or ""), query, body)
-
-    def check(self, key: Key, verb: str, sub: str | None) -> None:
-        """Raises: Refusal."""
-        plural = f"{key[2]}/{sub}" if sub else key[2]
-        if (verb, plural) in self.forbidden:
-            raise Refusal(403, "Forbidden", f'{key[2]} is forbidden: User "test" cannot {verb} resource "{plural}"')
-        if key[0] not in ("", "batch") and key not in self.crds:
-            raise Refusal(404, "", "404 page not found")
-
-    def _objects(self, method: str, key: Key, namespace: str, name: str, query: dict[str, str], body: Any) -> Any:
-        if method == "POST":
-            return self._create(key, namespace, body, query)
+            return self._review(token, body)
+        parts = path.strip("/").split("/")
+        if method == "GET" and parts[0] == "apis" and len(parts) == 3:
+            return self._discover(*parts[1:])
+        key, namespace, name, sub = self.place(token, method, path)
+        if method == "POST" and not name:
+            return self.registry.create(key, namespace, body, query.get("fieldValidation") == "Strict")
         if not name:
-            items = [item for item in self.store.all(key, namespace) if selected(item, query)]
-            return {"kind": "List", "metadata": {"resourceVersion": str(self.store.version)}, "items": items}
-        content = self.store.get(key, namespace, name)
+            return self.registry.list(key, namespace, query)
+        content = self.registry.store.get(key, namespace, name)
         if content is None:
             raise Refusal(404, "NotFound", f'{key[2]} "{name}" not found')
+        return self._one(method, key, content, sub, query, body or {})
+
+    def place(self, token: str, method: str, path: str) -> tuple[Key, str, str, str | None]:
+        """What a path is of. Raises: Refusal if there is no such thing, or not for the owner of this token."""
+        found = _PATH.fullmatch(path)
+        if found is None:
+            raise Refusal(404, "", "404 page not found")
+        key = (found["group"] or "", found["version"], found["plural"])
+        if key[0] not in _BUILT_IN and key not in self.registry.crds:
+            raise Refusal(404, "", "404 page not found")
+        thing = f"{key[2]}/{found['sub']}" if found["sub"] else key[2]
+        verb = _VERBS.get(method) or method.lower()
+        verb = "list" if verb == "get" and not found["name"] else verb
+        namespace = found["ns"] or ""
+        if not self.rights.allows(token, namespace, verb, key[0], thing):
+            text = f'{thing} is forbidden: User "test" cannot {verb} resource "{thing}" in API group "{key[0]}"'
+            raise Refusal(403, "Forbidden", text)
+        return key, namespace, unquote(found["name"] or ""), found["sub"]
+
+    def _one(self, method: str, key: Key, content: Any, sub: str | None, query: dict[str, str], body: Any) -> Any:
+        if sub == "log":
+            return self._log(content, query)
+        if sub == "binding":
+            return self.registry.bind(content, body)
+        if sub == "token":
+            metadata = content["metadata"]
+            return {"status": {"token": self.rights.new_token(metadata["namespace"], metadata["name"])}}
         if method == "PATCH":
-            return self._patch(key, content, body)
+            return self.registry.patch(key, content, body, sub)
         if method == "DELETE":
-            wanted = ((body or {}).get("preconditions") or {}).get("uid")
-            if wanted and wanted != content["metadata"]["uid"]:
-                raise Refusal(409, "Conflict", "the UID in the precondition does not match")
-            self.store.delete(key, namespace, name, (body or {}).get("propagationPolicy") or "Background")
-            return {"kind": "Status", "status": "Success"}
+            return self.registry.delete(key, content, body)
         return content
 
-    def _create(self, key: Key, namespace: str, body: Any, query: dict[str, str]) -> Any:
-        self._valid(key, body, query.get("fieldValidation") == "Strict")
-        if self.quota and key[2] != "secrets":
-            raise Refusal(403, "Forbidden", self.quota)
+    def _log(self, pod: Any, query: dict[str, str]) -> bytes:
+        """Nodes have the logs."""
+        metadata, node = pod["metadata"], self.registry.store.get(NODES, "", pod["spec"].get("nodeName") or "")
+        if node is None:
+            return b""
+        status = node["status"]
+        host = f"{status['addresses'][0]['address']}:{status['daemonEndpoints']['kubeletEndpoint']['Port']}"
+        path = f"containerLogs/{metadata['namespace']}/{metadata['name']}/{query['container']}"
+        passed = {name: value for name, value in query.items() if name != "container"}
+        url = f"https://{host}/{path}?{urlencode(passed)}"
         try:
-            return self.store.create(key, namespace, body)
-        except KeyError:
-            raise Refusal(409, "AlreadyExists", f'{key[2]} "{body["metadata"]["name"]}" already exists') from None
+            with urlopen(url, timeout=10, context=self._anybody) as answer:
+                return answer.read()
+        except HTTPError as error:
+            raise Refusal(error.code, "BadRequest", error.read().decode()) from error
 
-    def _valid(self, key: Key, body: Any, strict: bool) -> None:
-        name = body["metadata"]["name"]
-        if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name):
-            raise Refusal(422, "Invalid", f"metadata.name: {name!r} is no DNS name")
-        for text in (body["metadata"].get("labels") or {}).values():
-            if not re.fullmatch(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?", text):
-                raise Refusal(422, "Invalid", f"metadata.labels: {text!r} is no label")
-        wrong = complaint(key, body, self.crds.get(key), strict)
-        if wrong:
-            raise Refusal(422, "Invalid", wrong)
-        denial = self.admission[key](body) if key in self.admission else ""
-        if denial:
-            raise Refusal(403, "Forbidden", f"admission webhook denied the request: {denial}")
-
-    def _patch(self, key: Key, content: Any, body: Any) -> Any:
-        metadata = content["metadata"]
-
-        def change(draft: Any) -> None:
-            draft.update(merged(draft, body))
-
-        trial = merged(content, body)
-        if key in self.crds and (wrong := complaint(key, trial, self.crds[key], False)):
-            raise Refusal(422, "Invalid", wrong)
-        return self.store.update(key, metadata["namespace"], metadata["name"], change)
-
-    def _review(self, body: Any) -> Any:
+    def _review(self, token: str, body: Any) -> Any:
         wanted = body["spec"]["resourceAttributes"]
         sub = wanted.get("subresource")
-        plural = f"{wanted['resource']}/{sub}" if sub else wanted["resource"]
-        return {**body, "status": {"allowed": (wanted["verb"], plural) not in self.forbidden}}
+        thing = f"{wanted['resource']}/{sub}" if sub else wanted["resource"]
+        asked = (wanted["namespace"], wanted["verb"], wanted.get("group") or "", thing)
+        return {**body, "status": {"allowed": self.rights.allows(token, *asked)}}
 
-    def _discover(self, path: str) -> Any:
-        parts = path.strip("/").split("/")
-        found = [plural for group, version, plural in self.crds if parts == ["apis", group, version]]
+    def _discover(self, group: str, version: str) -> Any:
+        found = [key[2] for key in self.registry.crds if key[:2] == (group, version)]
         if not found:
             raise Refusal(404, "", "404 page not found")
         return {"kind": "APIResourceList", "resources": [{"name": plural} for plural in found]}
 
 
-def merged(old: Any, new: Any) -> Any:
-    """A JSON merge patch."""
-    if not isinstance(new, dict) or not isinstance(old, dict):
-        return new
-    whole = {**old, **{name: merged(old.get(name), value) for name, value in new.items()}}
-    return {name: value for name, value in whole.items() if value is not None}
-
-
-def selected(item: Any, query: dict[str, str]) -> bool:
-    """Whether label and field selectors select an object."""
-    labels = item["metadata"].get("labels") or {}
-    wanted = dict(part.split("=", 1) for part in filter(None, query.get("labelSelector", "").split(",")))
-    fields = dict(part.split("=", 1) for part in filter(None, query.get("fieldSelector", "").split(",")))
-    involved = item.get("involvedObject") or {}
-    known = {"type": item.get("type"), **{f"involvedObject.{name}": value for name, value in involved.items()}}
-    return wanted.items() <= labels.items() and fields.items() <= known.items()
-
-
-def _verb(method: str, name: str | None) -> str:
-    if method == "GET":
-        return "get" if name else "list"
-    return {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[method]
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], api: ApiServer) -> None:
-        super().__init__(address, _Handler)
-        self.api = api
-        self.stopped = False
-        self._connections: set[socket.socket] = set()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is nothing to print about."""
-
-    def break_connections(self) -> None:
-        for connection in list(self._connections):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 300
-    server: _Server
+class _Handler(Handler):
+    owner: ApiServer
 
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query))
         try:
-            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            if not self.owner.rights.knows(self.token()):
                 raise Refusal(401, "Unauthorized", "Unauthorized")
             if query.get("watch") == "true":
                 self._watch(parts.path, query)
                 return
-            answer = self.server.api.answer(self.command, parts.path, query, json.loads(body) if body else None)
-            self._send(200, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+            given = json.loads(body) if body else None
+            answer = self.owner.answer(self.token(), self.command, parts.path, query, given)
+            if isinstance(answer, bytes):
+                self.send(200, "text/plain", answer)
+            else:
+                self.send(200, "application/json", json.dumps(answer).encode())
         except Refusal as refusal:
             self._refuse(refusal)
 
@@ -232,22 +138,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, refusal: Refusal) -> None:
         text = str(refusal)
+        if not refusal.reason:
+            self.send(refusal.status, "text/plain", text.encode())
+            return
         status = {"kind": "Status", "status": "Failure", "message": text, "reason": refusal.reason}
-        data = json.dumps({**status, "code": refusal.status}).encode() if refusal.reason else text.encode()
-        self._send(refusal.status, data, refusal.retry_after)
+        self.send(refusal.status, "application/json", json.dumps({**status, "code": refusal.status}).encode())
 
     def _watch(self, path: str, query: dict[str, str]) -> None:
-        found = _PATH.fullmatch(path)
-        assert found is not None
-        key = (found["group"] or "", found["version"], found["plural"])
-        self.server.api.check(key, "watch", None)
+        key, namespace, _, _ = self.owner.place(self.token(), "watch", path)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        stop = lambda: self.server.stopped  # noqa: E731
+        stop = lambda: not self.owner.listener.listens  # noqa: E731
         try:
-            for event in self.server.api.store.watch(key, found["ns"], int(query["resourceVersion"]), stop):
+            for event in self.owner.registry.store.watch(key, namespace, int(query["resourceVersion"]), stop):
                 self._tell(event, query)
         except LookupError:
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
@@ -256,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _tell(self, event: tuple[str, Any] | None, query: dict[str, str]) -> None:
         if event is None:
-            version = {"resourceVersion": str(self.server.api.store.version)}
+            version = {"resourceVersion": str(self.owner.registry.store.version)}
             self._chunk({"type": "BOOKMARK", "object": {"metadata": version}})
         elif selected(event[1], query):
             self._chunk({"type": event[0], "object": event[1]})
@@ -265,14 +170,3 @@ class _Handler(BaseHTTPRequestHandler):
         line = json.dumps(content).encode() + b"\n"
         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
         self.wfile.flush()
-
-    def _send(self, status: int, data: bytes, retry_after: int = 0) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        if retry_after:
-            self.send_header("Retry-After", str(retry_after))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""

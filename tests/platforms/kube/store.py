@@ -1,16 +1,15 @@
-"""The objects of a cluster: versions, watches, owners. What etcd, the registry and the garbage collector do."""
+"""The objects of a cluster, their versions, and watches of them: what etcd does."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Key = tuple[str, str, str]  # group, version, plural
+from platforms.kube.client import Key, now
 
 
 class Store:
@@ -23,7 +22,6 @@ class Store:
         self._version = 99
         self._history: list[tuple[int, Key, str, Any]] = []
         self._oldest = 0
-        self.closed = False
 
     @property
     def version(self) -> int:
@@ -67,38 +65,6 @@ class Store:
                 content["metadata"]["resourceVersion"] = self._next()
                 self._note(key, "DELETED", content)
 
-    def delete(self, key: Key, namespace: str, name: str, policy: str = "Background") -> None:
-        """What a DELETE does: pods end gracefully, owners may wait for what they own."""
-        with self.changed:
-            if key[2] == "pods":
-                self.update(key, namespace, name, _deleted)
-            elif policy == "Foreground":
-                self.update(key, namespace, name, lambda content: _deleted(content, "foregroundDeletion"))
-            else:
-                self.remove(key, namespace, name)
-            self.collect()
-
-    def collect(self) -> None:
-        """The garbage collector."""
-        with self.changed:
-            everything = [(key, content) for key, found in self.objects.items() for content in found.values()]
-            alive = {content["metadata"]["uid"]: content for _, content in everything}
-            owned = set()
-            for key, content in everything:
-                owners = [entry["uid"] for entry in content["metadata"].get("ownerReferences") or []]
-                going = [uid for uid in owners if _waits(alive.get(uid))]
-                owned.update(uid for uid in owners if key[2] != "secrets")
-                if owners and (going or not any(uid in alive for uid in owners)) and not _waits(content):
-                    self._collect_one(key, content)
-            for key, content in everything:
-                if _waits(content) and content["metadata"]["uid"] not in owned and key[2] != "pods":
-                    self.remove(key, content["metadata"]["namespace"], content["metadata"]["name"])
-
-    def _collect_one(self, key: Key, content: Any) -> None:
-        metadata = content["metadata"]
-        if not (key[2] == "pods" and metadata.get("deletionTimestamp")):
-            self.delete(key, metadata["namespace"], metadata["name"])
-
     def compact(self) -> None:
         """Forget all changes so far: older watches get 410."""
         with self.changed:
@@ -137,17 +103,3 @@ class Store:
     def _note(self, key: Key, kind: str, content: Any) -> None:
         self._history.append((self._version, key, kind, content))
         self.changed.notify_all()
-
-
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _waits(content: Any) -> bool:
-    return content is not None and bool(content["metadata"].get("deletionTimestamp"))
-
-
-def _deleted(content: Any, finalizer: str = "") -> None:
-    content["metadata"].setdefault("deletionTimestamp", now())
-    if finalizer:
-        content["metadata"]["finalizers"] = [finalizer]

@@ -1,0 +1,132 @@
+"""One node: takes pods that have none, runs their containers as processes here, and serves their logs as kubelets do.
+
+It is the scheduler too: a pod stays without a node while its nodeSelector asks for labels that the Node object lacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from nnilite.testing.listener import Handler, Listener
+from nnilite_kubernetes._api import ApiError
+from nnilite_kubernetes._mirror import Mirror
+from platforms.kube.client import MAPS, PODS, SECRETS, Api, Key
+from platforms.kube.pod import Run
+
+_NODES = "/api/v1/nodes"
+_LABELS = {"disk": "ssd"}
+
+
+class Node:
+    """Serves one namespace from `start` to `close`."""
+
+    def __init__(self, api: Api, namespace: str, folder: Path) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.folder = folder
+        self.name = f"node-{secrets.token_hex(4)}"
+        self.closed = False
+        self.runs: dict[str, Run] = {}
+        self.logs: dict[tuple[str, str], list[tuple[str, bytes]]] = {}  # lines with their times, by pod and container
+        self._mirrors: dict[Key, Mirror] = {}
+        self._kubelet = Listener(_Kubelet, self)
+        self._changed = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name=self.name, daemon=True)
+
+    def start(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True)
+        self._kubelet.tls = _certificate(self.folder)
+        self._kubelet.start()
+        metadata = {"name": self.name, "labels": {**_LABELS, "kubernetes.io/hostname": self.name}}
+        self.api.cluster.call("POST", _NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._kubelet.port}},
+        }
+        self.api.cluster.call("PATCH", f"{_NODES}/{self.name}/status", {"status": status}, kind="merge")
+        for key in (PODS, SECRETS, MAPS):
+            self._mirrors[key] = self.api.follow(key, self.namespace, self._changed.set)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Kill what runs. Nothing more is told to the cluster."""
+        self.closed = True
+        self._changed.set()
+        self._thread.join(5)
+        for run in list(self.runs.values()):
+            run.kill()
+            run.thread.join(5)
+        for mirror in self._mirrors.values():
+            mirror.close()
+        with contextlib.suppress(ApiError):
+            self.api.cluster.call("DELETE", f"{_NODES}/{self.name}")
+        self._kubelet.stop()
+
+    def _loop(self) -> None:
+        while not self.closed:
+            self._changed.clear()
+            for pod in self._mirrors[PODS].all():
+                uid = pod["metadata"]["uid"]
+                if uid not in self.runs and not pod["spec"].get("nodeName"):
+                    self.runs[uid] = run = Run(self, pod)
+                    run.thread.start()
+            self._changed.wait(1)
+
+    def get(self, key: Key, name: str) -> Any | None:
+        """A pod, Secret or ConfigMap, as far as the cluster has told."""
+        return self._mirrors[key].get(name)
+
+    def lacks(self, pod: Any) -> str:
+        """Why a pod cannot be here; "" if it can."""
+        wanted = pod["spec"].get("nodeSelector") or {}
+        mine = self.api.cluster.call("GET", f"{_NODES}/{self.name}")["metadata"]["labels"]
+        if wanted.items() <= mine.items():
+            return ""
+        return "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+
+    def run_of(self, name: str) -> Run:
+        """The run of the newest pod of that name."""
+        return [run for run in self.runs.values() if run.name == name][-1]
+
+    def read_log(self, name: str, container: str, since: str) -> bytes | None:
+        """The lines since a time, each behind its own; None if the container has not been started."""
+        uids = [run.uid for run in self.runs.values() if run.name == name]
+        lines = self.logs.get((uids[-1], container)) if uids else None
+        if lines is None:
+            return None
+        return b"".join(f"{time} ".encode() + line + b"\n" for time, line in list(lines) if time >= since)
+
+
+class _Kubelet(Handler):
+    owner: Node
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        _, kind, _, pod, container = map(unquote, parts.path.split("/"))
+        assert kind == "containerLogs"
+        since = dict(parse_qsl(parts.query)).get("sinceTime", "").rstrip("Z")
+        data = self.owner.read_log(pod, container, since)
+        if data is None:
+            self.send(400, "text/plain", f'container "{container}" in pod "{pod}" is waiting to start'.encode())
+        else:
+            self.send(200, "text/plain", data)
+
+
+def _certificate(folder: Path) -> ssl.SSLContext:
+    """What a kubelet shows by default: a certificate that nobody else has signed."""
+    key, certificate = folder / "kubelet.key", folder / "kubelet.crt"
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=kubelet"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-days", "2", *kind, *files], check=True, capture_output=True, timeout=30
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context

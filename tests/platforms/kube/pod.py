@@ -1,0 +1,323 @@
+"""One pod on a node: its containers are processes of this machine.
+
+Where a container would have a volume at a path, its process gets that volume's folder in place of the path, in its
+arguments and variables; the same goes for the file of the termination message. Images of a registry under `.invalid`
+cannot be pulled.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnilite_kubernetes._api import ApiError
+from platforms.kube.client import MAPS, PODS, SECRETS, now
+
+if TYPE_CHECKING:
+    from platforms.kube.node import Node
+
+_TURN_S = 0.03
+_RETRY_S = 0.2
+_QUICKEST_S = 0.5  # the first process of a container would ignore a signal that it does not handle yet
+_IMAGES = {  # what images do by themselves
+    "frameworkcontroller/frameworkbarrier": ["/bin/sh", "-c", 'echo export FB_X_IPS=127.0.0.1 > "$0"/injector.sh'],
+}
+
+
+class Run:
+    """A pod, from its creation to its deletion."""
+
+    def __init__(self, node: Node, pod: Any) -> None:
+        self.node = node
+        self.uid, self.name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        self.folder = node.folder / self.uid
+        self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._copiers: list[threading.Thread] = []
+        self._pod = pod
+        self._evicted = ""
+
+    def kill(self) -> None:
+        for process in self._processes.values():
+            _signal(process, signal.SIGKILL)
+
+    def evict(self, message: str) -> None:
+        """As a node does that runs out of something: the pod stays, as failed."""
+        self._evicted = message
+        self.kill()
+
+    def _run(self) -> None:
+        try:
+            if self._await_node() and self._await_images() and self._await_volumes() and self._run_init():
+                self._run_main()
+            while not self._over():
+                time.sleep(_TURN_S)
+        finally:
+            if not self.node.closed:
+                self._leave()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _leave(self) -> None:
+        """Let the pod's object go, however long the server may be away."""
+        place = (PODS, self.node.namespace, self.name, self.uid)
+        self._insist(lambda: self.node.api.delete(*place, gracePeriodSeconds=0))
+
+    def _current(self) -> Any | None:
+        """The pod's object; None if it is gone."""
+        found = self.node.get(PODS, self.name)
+        if found is None or found["metadata"]["uid"] != self.uid:
+            return None
+        self._pod = found
+        return found
+
+    def _over(self) -> bool:
+        pod = self._current()
+        return pod is None or bool(pod["metadata"].get("deletionTimestamp")) or self.node.closed
+
+    def _insist(self, call: Any) -> None:
+        """Make a request until the server answers."""
+        while not self.node.closed:
+            try:
+                call()
+                return
+            except ApiError as error:
+                if not error.passing:
+                    raise
+                time.sleep(_RETRY_S)
+
+    def _tell(self, **status: Any) -> None:
+        place = (PODS, self.node.namespace, self.name, {"metadata": {"uid": self.uid}, "status": status}, "status")
+        if self._current() is not None:
+            self._insist(lambda: self.node.api.patch(*place))
+
+    # what it waits for
+
+    def _await_node(self) -> bool:
+        told = ""
+        while not self._over():
+            try:
+                lack = self.node.lacks(self._pod)
+            except ApiError:
+                time.sleep(_RETRY_S)
+                continue
+            if not lack:
+                return self._bind()
+            if lack != told:
+                told = lack
+                entry = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": lack}
+                self._tell(conditions=[entry])
+            time.sleep(_RETRY_S)
+        return False
+
+    def _bind(self) -> bool:
+        binding = {"metadata": {"name": self.name}, "target": {"kind": "Node", "name": self.node.name}}
+        path = f"/api/v1/namespaces/{self.node.namespace}/pods/{self.name}/binding"
+        call = self.node.api.cluster.call
+        try:
+            self._insist(lambda: call("POST", path, {"apiVersion": "v1", "kind": "Binding", **binding}))
+        except ApiError as error:
+            if error.status in (404, 409):  # deleted meanwhile
+                return False
+            raise
+        return not self._over()
+
+    def _await_images(self) -> bool:
+        bad = [c for c in self._pod["spec"]["containers"] if c["image"].partition("/")[0].endswith(".invalid")]
+        if not bad:
+            return True
+        waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image: not found"}
+        self._tell(startTime=now(), containerStatuses=[_status(c, {"waiting": waiting}) for c in bad])
+        return False
+
+    def _await_volumes(self) -> bool:
+        """Volumes from Secrets and ConfigMaps appear when those do."""
+        while not self._over():
+            if all(self._mount(volume) for volume in self._pod["spec"].get("volumes") or []):
+                return True
+            time.sleep(_TURN_S)
+        return False
+
+    def _mount(self, volume: Any) -> bool:
+        """Bring a volume's folder up to date; False if what it is made of is not there."""
+        place = self._volume(volume)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if "configMap" in volume:
+            found = self.node.get(MAPS, volume["configMap"]["name"])
+            _fill(place, {key: text.encode() for key, text in ((found or {}).get("data") or {}).items()}, 0o755)
+            return found is not None
+        if "secret" in volume:
+            found = self.node.get(SECRETS, volume["secret"]["secretName"])
+            data = {key: base64.b64decode(value) for key, value in ((found or {}).get("data") or {}).items()}
+            _fill(place, data, 0o600)
+            return found is not None
+        return True
+
+    def _volume(self, volume: Any) -> Path:
+        for kind in ("persistentVolumeClaim", "nfs"):
+            if kind in volume:
+                return self.node.folder / "storage" / str(volume[kind].get("claimName") or "nfs")
+        return self.folder / "volumes" / volume["name"]
+
+    # containers
+
+    def _run_init(self) -> bool:
+        for container in self._pod["spec"].get("initContainers") or []:
+            self._start(container)
+            self._wait([container["name"]])
+            if self._processes[container["name"]].returncode != 0:
+                self._finish([container], "Failed")
+                return False
+        return True
+
+    def _run_main(self) -> None:
+        if self._over():
+            return
+        containers = self._pod["spec"]["containers"]
+        started = now()
+        for container in containers:
+            self._start(container)
+        states = [_status(container, {"running": {"startedAt": started}}) for container in containers]
+        self._tell(phase="Running", containerStatuses=states, startTime=started, podIP="127.0.0.1")
+        names = [container["name"] for container in containers]
+        self._wait(names)
+        good = all(self._processes[name].returncode == 0 for name in names)
+        self._finish(containers, "Succeeded" if good else "Failed", started)
+
+    def _start(self, container: Any) -> None:
+        places = self._places(container)
+        built_in = _IMAGES.get(container["image"], ["/bin/sleep", "1000"])  # also what operators run by default
+        command = [*(container.get("command") or built_in), *(container.get("args") or [])]
+        environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(self.folder)}
+        environment["HOSTNAME"] = self.name
+        for entry in container.get("env") or []:
+            environment[entry["name"]] = translated(_value(entry, self._pod), places)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        process = subprocess.Popen(
+            [*(translated(word, places) for word in command), *self._arguments(container, places)],
+            env=environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._processes[container["name"]] = process
+        lines = self.node.logs.setdefault((self.uid, container["name"]), [])
+        self._copiers.append(threading.Thread(target=_copy, args=(process, lines), daemon=True))
+        self._copiers[-1].start()
+
+    @staticmethod
+    def _arguments(container: Any, places: dict[str, str]) -> list[str]:
+        """For what images do by themselves: where their volume is."""
+        mounts = container.get("volumeMounts") or []
+        return [places[mounts[0]["mountPath"]]] if container["image"] in _IMAGES and "command" not in container else []
+
+    def _places(self, container: Any) -> dict[str, str]:
+        volumes = {volume["name"]: volume for volume in self._pod["spec"].get("volumes") or []}
+        found = {
+            container.get("terminationMessagePath") or "/dev/termination-log": str(self._message(container["name"]))
+        }
+        for mount in container.get("volumeMounts") or []:
+            place = self._volume(volumes[mount["name"]]) / mount.get("subPath", "")
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found[mount["mountPath"]] = str(place)
+        return found
+
+    def _message(self, container: str) -> Path:
+        return self.folder / f"{container}.message"
+
+    def _wait(self, names: list[str]) -> None:
+        kill_at, earliest = None, time.monotonic() + _QUICKEST_S
+        while any(self._processes[name].poll() is None for name in names):
+            time.sleep(_TURN_S)
+            if kill_at is None and self._over() and time.monotonic() > earliest:
+                grace = self._pod["metadata"].get("deletionGracePeriodSeconds")
+                kill_at = time.monotonic() + (30.0 if grace is None else float(grace))
+                for name in names:
+                    _signal(self._processes[name], signal.SIGTERM, group=False)
+            elif kill_at is not None and (time.monotonic() > kill_at or self.node.closed):
+                self.kill()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Mounted Secrets and ConfigMaps follow theirs."""
+        for volume in self._pod["spec"].get("volumes") or []:
+            if {"secret", "configMap"} & set(volume):
+                self._mount(volume)
+
+    def _finish(self, containers: list[Any], phase: str, started: str = "") -> None:
+        states = []
+        for container in containers:
+            process = self._processes[container["name"]]
+            _signal(process, signal.SIGKILL)
+            code = process.wait(10)
+            ended = {"exitCode": 128 - code if code < 0 else code, "finishedAt": now(), "startedAt": started or now()}
+            message = self._message(container["name"])
+            text = message.read_text()[:4096] if message.exists() else ""
+            state = {"terminated": {**ended, "reason": "Completed" if code == 0 else "Error", "message": text}}
+            states.append(_status(container, state))
+        for copier in self._copiers:
+            copier.join(2)  # the log is whole when the end is told
+        if self._evicted:
+            self._tell(phase="Failed", reason="Evicted", message=self._evicted)
+        else:
+            self._tell(phase=phase, containerStatuses=states)
+
+
+def translated(text: str, places: dict[str, str]) -> str:
+    """A word with the folders of volumes in place of the paths in the container."""
+    for path, local in places.items():
+        if text == path or text.startswith(f"{path}/"):
+            return local + text[len(path) :]
+    return text
+
+
+def _status(container: Any, state: Any) -> dict[str, Any]:
+    """What a pod's status says of a container."""
+    known = {"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0}
+    return {**known, "ready": "running" in state, "state": state}
+
+
+def _fill(folder: Path, files: dict[str, bytes], mode: int) -> None:
+    for name, data in files.items():
+        target = folder / name
+        if target.exists() and target.read_bytes() == data:
+            continue
+        draft = folder / f".{name}.new"
+        draft.touch(mode=0o600)
+        draft.write_bytes(data)
+        draft.chmod(mode)
+        draft.replace(target)
+
+
+def _value(entry: Any, pod: Any) -> str:
+    if "valueFrom" not in entry:
+        return str(entry.get("value", ""))
+    path = entry["valueFrom"]["fieldRef"]["fieldPath"]
+    if path.startswith("metadata.labels['"):
+        return str((pod["metadata"].get("labels") or {}).get(path[17:-2], ""))
+    return str(pod["metadata"][path.removeprefix("metadata.")])
+
+
+def _signal(process: subprocess.Popen[bytes], number: int, group: bool = True) -> None:
+    try:
+        (os.killpg if group else os.kill)(process.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _copy(process: subprocess.Popen[bytes], lines: list[tuple[str, bytes]]) -> None:
+    assert process.stdout is not None
+    with process.stdout as stream:
+        for line in stream:
+            whole, part = divmod(time.time_ns(), 10**9)
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+            lines.append((f"{stamp}.{part:09d}Z", line.rstrip(b"\n")))

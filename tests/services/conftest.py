@@ -1,0 +1,105 @@
+"""The clusters and benches of the tests of nnilite_kubernetes.
+
+A test that takes `cluster` (or `open_bench`) runs on the stand-in, and on a real kube-apiserver: every day if it is
+marked `everywhere`, else as a `long` test. With NNILITE_TEST_KUBECONFIG it runs on that cluster, and nowhere else.
+Modules say by the fixture `platform` which service they test, and what the cluster has to have for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from platforms.kube import apiserver
+from platforms.kube.bench import KubeBench, Platform
+from platforms.kube.cluster import Cluster, Given, RealServer, StandIn
+from platforms.kube.faults import Faults
+
+GIVEN = os.environ.get("NNILITE_TEST_KUBECONFIG")
+_REAL = pytest.param("kube-apiserver", marks=[pytest.mark.real, pytest.mark.xdist_group("kube-apiserver")])
+_CLUSTERS = ["given"] if GIVEN else ["stand-in", _REAL]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        on = getattr(item, "callspec", None) and item.callspec.params.get("cluster")
+        if on == "kube-apiserver" and not item.get_closest_marker("everywhere"):
+            item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(scope="session")
+def kube_apiserver(tmp_path_factory):
+    """A real one, for all tests."""
+    reason = apiserver.missing()
+    if reason:
+        pytest.skip(reason)
+    server = apiserver.KubeApiserver(tmp_path_factory.mktemp("kube") / "apiserver")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Controllers, a node and a test share a pool of connections that is made for one plugin."""
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+
+
+@pytest.fixture(params=_CLUSTERS)
+def cluster(request, tmp_path, platform):
+    with _cluster(request, tmp_path / "cluster", platform) as cluster:
+        yield cluster
+
+
+def _cluster(request: pytest.FixtureRequest, folder: Path, platform: Platform) -> Cluster:
+    if request.param == "stand-in":
+        return StandIn(folder, platform.operators)
+    if request.param == "kube-apiserver":
+        return RealServer(request.getfixturevalue("kube_apiserver"), folder, platform.operators)
+    given = Given(Path(GIVEN), folder, platform.operators)
+    if given.lacks():
+        pytest.skip(f"the cluster has no {', '.join(given.lacks())}")
+    return given
+
+
+@pytest.fixture
+def machinery(cluster):
+    """For what only nodes and controllers of ours can be told to do."""
+    if not hasattr(cluster, "machinery"):
+        pytest.skip("the cluster has nodes and controllers of its own")
+    return cluster.machinery
+
+
+@pytest.fixture
+def this_machine(cluster):
+    """For trials that meet the test in files or at loopback."""
+    if not cluster.here:
+        pytest.skip("the cluster's pods run elsewhere")
+
+
+@pytest.fixture
+def faults(cluster):
+    """What can go wrong on the way to the server."""
+    with Faults(cluster.kubeconfig(), cluster.folder) as faults:
+        yield faults
+
+
+@pytest.fixture
+def open_bench(tmp_path, cluster, platform):
+    """Opens a bench with these fields of the section; in the end its jobs are removed."""
+    opened: list[KubeBench] = []
+
+    def make(kubeconfig: Path | None = None, **fields) -> KubeBench:
+        bench = KubeBench(tmp_path, platform.maker(cluster, kubeconfig, **fields), cluster)
+        opened.append(bench)
+        return bench.__enter__()
+
+    yield make
+    for bench in opened:
+        bench.__exit__()
