@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+from nnilite._keeper import SHIM
 from nnilite.errors import ConfigError, NotFound, Place
 
 
@@ -29,9 +30,10 @@ class Registered:
     code_directory: str = ""  # where its module lies, "" if it can be imported anyway
 
     def entry_point(self, group: str) -> EntryPoint:
-        """As if it were installed; its folder becomes importable."""
-        if self.code_directory and self.code_directory not in sys.path:
-            sys.path.append(self.code_directory)
+        """As if it were installed; its folder becomes importable, and `from nni.tuner import Tuner` works in it."""
+        for folder in (self.code_directory, str(SHIM)):
+            if folder and folder not in sys.path:
+                sys.path.append(folder)
         module, _, name = self.class_name.rpartition(".")
         return EntryPoint(self.name, f"{module}:{name}", group)
 

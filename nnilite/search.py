@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.class_args import construct
+from nnilite.class_args import construct, one_of
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
 from nnilite.objectives import front, gains, signs
 from nnilite.records import Json, Trial, TrialState
@@ -116,6 +116,8 @@ class Search:
         assessor: str | Assessor | None = None,
         **tuner_args: Any,
     ) -> None:
+        if isinstance(optimize, str):
+            one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
         self._tuner = _tuner(tuner, optimize, seed, tuner_args)
         self._assessor = _assessor(assessor, optimize)

@@ -138,6 +138,7 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: Entry, *, as_j
         return
     reason = f": {screen.brief(profile['reason'])}" if profile["reason"] else ""
     print(f"Experiment {entry.id} is {profile['state']}{reason}")
+    screen.show_traceback(profile["reason"])
     screen.show_facts({"Trials": summary.trials(profile), "Time": screen.span(profile["duration"])})
     summary.show_best(profile)
     if profile["counts"].get("FAILED"):

@@ -90,10 +90,22 @@ def clean(value: object) -> str:
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
 
 
+TRACEBACK = "Traceback (most recent call last):"
+
+
 def brief(text: str) -> str:
     """The first and the last line of a text of several: of an exit code and a traceback what matters most."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return clean(": ".join([lines[0], lines[-1]]) if len(lines) > 1 else text.strip())
+    if len(lines) > 1 and not lines[0].endswith(lines[-1]):
+        return clean(f"{lines[0]}: {lines[-1]}")
+    return clean(lines[0]) if lines else ""
+
+
+def show_traceback(text: str) -> None:
+    """Where a text of several lines has a traceback, all lines of it."""
+    _, mark, lines = text.partition(TRACEBACK)
+    for line in f"{mark}{lines}".splitlines():
+        print(f"  {clean(line)}")
 
 
 def number(value: float) -> str:

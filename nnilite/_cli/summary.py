@@ -26,6 +26,7 @@ def show(profile: dict[str, Any]) -> None:
             "Kept in": profile["directory"],
         }
     )
+    screen.show_traceback(profile["reason"])
     show_waiting(profile)
     show_hosts(profile)
     show_best(profile)

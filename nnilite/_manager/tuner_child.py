@@ -26,6 +26,8 @@ from nnilite.tuner import Call, Tuner
 
 Message = dict[str, Any]
 
+_PACKAGE = Path(__file__).parents[1]
+
 
 class Child:
     """Holds the tuner and the assessor."""
@@ -161,9 +163,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _user_traceback(error: Exception) -> str:
-    """The traceback without our own frames."""
+    """The traceback without the frames of the manager and of the base classes."""
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+    users = [frame for frame in frames if _PACKAGE not in Path(frame.filename).parents]
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(users or list(frames))]
     return "".join([*lines, *traceback.format_exception_only(type(error), error)])
 

@@ -202,7 +202,9 @@ def test_a_port_in_use_is_told_and_nothing_is_left_behind(write: Write) -> None:
     assert _registry.entries() == []
 
 
-def test_a_tuner_that_raises_ends_it_with_the_users_traceback(write: Write, place: Path) -> None:
+def test_a_tuner_that_raises_ends_it_with_the_users_traceback(
+    write: Write, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (place / "mine.py").write_text(
         "from nnilite import Tuner\n"
         "class Bad(Tuner):\n"
@@ -213,6 +215,10 @@ def test_a_tuner_that_raises_ends_it_with_the_users_traceback(write: Write, plac
     code, out, _ = _done("create", "-c", config, "-p", 0, "-f")
     assert code == 6
     assert "ValueError: no idea" in out
+    frames = [line for line in out.splitlines() if line.strip().startswith("File")]
+    assert frames == [f'    File "{place / "mine.py"}", line 4, in generate_parameters']
+    assert run(["experiment", "show", _only().id]) == 0
+    assert frames[0] in capsys.readouterr().out
 
 
 def test_a_command_that_does_not_exist_fails_trials_with_a_reason(write: Write) -> None:

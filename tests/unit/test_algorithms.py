@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,13 @@ def test_a_registered_tuner_is_found_by_its_name(folder: Path) -> None:
     assert run(["algo", "register", "--meta", meta(folder)]) == 0
     assert _plugins.tuner_class("lucky").__name__ == "Lucky"
     assert "Lucky" in _plugins.names(_plugins.TUNERS)
+
+
+def test_a_class_on_the_base_of_nni_is_registered_where_no_nni_is_installed(folder: Path) -> None:
+    (folder / "nni_code.py").write_text("from nni.tuner import Tuner\nclass Old(Tuner): pass\n")
+    arguments = ["-m", "nnilite._cli", "algo", "register", "--meta", meta(folder, className="nni_code.Old")]
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("Lucky is registered as a tuner.\n", "")
 
 
 def test_only_installed_tuners_are_tried_out_before_the_start(folder: Path) -> None:
