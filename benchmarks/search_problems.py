@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from nnilite.space import SearchSpace
+
 Space = dict[str, Any]
 Objective = Callable[[dict[str, Any]], float]
 
@@ -29,6 +31,10 @@ class Problem:
     space: Space
     trials: int
     objective: Callable[[int], tuple[Objective, float | None]]
+
+    @property
+    def nested(self) -> bool:
+        return any(parameter.parent is not None for parameter in SearchSpace.parse(self.space).parameters)
 
 
 def problems(quick: bool = False) -> list[Problem]:

@@ -72,10 +72,10 @@ def run(task: Task) -> dict[str, Any]:
 def solvers(nni_python: str | None) -> tuple[list[str], list[str]]:
     """Labels of the quick solvers and of those with a dear model."""
     quick = [f"nnilite {name}" for name in search_solvers.OURS]
-    quick += ["optuna TPE", "optuna CMA-ES"]
+    quick += [f"optuna {name}" for name in search_solvers.PLAIN]
     quick += [f"NNI {name}" for name in search_solvers.NNI] if nni_python else []
     dear = [f"nnilite {name}" for name in search_solvers.OURS_WITH_MODEL]
-    dear += ["optuna GP"] if importlib.util.find_spec("torch") else []
+    dear += [f"optuna {name}" for name in search_solvers.PLAIN_WITH_MODEL] if importlib.util.find_spec("torch") else []
     return quick, dear
 
 
@@ -113,20 +113,24 @@ def main(arguments: list[str]) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # the processes are what runs in parallel
     args.out.mkdir(parents=True, exist_ok=True)
-    python, reason = nni_python(args.nni_python, args.out)
-    if python is None:
-        print(f"without NNI's own tuners: {reason}", file=sys.stderr)
     runs = args.out / "runs.jsonl"
-    known = {(r["problem"], r["solver"], r["seed"]) for r in read(runs)}
-    waiting = [task for task in tasks(args, python) if task.key not in known]
-    deadline = time.monotonic() + args.minutes * 60
-    if not args.report_only:
-        work(waiting, runs, args.processes, deadline)
+    absent = {} if args.report_only else add_runs(args, runs)
+    search_report.write(read(runs), args.out, absent)
+    print(args.out / "report.md")
+
+
+def add_runs(args: argparse.Namespace, runs: Path) -> dict[str, str]:
+    """Do what is not in the file yet; returns which solvers are left out, and why."""
+    python, reason = nni_python(args.nni_python, args.out)
     absent = {} if python else {"NNI": reason}
     if not importlib.util.find_spec("torch"):
         absent["optuna GP"] = "it needs torch, which is not installed"
-    search_report.write(read(runs), args.out, absent)
-    print(args.out / "report.md")
+    for name, why in absent.items():
+        print(f"without {name}: {why}", file=sys.stderr)
+    known = {(r["problem"], r["solver"], r["seed"]) for r in read(runs)}
+    waiting = [task for task in tasks(args, python) if task.key not in known]
+    work(waiting, runs, args.processes, time.monotonic() + args.minutes * 60)
+    return absent
 
 
 def work(waiting: list[Task], runs: Path, processes: int, deadline: float) -> None:

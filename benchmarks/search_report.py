@@ -1,138 +1,239 @@
-"""From runs to ranks and plots."""
+"""From runs to ranks, paired comparisons and plots."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.search_problems import problems
+from benchmarks.search_problems import Problem, problems
 
 Run = dict[str, Any]
 Cell = tuple[str, int]  # problem and seed
+Runs = dict[str, dict[Cell, Run]]  # by solver
 
-_COLORS = {"nnilite": "tab:blue", "optuna": "tab:orange", "NNI": "tab:red"}
-_FLOOR = 1e-8
+_LINES = {"nnilite": "-", "optuna": "--", "NNI": ":"}
+_COLORS = ("TPE", "GP", "CMA", "Evolution", "Anneal", "QMC", "Metis", "Random", "SMAC", "DNGO")
+_FLOOR = 1e-8  # a smaller regret is none
+_ENOUGH = 0.8  # of the most seeds, to be in the first of two tables
+_PAIRS = (
+    ("nnilite TPE", "optuna TPE"),
+    ("nnilite CMAES", "optuna CMA-ES"),
+    ("nnilite GP", "optuna GP"),
+    ("nnilite TPE", "NNI TPE"),
+    ("nnilite Evolution", "NNI Evolution"),
+)
+_ABOUT = """\
+# Search quality
+
+Which tuner finds how good a point in how many trials: nnilite's, plain optuna with the same samplers, and NNI 3.0's
+own ({versions}).
+
+To make it again: `pip install 'nnilite[bench]'`, torch if optuna's GP is to take part, a Python with NNI 3.0, then in a
+checkout `python -m benchmarks.search_quality --model-seeds 20 --nni-python PYTHON`. It takes hours, and goes on where
+it was when it is called again.
+
+- {count} problems: nine functions of the BBOB suite with five numbers (100 trials each), two written ones with mixed
+  types and nested choices (100 trials), and three models of scikit-learn on data that comes with it (50 trials).
+- One trial at a time; all minimise; with each seed a BBOB function is another instance.
+- A rank is that of the best value after all trials, among the solvers of the table, for one problem and seed: 1 is
+  best, equal values share a rank. A table has only problems that all its solvers take, and seeds that all of them ran.
+"""
 
 
 def write(runs: list[Run], out: Path, absent: dict[str, str]) -> None:
-    """`report.md`, a plot of regrets for each family of problems, and one of the ranks."""
-    by_solver: dict[str, dict[Cell, Run]] = defaultdict(dict)
+    """`report.md`, and a plot of regrets for each family of problems."""
+    by_solver: Runs = defaultdict(dict)
     for run in runs:
         if run.get("losses"):
             by_solver[run["solver"]][run["problem"], run["seed"]] = run
-    seeds = {solver: len({seed for _, seed in cells}) for solver, cells in by_solver.items()}
-    most = max(seeds.values(), default=0)
-    many = {s: c for s, c in by_solver.items() if seeds[s] >= 0.8 * most}
-    lines = [
-        "# Search quality",
+    best = _best_values(by_solver)
+    lines = [_ABOUT.format(versions=", ".join(_versions()), count=len(problems())), "## Ranks"]
+    known: set[str] = set()
+    for title, taken in _GROUPS:
+        members = [p for p in problems() if taken(p)]
+        usual, rare = _by_seeds(by_solver, members)
+        if not usual <= known:
+            lines += _table({s: by_solver[s] for s in usual}, title, members)
+        if rare:
+            lines += _table({s: by_solver[s] for s in usual | rare}, f"{title}, all solvers", members)
+        known |= usual
+    lines += [f"Left out: {name}, because {reason}.\n" for name, reason in absent.items()]
+    lines += ["## Pairs", "", _ABOUT_PAIRS, *_pairs(by_solver, best), ""]
+    lines += [
+        "## Regret",
         "",
-        "Made by `python -m benchmarks.search_quality`. One trial at a time; all minimise. The mean rank is over",
-        "problems and seeds, by the best value after all trials (1 is best; equal values share a rank), among the",
-        "solvers that take the problem's search space.",
+        "Median distance to the smallest value (known, or found by any solver with any seed).",
         "",
-        *_ranks(many, "Solvers with most seeds"),
     ]
-    if len(many) < len(by_solver):
-        lines += ["", *_ranks(by_solver, "All solvers, where all were run")]
-    for name, reason in absent.items():
-        lines += ["", f"Left out: {name}, because {reason}."]
-    lines += ["", "## Regret", "", "Median distance to the best value (known, or found by anybody).", ""]
     for family in dict.fromkeys(p.family for p in problems()):
-        name = _plot(by_solver, family, out)
+        name = _plot(by_solver, best, family, out)
         lines += [f"![{family}]({name})", ""] if name else []
-    (out / "report.md").write_text("\n".join(lines), encoding="utf-8")
+    (out / "report.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
-def _ranks(by_solver: dict[str, dict[Cell, Run]], title: str) -> list[str]:
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    family = {p.name: p.family for p in problems()}
-    complete = _complete(by_solver)
-    for cell in complete:
-        values = {s: min(cells[cell]["losses"]) for s, cells in by_solver.items() if cell in cells}
+def _versions() -> Iterable[str]:
+    for package in ("optuna", "cmaes", "scikit-learn"):
+        try:
+            yield f"{package} {version(package)}"
+        except PackageNotFoundError:
+            continue
+
+
+# ------------------------------------------------------------ ranks
+
+_GROUPS: tuple[tuple[str, Callable[[Problem], bool]], ...] = (
+    ("Every search space", lambda problem: True),
+    ("Search spaces without nested choices", lambda problem: not problem.nested),
+    ("Five numbers", lambda problem: problem.family.startswith("BBOB")),
+)
+
+
+def _by_seeds(by_solver: Runs, members: list[Problem]) -> tuple[set[str], set[str]]:
+    """The solvers that take all members, and among them those with clearly fewer seeds."""
+    seeds = {solver: _seeds(cells, members) for solver, cells in by_solver.items()}
+    most = max(seeds.values(), default=0)
+    usual = {solver for solver, count in seeds.items() if count and count >= _ENOUGH * most}
+    return usual, {solver for solver, count in seeds.items() if count} - usual
+
+
+def _seeds(cells: dict[Cell, Run], members: list[Problem]) -> int:
+    """With how many seeds all members were run."""
+    return len(set.intersection(*({seed for name, seed in cells if name == p.name} for p in members)))
+
+
+def _table(by_solver: Runs, title: str, members: list[Problem]) -> list[str]:
+    family = {p.name: p.family for p in members}
+    common = set.intersection(*(set(cells) for cells in by_solver.values()))
+    cells = sorted(cell for cell in common if cell[0] in family)
+    found: dict[str, dict[str, list[float]]] = {solver: defaultdict(list) for solver in by_solver}
+    for cell in cells:
+        values = {solver: min(runs[cell]["losses"]) for solver, runs in by_solver.items()}
         for solver, value in values.items():
             better = sum(other < value for other in values.values())
             equal = sum(other == value for other in values.values())
-            found[solver][family[cell[0]]].append(better + (equal + 1) / 2)
-            found[solver]["all"].append(better + (equal + 1) / 2)
-    families = [f for f in dict.fromkeys(family.values()) if any(f in ranks for ranks in found.values())]
-    lines = [
-        f"## {title} ({len(complete)} pairs of problem and seed)",
+            for name in ("all", family[cell[0]]):
+                found[solver][name].append(better + (equal + 1) / 2)
+    columns = ["all", *dict.fromkeys(family.values())] if len(set(family.values())) > 1 else ["all"]
+    seeds = len(cells) / max(1, len(family))
+    return [
+        f"\n### {title}\n\n{len(family)} problems, {seeds:.3g} seeds, {len(by_solver)} solvers.\n",
+        "| mean rank of | " + " | ".join(columns) + " |",
+        "| --- " * (len(columns) + 1) + "|",
+        *(
+            f"| {solver} | " + " | ".join(f"{statistics.fmean(found[solver][name]):.2f}" for name in columns) + " |"
+            for solver in sorted(found, key=lambda s: statistics.fmean(found[s]["all"]))
+        ),
         "",
-        "| solver | mean rank | " + " | ".join(families) + " | tuner, ms a trial |",
     ]
-    lines.append("| --- | --- | " + "--- | " * len(families) + "--- |")
-    for solver in sorted(found, key=lambda s: statistics.fmean(found[s]["all"])):
-        ranks = [found[solver].get(f) for f in families]
-        cells = " | ".join(f"{statistics.fmean(r):.2f}" if r else "-" for r in ranks)
-        times = [r["tuner_s"] / len(r["losses"]) * 1000 for r in by_solver[solver].values()]
-        mean = statistics.fmean(found[solver]["all"])
-        lines.append(f"| {solver} | {mean:.2f} | {cells} | {statistics.median(times):.1f} |")
+
+
+# ------------------------------------------------------------ pairs
+
+_ABOUT_PAIRS = """\
+The same problem and seed, by one and by the other. The ratio is the geometric mean of regret over regret, with its
+95 % confidence interval: below 1 the first is better. p is that of Wilcoxon's signed-rank test on the logarithms: how
+likely a difference like this one is if there is none.
+
+| the first | the other | pairs | better, equal, worse | ratio of regrets | p | |
+| --- | --- | --- | --- | --- | --- | --- |"""
+
+
+def _pairs(by_solver: Runs, best: dict[Cell, float]) -> list[str]:
+    from scipy import stats
+
+    lines = []
+    for one, other in _PAIRS:
+        cells = sorted(by_solver.get(one, {}).keys() & by_solver.get(other, {}).keys())
+        if len(cells) < 10:
+            continue
+        gaps = [_log_regret(by_solver[one][c], best[c]) - _log_regret(by_solver[other][c], best[c]) for c in cells]
+        counts = ", ".join(
+            str(count) for count in (sum(g < 0 for g in gaps), gaps.count(0.0), sum(g > 0 for g in gaps))
+        )
+        mean, error = statistics.fmean(gaps), 1.96 * statistics.stdev(gaps) / math.sqrt(len(gaps))
+        p = float(stats.wilcoxon(gaps).pvalue) if any(gaps) else 1.0
+        low, high = 10 ** (mean - error), 10 ** (mean + error)
+        word = "no difference" if low <= 1 <= high or p > 0.05 else "better" if high < 1 else "worse"
+        ratio = f"{10**mean:.2f} ({low:.2f} to {high:.2f})"
+        chance = "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+        lines.append(f"| {one} | {other} | {len(cells)} | {counts} | {ratio} | {chance} | {word} |")
     return lines
 
 
-def _complete(by_solver: dict[str, dict[Cell, Run]]) -> list[Cell]:
-    """The problems and seeds that all solvers ran which can take the problem."""
-    can: dict[str, set[str]] = defaultdict(set)
-    did: dict[Cell, set[str]] = defaultdict(set)
-    for solver, cells in by_solver.items():
-        for problem, seed in cells:
-            can[problem].add(solver)
-            did[problem, seed].add(solver)
-    numbers = [p.name for p in problems() if p.family.startswith("BBOB")]  # which all solvers can take
-    everybody = set(by_solver)
-    return sorted(c for c, who in did.items() if who == (everybody if c[0] in numbers else can[c[0]]))
+def _best_values(by_solver: Runs) -> dict[Cell, float]:
+    """The smallest value of each cell's function: the known one, or that found by anybody in the problem."""
+    found: dict[str, float] = {}
+    for runs in by_solver.values():
+        for (problem, _), run in runs.items():
+            found[problem] = min(found.get(problem, math.inf), *run["losses"])
+    return {
+        cell: found[cell[0]] if run["best"] is None else run["best"]
+        for runs in by_solver.values()
+        for cell, run in runs.items()
+    }
 
 
-def _plot(by_solver: dict[str, dict[Cell, Run]], family: str, out: Path) -> str | None:
+def _log_regret(run: Run, best: float) -> float:
+    return math.log10(max(min(run["losses"]) - best, _FLOOR))
+
+
+# ------------------------------------------------------------ plots
+
+
+def _plot(by_solver: Runs, best: dict[Cell, float], family: str, out: Path) -> str | None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     members = [p for p in problems() if p.family == family]
-    members = [p for p in members if any(cell[0] == p.name for c in by_solver.values() for cell in c)]
+    members = [p for p in members if any(cell[0] == p.name for runs in by_solver.values() for cell in runs)]
     if not members:
         return None
     columns = min(3, len(members))
     rows = -(-len(members) // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(5 * columns, 3.6 * rows), squeeze=False)
+    handles = {}
     for panel, problem in zip(axes.flat, members, strict=False):
-        for number, solver in enumerate(sorted(by_solver)):
-            curve = _median_regret([r for cell, r in by_solver[solver].items() if cell[0] == problem.name], by_solver)
+        for solver in sorted(by_solver, key=lambda solver: solver.split()[1]):
+            curve = _median_regret(by_solver[solver], best, problem.name)
             if curve:
-                style = ("-", "--", ":", "-.")[number % 4]
-                color = _COLORS[solver.split()[0]] if solver.endswith("TPE") else None
-                width = 2.2 if solver.endswith("TPE") else 1.0
-                panel.plot(range(1, len(curve) + 1), curve, style, label=solver, color=color, linewidth=width)
+                (handles[solver],) = panel.plot(range(1, len(curve) + 1), curve, **_style(solver))
         panel.set_title(problem.name)
         panel.set_yscale("log")
         panel.set_xlabel("trials")
     for panel in list(axes.flat)[len(members) :]:
         panel.axis("off")
     axes[0][0].set_ylabel("median regret")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=5, fontsize="small")
-    figure.tight_layout(rect=(0, 0.06 + 0.06 / rows, 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=5, fontsize="small")
+    figure.tight_layout(rect=(0, 0.06 + 0.08 / rows, 1, 1))
     name = f"regret_{family.split()[0].strip(',').lower()}.png"
-    figure.savefig(out / name, dpi=90)
+    figure.savefig(out / name, dpi=80)
     pyplot.close(figure)
     return name
 
 
-def _median_regret(runs: list[Run], by_solver: dict[str, dict[Cell, Run]]) -> list[float]:
+def _style(solver: str) -> dict[str, Any]:
+    """The colour tells the algorithm, the line whose it is; the default one is thick."""
+    house, algorithm = solver.split()
+    color = next((f"C{k}" for k, name in enumerate(_COLORS) if algorithm.startswith(name)), "k")
+    return {"color": color, "linestyle": _LINES[house], "linewidth": 2.2 if algorithm == "TPE" else 1.1}
+
+
+def _median_regret(runs: dict[Cell, Run], best: dict[Cell, float], problem: str) -> list[float]:
     curves = []
-    for run in runs:
-        best = run["best"]
-        if best is None:
-            same = [cells.get((run["problem"], run["seed"])) for cells in by_solver.values()]
-            best = min(min(r["losses"]) for r in same if r)
-        curve, so_far = [], float("inf")
-        for loss in run["losses"]:
-            so_far = min(so_far, loss)
-            curve.append(max(so_far - best, _FLOOR))
-        curves.append(curve)
+    for cell, run in runs.items():
+        if cell[0] == problem:
+            so_far, curve = math.inf, []
+            for loss in run["losses"]:
+                so_far = min(so_far, loss)
+                curve.append(max(so_far - best[cell], _FLOOR))
+            curves.append(curve)
     length = max(map(len, curves), default=0)
     padded = [curve + [curve[-1]] * (length - len(curve)) for curve in curves]
     return [statistics.median(values) for values in zip(*padded, strict=True)]

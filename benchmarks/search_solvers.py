@@ -20,7 +20,8 @@ from nnilite.space import Kind, Parameter, SearchSpace
 
 OURS = ("TPE", "Anneal", "Evolution", "CMAES", "QMC", "Random")
 OURS_WITH_MODEL = ("GP", "Metis", "SMAC", "DNGO")
-PLAIN = ("TPE", "CMA-ES", "GP")
+PLAIN = ("TPE", "CMA-ES")
+PLAIN_WITH_MODEL = ("GP",)
 NNI = ("TPE", "Evolution")
 
 
@@ -65,6 +66,8 @@ class Plain:
         choices = any(p.kind is Kind.CHOICE for p in self._space.parameters)
         if name == "CMA-ES" and (nested or choices):
             raise SpaceError("CMA-ES is for numbers")
+        if name == "GP" and nested:
+            raise SpaceError("optuna's GP draws nested parameters at random")
         samplers: dict[str, Callable[[], Any]] = {
             "TPE": lambda: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=nested),
             "CMA-ES": lambda: optuna.samplers.CmaEsSampler(seed=seed),
