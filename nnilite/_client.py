@@ -185,9 +185,10 @@ class Client:
         """A piece of the log of the `manager` or `tuner` from byte `offset` (from the end if negative), and its end."""
         return self._piece(f"/logs/{_part(name)}", {"offset": offset, "limit": limit})
 
-    def files(self, trial: str) -> list[dict[str, Any]]:
-        """The files of a trial: path (relative), size (bytes), mtime."""
-        found: list[dict[str, Any]] = self._json("GET", f"/trials/{_part(trial)}/files")["files"]
+    def files(self, trial: str, *, fetch: bool = True) -> list[dict[str, Any]]:
+        """The files of a trial: path (relative), size (bytes), mtime. `fetch`: those elsewhere are copied first."""
+        query = {"fetch": "true" if fetch else "false"}
+        found: list[dict[str, Any]] = self._json("GET", f"/trials/{_part(trial)}/files", query)["files"]
         return found
 
     def download(self, trial: str, path: str, write: Callable[[bytes], object]) -> None:

@@ -14,6 +14,7 @@ from nnilite._registry import Entry
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import ExperimentState
 
+ANSWER_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 90.0
 """How long a manager may take to end: it lets trials end and the tuner say good-bye first."""
 
@@ -24,7 +25,7 @@ class NotRunning(Conflict, RuntimeError):
     """The experiment has no running manager that could be asked."""
 
 
-def connect(entry: Entry, *, timeout_s: float = 20.0) -> Client:
+def connect(entry: Entry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Client:
     """A client of the experiment's manager. Raises: NotRunning."""
     if not entry.alive or entry.url is None:
         raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` lets it go on.")

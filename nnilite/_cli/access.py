@@ -83,11 +83,11 @@ def running(options: argparse.Namespace) -> Iterator[Client]:
 
 
 @contextmanager
-def reading(options: argparse.Namespace) -> Iterator[Client]:
+def reading(options: argparse.Namespace, *, timeout_s: float = _managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
     """Something to read from: the experiment's manager, or, if it has none, its folder."""
     entry = find(options)
     if entry.alive:
-        with _managers.connect(entry) as found:
+        with _managers.connect(entry, timeout_s=timeout_s) as found:
             yield found
         return
     from nnilite._cli import offline

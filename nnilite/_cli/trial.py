@@ -13,6 +13,7 @@ from nnilite._client import Client
 from nnilite.errors import ConfigError, NniliteError
 from nnilite.records import TrialState
 
+_COPY_TIMEOUT_S = 3700.0  # the manager may have to copy them from another machine first
 STATES = [state.value for state in TrialState]
 
 
@@ -145,7 +146,7 @@ def show(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
         trial = manager.trial(options.trial)
         metrics = list(manager.metrics(options.trial))
-        files = manager.files(options.trial)
+        files = manager.files(options.trial, fetch=False)
     if options.json:
         screen.show_json({**trial, "metrics": metrics, "files": files})
         return
@@ -239,7 +240,7 @@ def _parameters(options: argparse.Namespace) -> Any:
 
 def download(options: argparse.Namespace) -> None:
     target: Path = options.output or Path(options.trial)
-    with access.reading(options) as manager:
+    with access.reading(options, timeout_s=_COPY_TIMEOUT_S) as manager:
         files = manager.files(options.trial)
         for file in files:
             path = _inside(target, file["path"])

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import secrets
 import string
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from nnilite._manager.reader import Reader
 from nnilite._manager.reading import About, Reading, Standing
 from nnilite._manager.rules import Rules
 from nnilite._rest.backend import CallbackAnswer, Gap, GivenUp, Limits, Profile, TrialQuery, Waiting
-from nnilite.errors import ConfigError, Conflict, NniliteError, Place
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, TrialState
 from nnilite.service import TrainingService
 from nnilite.space import SearchSpace
@@ -33,8 +34,8 @@ log = logging.getLogger(__name__)
 _PROFILE_EVERY_S = 0.3
 _OVER = (ExperimentState.ERROR, ExperimentState.STOPPING, ExperimentState.STOPPED)
 _MOST_RERUN = 1000
-_FETCH_TIMEOUT_S = 120.0
-_FETCHED_FOR_S = 20.0  # what was fetched so lately is not fetched again
+_FETCH_TIMEOUT_S = 3600.0
+_FETCHED_FOR_S = 20.0  # what was fetched so lately of a running trial is not fetched again
 
 
 def new_trial_id() -> str:
@@ -107,6 +108,7 @@ class Manager(Reading):
         super().__init__(about, self._now(), reader, token)
         self.state_changed = _nothing
         self._fetched: dict[tuple[str, int], tuple[float, bool]] = {}  # when, and whether the attempt had ended
+        self._fetching: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def refresh(self) -> None:
         """Show the state that has just been committed: what is not committed has not happened."""
@@ -231,28 +233,33 @@ class Manager(Reading):
     def callback_token(self, job: str) -> str:
         return self._parts.jobs.token(job)
 
-    async def directory(self, trial: str) -> Path:
-        """The trial's folder here, with what its latest attempt has written elsewhere by now."""
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
+        """The trial's folder here; `fetch`: with what its latest attempt has written elsewhere by now."""
         _, attempts = await self.reader.trial(trial)
         taken = [attempt for attempt in attempts if attempt.handle is not None]
-        if taken:
-            await self._fetch(taken[-1])
+        if fetch and taken:
+            async with self._fetching[trial, taken[-1].number]:
+                await self._fetch(taken[-1])
         return await super().directory(trial)
 
     async def _fetch(self, attempt: Attempt) -> None:
+        """Raises: ServiceError."""
         target = self.about.directory / "trials" / attempt.trial / str(attempt.number)
         handle = attempt.handle or {}
         if handle.get("directory") == str(target):
             return  # it runs here
         key, ended = (attempt.trial, attempt.number), attempt.ended is not None
         when, whole = self._fetched.get(key, (0.0, False))
-        if when > self.engine.now() - _FETCHED_FOR_S and whole == ended:
+        if whole or (not ended and when > self.engine.now() - _FETCHED_FOR_S):
             return
-        self._fetched[key] = (self.engine.now(), ended)
         try:
             await asyncio.wait_for(self._parts.service.fetch(handle, target), _FETCH_TIMEOUT_S)
+        except NotFound as error:
+            log.warning("what is left of trial %s is on this machine: %s", attempt.trial, error)
         except (NniliteError, OSError, asyncio.TimeoutError) as error:
-            log.warning("the files of trial %s cannot be fetched: %s", attempt.trial, error)
+            reason = str(error) or f"it takes longer than {_FETCH_TIMEOUT_S:.0f} s"
+            raise ServiceError(f"The files of trial {attempt.trial} cannot be copied here: {reason}.") from error
+        self._fetched[key] = (self.engine.now(), ended)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Any:
         """From the folder on this machine; where there is nothing, the service is asked."""

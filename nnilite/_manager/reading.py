@@ -139,7 +139,7 @@ class Reading(Insight):
         path = self.about.directory / "trials" / found.id / str(number) / f"trial.{stream}"
         return await asyncio.to_thread(_piece, path, offset, limit)
 
-    async def directory(self, trial: str) -> Path:
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
         found, _ = await self.reader.trial(trial)
         path = self.about.directory / "trials" / found.id
         if not await asyncio.to_thread(path.is_dir):

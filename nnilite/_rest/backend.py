@@ -130,8 +130,9 @@ class Backend(Protocol):
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         """Part of "stdout" or "stderr"; `attempt` None: the latest. A negative offset counts from the end."""
 
-    async def directory(self, trial: str) -> Path:
-        """The trial's folder on this machine. Raises: NotFound where there is none (yet)."""
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
+        """The trial's folder on this machine; `fetch`: what lies elsewhere is copied into it first, however long that
+        takes. Raises: NotFound where there is none (yet), ServiceError if it cannot be copied now."""
 
     def export(self) -> AsyncIterator[Trial]:
         """All ended trials, by sequence. May be called twice for one answer."""

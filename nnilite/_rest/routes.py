@@ -54,6 +54,7 @@ JOB = Param(
     "name of the job, nni-<experiment>-<trial>-<attempt>",
 )
 DIGEST = Param("digest", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "content hash of the code package")
+FETCH = Param("fetch", flag(True), "whether what lies on another machine is copied to the manager's first")
 STREAM = Param("stream", s.choice(["stdout", "stderr"]), "which output")
 LOG = Param("name", s.choice(["manager", "tuner"]), "whose log")
 PATH = Param(
@@ -250,7 +251,7 @@ TRIAL_ROUTES = (
     Route(
         "/trials/{id}/files",
         FilesHandler,
-        {"GET": get("Files of a trial", s.record(files=s.array(s.ref("File"))))},
+        {"GET": get("Files of a trial", s.record(files=s.array(s.ref("File"))), FETCH)},
         (TRIAL,),
     ),
     Route(

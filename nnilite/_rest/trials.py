@@ -85,7 +85,7 @@ class FilesHandler(ApiHandler):
     """The list of a trial's files."""
 
     async def get(self, id: str) -> None:
-        root = await self.backend.directory(id)
+        root = await self.backend.directory(id, self.query["fetch"])
         entries = await asyncio.to_thread(list_inside, root)
         self.send_json({"files": [wire.file_entry(entry) for entry in entries]})
 

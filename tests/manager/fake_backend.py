@@ -227,7 +227,7 @@ class FakeBackend:
         self.known(trial)
         return _piece(self.outputs.get((trial, stream), b""), offset, limit)
 
-    async def directory(self, trial: str) -> Path:
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
         self.known(trial)
         return self.folder / "trials" / trial
 
