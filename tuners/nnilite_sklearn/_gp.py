@@ -24,12 +24,13 @@ class GaussianTuner(SurrogateTuner):
 
     def __init__(self, optimize_mode: str, cold_start_num: int, seed: int | None, nu: float, alpha: float) -> None:
         super().__init__(optimize_mode, cold_start_num, seed)
-        from nnilite_sklearn._gaussian import Gaussian
-
-        self._gaussian = Gaussian(nu, alpha)
+        self._nu, self._alpha = nu, alpha
 
     def _restart(self) -> None:
+        from nnilite_sklearn._gaussian import Gaussian
+
         super()._restart()
+        self._gaussian = Gaussian(self._nu, self._alpha)
         self._kernel: tuple[int, Any] = (0, None)
 
     def _process(self) -> tuple[Process, Matrix, Vector]:
