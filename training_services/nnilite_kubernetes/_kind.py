@@ -32,6 +32,7 @@ class Kind(ABC):
     dashes = True  # whether names may have dashes
     pod_end_counts = True  # the trial has ended when its reporting pod has; else its object alone tells
     logs_stay = True  # the logs of ended pods can be read; else keepers stay until they have delivered all
+    remakes_pods = False  # the operator makes a pod anew that somebody has deleted
     deletion = "Foreground"  # the object stays until its pods are gone: the end of a canceled job can be seen
 
     @abstractmethod

@@ -165,6 +165,8 @@ class KubeflowConfig(ClusterConfig):
 class KubeflowJob(Kind):
     """One of kubeflow's kinds. Which version of MPIJob is served is known after `check`."""
 
+    remakes_pods = True
+
     def __init__(self, config: KubeflowConfig) -> None:
         self._config = config
         self._flavor = FLAVORS[config.operator]

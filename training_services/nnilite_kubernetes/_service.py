@@ -27,7 +27,7 @@ from nnilite_kubernetes._kind import Kind
 from nnilite_kubernetes._log import PodLog
 from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._roles import RoleRecords
-from nnilite_kubernetes._status import Facts, container_start, pod_end, reporting, role_of, status, wait_of
+from nnilite_kubernetes._status import Facts, container_start, pod_end, rank, reporting, role_of, status, wait_of
 from nnilite_kubernetes._submitter import Submitter
 
 log = logging.getLogger(__name__)
@@ -256,8 +256,8 @@ class ClusterService(TrainingService):
             self._roles.note(pod, role, gone)
         if content is not None:
             self._remember(content, pod)
-            if role is not None and not gone:
-                self._replace(content, pod, role)
+            if role is not None:
+                (self._mourn if gone else self._replace)(content, pod, role)
         self.context.wake()
 
     def _role(self, pod: Json) -> manifests.Role | None:
@@ -275,6 +275,23 @@ class ClusterService(TrainingService):
                 self._connected().delete(PODS, self._namespace, metadata["name"], metadata["uid"])
             except ApiError as error:
                 log.warning("the lost worker %s cannot be deleted: %s", metadata["name"], error)
+
+    def _mourn(self, content: Json, pod: Json, role: manifests.Role) -> None:
+        """The trial is lost with its reporting pod: another one would begin it anew within the same attempt."""
+        end = pod_end(pod, role.container)
+        speaks = role.reports and rank(pod) == 0 and (end is None or end.state is JobState.CANCELED)
+        name, uid = content["metadata"]["name"], content["metadata"]["uid"]
+        if not (speaks and self._kind.remakes_pods) or uid in self._canceled:
+            return
+        try:
+            now = self._connected().get(self._kind.resource, self._namespace, name) or content
+            if self._kind.outcome(now).state or now["metadata"].get("deletionTimestamp") or _is_canceled(now):
+                return
+            reason = f"its pod {pod['metadata']['name']} was deleted by somebody else"
+            self._ended.setdefault((name, uid), JobStatus(JobState.LOST, reason))
+            self._delete(content)
+        except ApiError as error:
+            log.warning("what became of %s cannot be told: %s", name, error)
 
     def _remember(self, content: Json, *pods: Json) -> None:
         """Keep the end of a job whose objects may be gone when it is asked for."""

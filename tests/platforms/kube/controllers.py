@@ -124,7 +124,8 @@ class Controller:
         known = (owner.get("status") or {}).get("conditions") or []
         if kind in [entry["type"] for entry in known]:
             return
-        entry = {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
+        entry = {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": now()}
+        entry["message"] = message or f"it is {kind}"  # some servers take "" for null in custom resources
         self.tell(owner, conditions=[*known, entry])
 
 

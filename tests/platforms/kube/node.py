@@ -10,6 +10,7 @@ import secrets
 import ssl
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -19,6 +20,7 @@ from nnilite_kubernetes._api import ApiError
 from nnilite_kubernetes._mirror import Mirror
 from platforms.kube.client import MAPS, PODS, SECRETS, Api, Key
 from platforms.kube.pod import Run
+from platforms.kube.streams import followed, send_pieces, serve_exec
 
 _NODES = "/api/v1/nodes"
 _LABELS = {"disk": "ssd"}
@@ -95,13 +97,13 @@ class Node:
         """The run of the newest pod of that name."""
         return [run for run in self.runs.values() if run.name == name][-1]
 
-    def read_log(self, name: str, container: str, since: str) -> bytes | None:
-        """The lines since a time, each behind its own; None if the container has not been started."""
-        uids = [run.uid for run in self.runs.values() if run.name == name]
-        lines = self.logs.get((uids[-1], container)) if uids else None
+    def log_of(self, name: str, container: str, follow: bool) -> Iterator[tuple[str, bytes]] | None:
+        """The lines of a log with their times; None if the container has not been started."""
+        runs = [run for run in self.runs.values() if run.name == name]
+        lines = self.logs.get((runs[-1].uid, container)) if runs else None
         if lines is None:
             return None
-        return b"".join(f"{time} ".encode() + line + b"\n" for time, line in list(lines) if time >= since)
+        return followed(lines, lambda: not follow or self.closed or runs[-1].printed_all(container))
 
 
 class _Kubelet(Handler):
@@ -110,13 +112,19 @@ class _Kubelet(Handler):
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
         _, kind, _, pod, container = map(unquote, parts.path.split("/"))
+        if kind == "exec":
+            command = [value for name, value in parse_qsl(parts.query) if name == "command"]
+            serve_exec(self, lambda: self.owner.run_of(pod).execute(container, command))
+            return
         assert kind == "containerLogs"
-        since = dict(parse_qsl(parts.query)).get("sinceTime", "").rstrip("Z")
-        data = self.owner.read_log(pod, container, since)
-        if data is None:
+        query = dict(parse_qsl(parts.query))
+        lines = self.owner.log_of(pod, container, query.get("follow") == "true")
+        if lines is None:
             self.send(400, "text/plain", f'container "{container}" in pod "{pod}" is waiting to start'.encode())
-        else:
-            self.send(200, "text/plain", data)
+            return
+        since, stamped = query.get("sinceTime", "").rstrip("Z"), query.get("timestamps") == "true"
+        texts = ((f"{time} ".encode() if stamped else b"") + line + b"\n" for time, line in lines if time >= since)
+        send_pieces(self, texts)
 
 
 def _certificate(folder: Path) -> ssl.SSLContext:

@@ -49,6 +49,18 @@ class Run:
         for process in self._processes.values():
             _signal(process, signal.SIGKILL)
 
+    def printed_all(self, container: str) -> bool:
+        """Whether a container has ended and its log is whole."""
+        number = list(self._processes).index(container)
+        return self._processes[container].poll() is not None and not self._copiers[number].is_alive()
+
+    def execute(self, container: str, command: list[str]) -> subprocess.Popen[bytes]:
+        """Another process in a container that runs."""
+        [own] = [each for each in self._pod["spec"]["containers"] if each["name"] == container]
+        places, pipe = self._places(own), subprocess.PIPE
+        words = [translated(word, places) for word in command]
+        return subprocess.Popen(words, cwd=self.folder, stdin=pipe, stdout=pipe, stderr=pipe)
+
     def evict(self, message: str) -> None:
         """As a node does that runs out of something: the pod stays, as failed."""
         self._evicted = message
@@ -161,9 +173,9 @@ class Run:
         return True
 
     def _volume(self, volume: Any) -> Path:
-        for kind in ("persistentVolumeClaim", "nfs"):
+        for kind, name in (("persistentVolumeClaim", "claimName"), ("nfs", ""), ("azureFile", "shareName")):
             if kind in volume:
-                return self.node.folder / "storage" / str(volume[kind].get("claimName") or "nfs")
+                return self.node.folder / "storage" / str(volume[kind].get(name) or "nfs")
         return self.folder / "volumes" / volume["name"]
 
     # containers

@@ -49,6 +49,10 @@ class Registry:
 
     def patch(self, key: Key, content: Any, body: Any, part: str | None) -> Any:
         """Raises: Refusal."""
+        with self.store.changed:  # what was changed since the request came in stays so
+            return self._patch(key, self.store.get(key, *_place(content)) or content, body, part)
+
+    def _patch(self, key: Key, content: Any, body: Any, part: str | None) -> Any:
         metadata = content["metadata"]
         wanted = {name: (body.get("metadata") or {}).get(name) for name in ("uid", "resourceVersion")}
         if any(value not in (None, metadata[name]) for name, value in wanted.items()):
@@ -150,6 +154,10 @@ def selected(item: Any, query: dict[str, str]) -> bool:
     involved = item.get("involvedObject") or {}
     known = {"type": item.get("type"), **{f"involvedObject.{name}": value for name, value in involved.items()}}
     return wanted.items() <= labels.items() and fields.items() <= known.items()
+
+
+def _place(content: Any) -> tuple[str, str]:
+    return content["metadata"].get("namespace") or "", content["metadata"]["name"]
 
 
 def _waits(content: Any) -> bool:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 import ssl
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
-from urllib.request import urlopen
 
 from nnilite.testing.listener import Handler, Listener
 from platforms.kube.client import NODES, Key
 from platforms.kube.registry import Refusal, Registry, selected
 from platforms.kube.rights import Rights
+from platforms.kube.streams import passed_on, relay, send_pieces
 
 _PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<ns>[^/]+))?/(?P<plural>[^/]+)"
@@ -31,7 +33,7 @@ class ApiServer:
         self.rights = Rights(registry.store)
         self.requests: list[tuple[str, str]] = []
         self.listener = Listener(_Handler, self)
-        self._anybody = ssl._create_unverified_context()  # kubelets sign their certificates themselves
+        self.anybody = ssl._create_unverified_context()  # kubelets sign their certificates themselves
 
     def answer(self, token: str, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         """The answer to anything but a watch. Raises: Refusal."""
@@ -82,21 +84,26 @@ class ApiServer:
             return self.registry.delete(key, content, body)
         return content
 
-    def _log(self, pod: Any, query: dict[str, str]) -> bytes:
+    def _log(self, pod: Any, query: dict[str, str]) -> Iterator[bytes]:
         """Nodes have the logs."""
-        metadata, node = pod["metadata"], self.registry.store.get(NODES, "", pod["spec"].get("nodeName") or "")
-        if node is None:
-            return b""
-        status = node["status"]
-        host = f"{status['addresses'][0]['address']}:{status['daemonEndpoints']['kubeletEndpoint']['Port']}"
+        metadata, host = pod["metadata"], self.kubelet_of(pod)
+        if host is None:
+            return iter(())
         path = f"containerLogs/{metadata['namespace']}/{metadata['name']}/{query['container']}"
         passed = {name: value for name, value in query.items() if name != "container"}
-        url = f"https://{host}/{path}?{urlencode(passed)}"
+        pieces = passed_on(f"https://{host}/{path}?{urlencode(passed)}", self.anybody)
         try:
-            with urlopen(url, timeout=10, context=self._anybody) as answer:
-                return answer.read()
+            return chain([next(pieces, b"")], pieces)
         except HTTPError as error:
             raise Refusal(error.code, "BadRequest", error.read().decode()) from error
+
+    def kubelet_of(self, pod: Any) -> str | None:
+        """Where the kubelet of a pod's node listens."""
+        node = self.registry.store.get(NODES, "", pod["spec"].get("nodeName") or "")
+        if node is None:
+            return None
+        status = node["status"]
+        return f"{status['addresses'][0]['address']}:{status['daemonEndpoints']['kubeletEndpoint']['Port']}"
 
     def _review(self, token: str, body: Any) -> Any:
         wanted = body["spec"]["resourceAttributes"]
@@ -125,16 +132,31 @@ class _Handler(Handler):
             if query.get("watch") == "true":
                 self._watch(parts.path, query)
                 return
+            if self.headers.get("Upgrade") == "websocket":
+                self._execute(parts.path, parse_qsl(parts.query))
+                return
             given = json.loads(body) if body else None
             answer = self.owner.answer(self.token(), self.command, parts.path, query, given)
-            if isinstance(answer, bytes):
-                self.send(200, "text/plain", answer)
+            if isinstance(answer, Iterator):
+                send_pieces(self, answer)
             else:
                 self.send(200, "application/json", json.dumps(answer).encode())
         except Refusal as refusal:
             self._refuse(refusal)
 
     do_GET = do_POST = do_PATCH = do_DELETE = _serve
+
+    def _execute(self, path: str, query: list[tuple[str, str]]) -> None:
+        """Commands run on nodes. They are asked for by GET here, and need the right to create."""
+        key, namespace, name, part = self.owner.place(self.token(), "POST", path)
+        pod = self.owner.registry.store.get(key, namespace, name)
+        host = self.owner.kubelet_of(pod) if pod is not None and part == "exec" else None
+        if host is None:
+            raise Refusal(404, "NotFound", f'pods "{name}" not found')
+        commands = [(key, value) for key, value in query if key == "command"]
+        streams = [("input", "1"), ("output", "1"), ("error", "1")]
+        path = f"/exec/{namespace}/{name}/{dict(query)['container']}?{urlencode([*commands, *streams])}"
+        relay(self, host, path, self.owner.anybody)
 
     def _refuse(self, refusal: Refusal) -> None:
         text = str(refusal)

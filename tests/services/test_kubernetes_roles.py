@@ -1,0 +1,139 @@
+"""What each pod of a trial leaves with its attempt: its exit code and its log, also when it is gone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nnilite.service import JobState
+from nnilite.testing import eventually
+from nnilite_kubernetes import (
+    FrameworkControllerConfig,
+    FrameworkControllerService,
+    KubeflowConfig,
+    KubeflowService,
+)
+from nnilite_kubernetes._config import RoleConfig
+from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
+from platforms.kube.bench import Platform
+from platforms.kube.client import PODS
+from platforms.kube.cluster import IMAGE
+from platforms.kube.operators import install
+from platforms.kube.other_operators import install_frameworkcontroller
+
+_TF = Platform(KubeflowService, KubeflowConfig, {"operator": "tf-operator"}, install())
+_FC = Platform(FrameworkControllerService, FrameworkControllerConfig, {"barrier": False}, install_frameworkcontroller())
+
+
+@pytest.fixture(params=[_TF], ids=["TFJob"])
+def platform(request):
+    return request.param
+
+
+def role(command, **fields):
+    return RoleConfig(docker_image=IMAGE, command=command, **fields)
+
+
+def attempt(bench, name):
+    """The folder of a job's attempt on this machine."""
+    _, _, trial, number = name.split("-")
+    return bench.folder / "experiment" / "trials" / trial / number
+
+
+def records(bench, name):
+    """What is known of each pod, by role and rank."""
+    path = attempt(bench, name) / "roles.json"
+    entries = json.loads(path.read_text()) if path.exists() else []
+    return {f"{entry['role']}-{entry['rank']}": entry for entry in entries}
+
+
+def log(bench, name, pod):
+    path = attempt(bench, name) / "roles" / f"{pod}.log"
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.everywhere
+def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(cluster, open_bench):
+    ps = role("trap 'echo ps was told to end; exit 4' TERM; echo ps is here; while :; do sleep 0.1; done")
+    workers = role("echo a worker; sleep 1", replicas=2)
+    bench = open_bench(ps=ps, worker=workers, chief=role("sleep 2; echo the chief"))
+    name = bench.run("")
+    assert bench.wait(name).state is JobState.SUCCEEDED
+    bench.call(bench.service.remove(bench.handles[name]))
+    eventually(lambda: not cluster.pods(), cluster.limit_s)
+    eventually(lambda: "ps was told to end" in log(bench, name, "ps-0"), cluster.limit_s)
+    assert log(bench, name, "ps-0").startswith("ps is here\n")
+    assert log(bench, name, "worker-0") == log(bench, name, "worker-1") == "a worker\n"
+    found = records(bench, name)
+    assert {pod: found[pod]["exitCode"] for pod in ("chief-0", "worker-0", "worker-1")} == {
+        "chief-0": 0,
+        "worker-0": 0,
+        "worker-1": 0,
+    }
+    assert "NNILITE_EVENT" not in "".join(log(bench, name, pod) for pod in found)
+
+
+@pytest.mark.everywhere
+def test_a_role_that_failed_can_be_read_afterwards(open_bench, cluster):
+    bench = open_bench(chief=role("sleep 60"), worker=role("echo out of memory; exit 9"))
+    name = bench.run("")
+    assert bench.wait(name).exit_code == 9
+    bench.call(bench.service.remove(bench.handles[name]))
+    found = records(bench, name)["worker-0"]
+    assert (found["state"], found["exitCode"], found["log"]) == ("FAILED", 9, "worker-0.log")
+    assert log(bench, name, "worker-0") == "out of memory\n"
+    eventually(lambda: records(bench, name)["chief-0"]["ended"], cluster.limit_s)
+
+
+@pytest.mark.parametrize("platform", [_FC], indirect=True, ids=["Framework"])
+def test_a_controller_that_deletes_its_pods_at_once_leaves_their_logs(cluster, open_bench):
+    roles = [
+        TaskRoleConfig(name="worker", docker_image=IMAGE, command="sleep 1; echo done"),
+        TaskRoleConfig(name="ps", docker_image=IMAGE, command="echo serving; sleep 60"),
+    ]
+    bench = open_bench(task_roles=roles)
+    name = bench.run("")
+    assert bench.finish(name).exits[0]["code"] == 0
+    eventually(lambda: not cluster.pods(), cluster.limit_s)
+    eventually(lambda: log(bench, name, "ps-0") == "serving\n", cluster.limit_s)
+    eventually(lambda: records(bench, name)["ps-0"]["ended"])
+
+
+def test_logs_of_roles_that_run_are_there_when_somebody_looks(open_bench):
+    bench = open_bench(ps=role("echo one; sleep 60"), worker=role("sleep 60"))
+    name = bench.run("")
+    bench.wait(name, JobState.RUNNING)
+    folder = attempt(bench, name)
+
+    def looked():
+        bench.call(bench.service.fetch(bench.handles[name], folder))
+        return log(bench, name, "ps-0") == "one\n"
+
+    eventually(looked)
+    assert records(bench, name)["ps-0"]["state"] == "RUNNING"
+
+
+def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_bench):
+    bench = open_bench(worker=role("sleep 1.5; true"), ps=role("echo early; exit 0"))
+    name = bench.run("")
+    bench.close()
+    bench.open()
+    eventually(lambda: log(bench, name, "ps-0") == "early\n")
+    assert bench.wait(name).state is JobState.SUCCEEDED
+    before = records(bench, name)
+    bench.restart()
+    assert records(bench, name) == before
+
+
+def test_a_pod_with_labels_that_are_not_ours_writes_nowhere(cluster, open_bench, machinery):
+    bench = open_bench(worker=role("sleep 60"))
+    name = bench.run("")
+    bench.wait(name, JobState.RUNNING)
+    [pod] = cluster.pods()
+    labels = {**pod["metadata"]["labels"], "nnilite/trial": "other", "nnilite/attempt": "x.y"}
+    change = {"metadata": {"labels": labels}}
+    cluster.api.patch(PODS, cluster.namespace, pod["metadata"]["name"], change)
+    cluster.delete(PODS, pod)
+    assert bench.wait(name).state is JobState.LOST
+    assert not (bench.folder / "experiment" / "trials" / "other").exists()
