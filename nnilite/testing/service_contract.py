@@ -41,6 +41,7 @@ class ServiceContract:
     own_copy = True  # trials run in a copy of the code
     same_machine = True  # trials run on this machine, under this user
     has_logs = True  # `logs` and `fetch` work
+    ends_alone = True  # a job ends even if the manager is not there to take what it has reported
     pushes = False  # the service hears of the end of jobs, and wakes the manager
 
     @pytest.fixture
@@ -238,21 +239,25 @@ for step in range(300):
             assert bench.finish(name).values == [number * 1000 + step for step in range(300)]
 
     def test_metrics_survive_a_manager_that_is_away(self, bench: ServiceBench) -> None:
-        go = bench.mark("go")
+        go, done = bench.mark("go"), bench.mark("done")
         program = f"""
 import nnilite, os, time
 nnilite.report_intermediate_result(1)
 while not os.path.exists({str(go)!r}): time.sleep(0.02)
 nnilite.report_intermediate_result(2)
 nnilite.report_final_result(3)
+open({str(done)!r}, "w").close()
 """
         name = bench.python(program)
         eventually(lambda: bench.received(name).values == [1])
         bench.receiver.stop()
         go.touch()
-        bench.wait(name, JobState.SUCCEEDED)
+        eventually(done.exists)
+        if self.ends_alone:
+            bench.wait(name, JobState.SUCCEEDED)
         bench.receiver.start()
         assert bench.finish(name).values == [1, 2, 3]
+        assert bench.status(name).state is JobState.SUCCEEDED
 
     def test_a_lost_answer_doubles_nothing(self, bench: ServiceBench) -> None:
         bench.receiver.lose_answers = 3

@@ -7,7 +7,6 @@ Modules say by the fixture `platform` which service they test, and what the clus
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -43,12 +42,6 @@ def kube_apiserver(tmp_path_factory):
         yield server
     finally:
         server.stop()
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    """Controllers, a node and a test share a pool of connections that is made for one plugin."""
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
 @pytest.fixture(params=_CLUSTERS)

@@ -26,9 +26,8 @@ def platform():
     return Platform(AdlService, AdlConfig, {"docker_image": IMAGE}, install_adaptdl())
 
 
-@pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
 class TestAdaptDLJob(ClusterContract):
-    pass
+    ends_alone = False  # logs go with the pods, so keepers stay until the manager is back
 
 
 @pytest.mark.everywhere

@@ -39,8 +39,8 @@ def platform():
     return Platform(FrameworkControllerService, FrameworkControllerConfig, {}, install_frameworkcontroller())
 
 
-@pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
 class TestFramework(ClusterContract):
+    ends_alone = False  # logs go with the pods, so keepers stay until the manager is back
     fields = {"task_roles": [role()]}
 
 

@@ -43,17 +43,16 @@ def platform(mpi):
     return Platform(KubeflowService, KubeflowConfig, {}, install(mpi))
 
 
-@pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
 class TestTFJob(ClusterContract):
     fields = {"operator": "tf-operator", "worker": role()}
 
 
-@pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
+@pytest.mark.long  # a minute; the code is that of a TFJob but for the names of roles
 class TestPyTorchJob(ClusterContract):
     fields = {"operator": "pytorch-operator", "master": role()}
 
 
-@pytest.mark.long  # minutes; the contract of a plain Job is in the everyday suite
+@pytest.mark.long  # a minute; the code is that of a TFJob but for the names of roles
 class TestMPIJob(ClusterContract):
     fields = {"operator": "mpi-operator", "worker": role()}
 
@@ -174,7 +173,7 @@ def test_a_missing_operator_is_told_before_anything_starts(platform, tmp_path):
     fields = {"operator": "tf-operator", "worker": role()}
     with StandIn(tmp_path / "cluster") as bare:
         with pytest.raises(ConfigError, match=r"the cluster has no TFJob of kubeflow\.org/v1"):
-            KubeBench(tmp_path, platform.maker(bare, **fields)).__enter__()
+            KubeBench(tmp_path, platform.maker(bare, **fields), bare).__enter__()
 
 
 @pytest.mark.parametrize(

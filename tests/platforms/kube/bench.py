@@ -42,15 +42,17 @@ class Platform:
 class KubeBench(ServiceBench):
     """As ServiceBench, with the keeper to be fetched, and with `reports` asked for as the manager does.
 
-    Where pods cannot reach this machine, trials report by their logs, unless their jobs say otherwise.
+    Where pods cannot reach this machine, trials report by their logs, unless their jobs say otherwise. `linger_s` is
+    for how long keepers wait for a receiver that is away.
     """
 
     def __init__(
-        self, folder: Path, make: Callable[[ServiceContext], TrainingService], cluster: Cluster | None = None
+        self, folder: Path, make: Callable[[ServiceContext], TrainingService], cluster: Cluster, linger_s: float = 60.0
     ) -> None:
         super().__init__(folder, make)
-        self._here = cluster is None or bool(cluster.here)
-        self._limit_s = cluster.limit_s if cluster else 30.0
+        self._limit_s = cluster.limit_s
+        self._here = cluster.here
+        self._common = {"linger_s": linger_s, **({} if cluster.here else {"report": "stdout"})}
 
     def __enter__(self) -> KubeBench:
         self.receiver.packages["/api/v1/keeper.pyz"] = keeper_zipapp()
@@ -65,7 +67,7 @@ class KubeBench(ServiceBench):
             super().__exit__(*error)
 
     def job(self, command: str, trial: str = "", parameters: Any = None, gpus: int | None = None, **spec: Any) -> Job:
-        return super().job(command, trial, parameters, gpus, **({} if self._here else {"report": "stdout"}), **spec)
+        return super().job(command, trial, parameters, gpus, **{**self._common, **spec})
 
     def python(self, program: str, **more: Any) -> str:
         return super().python(program, **more) if self._here else self.run(f"python3 -c {shlex.quote(program)}", **more)
@@ -98,7 +100,7 @@ class ClusterContract(ServiceContract):
 
     @pytest.fixture
     def bench(self, tmp_path, make_service, cluster):
-        with KubeBench(tmp_path, make_service, cluster) as bench:
+        with KubeBench(tmp_path, make_service, cluster, linger_s=1 if self.ends_alone else 60) as bench:
             yield bench
 
 

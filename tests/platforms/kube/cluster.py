@@ -60,6 +60,7 @@ class Cluster:
         self.operators = operators or Operators()
         self.namespace = "default"
         self.image = IMAGE
+        self._made: list[tuple[Key, str]] = []
 
     def __enter__(self) -> Any:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,6 +88,11 @@ class Cluster:
         """The one node of a cluster of ours."""
         return self.machinery.node
 
+    @property
+    def minor(self) -> int:
+        """The second part of the version of Kubernetes."""
+        return int(self.api.cluster.call("GET", "/version")["minor"].rstrip("+"))
+
     # what is there
 
     def all(self, key: Key) -> list[Any]:
@@ -112,9 +118,7 @@ class Cluster:
             if number < 0:
                 self.api.delete(QUOTAS, self.namespace, name)
                 continue
-            self.api.create(
-                QUOTAS, self.namespace, {"metadata": {"name": name}, "spec": {"hard": {names[name]: number}}}
-            )
+            self._make(QUOTAS, {"metadata": {"name": name}, "spec": {"hard": {names[name]: number}}})
             self._await_quota(name)
 
     def _await_quota(self, name: str) -> None:
@@ -136,15 +140,19 @@ class Cluster:
         """The kubeconfig of an account that may do only this: group, things, verbs."""
         name = f"limited-{secrets.token_hex(4)}"
         entries = [{"apiGroups": [group], "resources": things, "verbs": verbs} for group, things, verbs in rules]
-        self.api.create(ACCOUNTS, self.namespace, {"metadata": {"name": name}})
-        self.api.create(ROLES, self.namespace, {"metadata": {"name": name}, "rules": entries})
+        self._make(ACCOUNTS, {"metadata": {"name": name}})
+        self._make(ROLES, {"metadata": {"name": name}, "rules": entries})
         subjects = [{"kind": "ServiceAccount", "name": name, "namespace": self.namespace}]
         role = {"apiGroup": _RBAC, "kind": "Role", "name": name}
-        self.api.create(BINDINGS, self.namespace, {"metadata": {"name": name}, "roleRef": role, "subjects": subjects})
+        self._make(BINDINGS, {"metadata": {"name": name}, "roleRef": role, "subjects": subjects})
         path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         token = self.api.cluster.call("POST", path, request)["status"]["token"]
         return write_kubeconfig(self.folder / f"kubeconfig.{name}", self._where(), {"token": token})
+
+    def _make(self, key: Key, content: Any) -> None:
+        self.api.create(key, self.namespace, content)
+        self._made.append((key, content["metadata"]["name"]))
 
     def _where(self) -> dict[str, Any]:
         return cluster_of(self.kubeconfig())
@@ -237,8 +245,11 @@ class Given(Cluster):
             Given.here = _sees_this_machine(self.api, self.namespace, self.folder)
 
     def _end(self) -> None:
+        """Nothing of the test stays."""
         if self._own:
             self.api.cluster.call("DELETE", f"/api/v1/namespaces/{self.namespace}")
+        for key, name in self._made:
+            self.api.delete(key, self.namespace, name)
 
 
 def make_namespace(api: Api, name: str) -> None:

@@ -21,6 +21,7 @@ _PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<ns>[^/]+))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?"
 )
+_VERSION = {"major": "1", "minor": "27"}  # strict where it is asked to be, as servers are from then on
 _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 _BUILT_IN = ("", "batch", "rbac.authorization.k8s.io")
 
@@ -38,6 +39,8 @@ class ApiServer:
     def answer(self, token: str, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         """The answer to anything but a watch. Raises: Refusal."""
         self.requests.append((method, path))
+        if path == "/version":
+            return _VERSION
         if path.endswith("/selfsubjectaccessreviews"):
             return self._review(token, body)
         parts = path.strip("/").split("/")

@@ -1,0 +1,62 @@
+"""A cluster to try things on, until it is interrupted: `PYTHONPATH=tests python -m platforms.kube FOLDER`.
+
+A real kube-apiserver with all operators' definitions, and controllers and a node of ours in every namespace. It prints
+the path of its kubeconfig, for KUBECONFIG, kubectl, or NNILITE_TEST_KUBECONFIG.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from platforms.kube.apiserver import KubeApiserver, missing
+from platforms.kube.client import Api
+from platforms.kube.cluster import Machinery
+from platforms.kube.controllers import Operators
+from platforms.kube.operators import install
+from platforms.kube.other_operators import install_adaptdl, install_frameworkcontroller
+
+_TURN_S = 0.2
+
+
+def main(folder: Path) -> None:
+    installed = [install(), install_frameworkcontroller(), install_adaptdl()]
+    crds = {key: file for each in installed for key, file in each.crds.items()}
+    operators = Operators(tuple(kind for each in installed for kind in each.controllers), crds)
+    server = KubeApiserver(folder / "apiserver")
+    running: dict[str, Machinery] = {}
+    try:
+        server.start()
+        server.define(list(crds.values()))
+        print(server.kubeconfig, flush=True)  # noqa: T201
+        api = Api(server.kubeconfig)
+        while True:
+            names = namespaces(api)
+            for name in names - running.keys():
+                running[name] = Machinery(api, name, folder / "nodes" / name, operators)
+                running[name].start()
+            for name in running.keys() - names:
+                running.pop(name).close()
+            time.sleep(_TURN_S)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for each in running.values():
+            each.close()
+        server.stop()
+
+
+def namespaces(api: Api) -> set[str]:
+    """Those for trials, that nobody has deleted."""
+    found = [each["metadata"] for each in api.cluster.call("GET", "/api/v1/namespaces")["items"]]
+    mine = [each for each in found if not each["name"].startswith("kube-") and not each.get("deletionTimestamp")]
+    return {each["name"] for each in mine}
+
+
+if __name__ == "__main__":
+    if missing() or len(sys.argv) != 2:
+        sys.exit(missing() or __doc__)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    main(Path(sys.argv[1]))
