@@ -31,6 +31,7 @@ class FakeTuner:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.assessed: list[tuple[str, tuple[Json, ...]]] = []
+        self.poor: set[str] = set()  # trials that its assessor stops
 
     async def open(self, after: int) -> None:
         """Ready at once."""
@@ -43,7 +44,7 @@ class FakeTuner:
 
     async def assess(self, action: s.Assess) -> bool:
         self.assessed.append((action.trial, action.values))
-        return True
+        return action.trial not in self.poor
 
     async def assess_end(self, trial: str, success: bool, after: int) -> None:
         """Nothing to learn."""

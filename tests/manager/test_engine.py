@@ -210,6 +210,20 @@ def test_the_assessor_sees_every_intermediate_result_once_and_in_order(tmp_path:
     play(tmp_path, scenario, assess=True)
 
 
+def test_the_tuner_learns_what_a_trial_had_reached_when_it_was_stopped_early(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        running.tuner.poor.add("t0")
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        metrics = [Reported(i, MetricKind.PERIODICAL, i, {"default": i / 2}, 1.0) for i in range(3)]
+        await running.engine.take("t0", 0, [Started(1.0), *metrics])
+        await running.until(lambda: len(running.tuner.calls) == 2)
+        result, end = running.tuner.calls
+        assert (result.kind, result.trial_job_id, result.value) == ("result", "t0", {"default": 1.0})
+        assert (end.kind, end.trial_job_id, end.success) == ("end", "t0", False)
+
+    play(tmp_path, scenario, assess=True)
+
+
 @pytest.mark.parametrize(
     ("settings", "code", "sentence"),
     [
