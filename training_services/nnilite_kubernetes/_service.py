@@ -27,7 +27,17 @@ from nnilite_kubernetes._kind import Kind
 from nnilite_kubernetes._log import PodLog
 from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._roles import RoleRecords
-from nnilite_kubernetes._status import Facts, container_start, pod_end, rank, reporting, role_of, status, wait_of
+from nnilite_kubernetes._status import (
+    Facts,
+    container_start,
+    pod_end,
+    rank,
+    reporting,
+    role_of,
+    status,
+    unexplained,
+    wait_of,
+)
 from nnilite_kubernetes._submitter import Submitter
 
 log = logging.getLogger(__name__)
@@ -205,7 +215,8 @@ class ClusterService(TrainingService):
 
     def _facts(self, content: Json) -> Facts:
         known = self._facts_without_asking(content, ())
-        return known if known.pods else replace(known, note=self._note(content))
+        silent = unexplained(known)
+        return known if silent is None else replace(known, note=self._note(silent))
 
     def _facts_without_asking(self, content: Json, more: Sequence[Json]) -> Facts:
         """`more`: pods that may no longer be known."""
@@ -226,7 +237,7 @@ class ClusterService(TrainingService):
         return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
 
     def _note(self, content: Json) -> str:
-        """The latest warning about an object that has no pods: quota, an invalid spec, a missing account."""
+        """The latest warning about a job that has no pods, or a pod that does not start: quota, account, volumes."""
         metadata = content["metadata"]
         looked, text = self._notes.get(metadata["name"], (0.0, ""))
         if time.monotonic() - looked < _NOTES_EVERY_S:

@@ -49,7 +49,7 @@ class Facts:
     pods: Sequence[Json]
     roles: Sequence[Role]
     canceled: bool = False
-    note: str = ""  # the latest warning of the cluster, where there are no pods
+    note: str = ""  # the cluster's latest warning about what is `unexplained`
 
 
 def seconds(time: Json) -> float | None:
@@ -208,10 +208,19 @@ def wait_of(facts: Facts) -> Wait:
     stuck = [wait for wait in waits if wait.stuck]
     if stuck or waits:
         return (stuck or waits)[0]
-    if facts.pods:
+    waiting = unexplained(facts)
+    if waiting is None or (facts.pods and not facts.note):
         return Wait("its pod is being started")
-    since = seconds(facts.content["metadata"].get("creationTimestamp"))
+    since = seconds(waiting["metadata"].get("creationTimestamp"))
     return Wait(facts.note or "its pods have not been made yet", "schedule" if since else "", since or 0.0)
+
+
+def unexplained(facts: Facts) -> Json | None:
+    """What does not come forward and does not say why: the object without pods, or a pod that has not started."""
+    if not facts.pods:
+        return facts.content
+    pending = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") in (None, "Pending")]
+    return pending[0] if pending and not any(map(pod_wait, pending)) else None
 
 
 def pod_wait(pod: Json) -> Wait | None:

@@ -118,7 +118,13 @@ class Submitter:
 
     def _created(self, cluster: Cluster, resource: Resource, body: Json) -> Json:
         """An object of ours, made now or by an earlier try. Raises: ApiError, ConfigError if the name is another's."""
-        made = cluster.create(resource, self._namespace, body)
+        try:
+            made = cluster.create(resource, self._namespace, body)
+        except ApiError as error:
+            found = cluster.get(resource, self._namespace, body["metadata"]["name"]) if _of_quota(error) else None
+            if found is None:
+                raise
+            made = found  # quotas are looked at before names, and it may be our own job that uses this one up
         mark = (made["metadata"].get("annotations") or {}).get(manifests.JOB_NAME)
         if mark != body["metadata"]["annotations"][manifests.JOB_NAME]:
             raise ConfigError(f"there is a {resource.kind} {made['metadata']['name']} already, and it is not ours")
@@ -151,12 +157,11 @@ class Submitter:
 
     def _refusal(self, error: ApiError) -> Exception:
         """One for good ends the trial; one that may pass lets it wait."""
-        _, quota, rest = str(error).partition("exceeded quota")
-        if error.status == 403 and quota:
+        reason = _of_quota(error)
+        if reason:
             self._refused += 1
-            pause_s = min(_FULL_S, 0.5 * (self._refused - 1))
-            self._full = (time.monotonic() + pause_s, quota + rest)
-            return NoCapacity(quota + rest)
+            self._full = (time.monotonic() + min(_FULL_S, 0.5 * (self._refused - 1)), reason)
+            return NoCapacity(reason)
         return ConfigError(str(error)) if error.status in (400, 403, 404, 422) else error
 
     # ------------------------------------------------------------ keeper and code
@@ -237,6 +242,12 @@ class Submitter:
 
     def _in_storage(self, name: str) -> str:
         return f"{manifests.code_folder(self._context.experiment)}/{name}"
+
+
+def _of_quota(error: ApiError) -> str:
+    """What a quota says that is used up, "" for other refusals."""
+    _, found, rest = str(error).partition("exceeded quota")
+    return found + rest if error.status == 403 else ""
 
 
 def _digest(path: Path) -> str:
