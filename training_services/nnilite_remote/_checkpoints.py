@@ -57,6 +57,7 @@ class Checkpoints:
         source = max(saved, key=lambda machine: saved[machine])
         if self._failures.get(trial, 0) >= _TRIES:
             log.warning("trial %s starts on %s without its checkpoints on %s", trial, target.title, source.title)
+            del self._failures[trial]
             return
         what = f"its checkpoints are being brought from {source.title} to {target.title}"
         self._moves[trial] = asyncio.create_task(self._move(trial, source, target, traces[source]), name=what)
@@ -84,8 +85,8 @@ class Checkpoints:
 
 
 def rank(machine: Machine, traces: Mapping[Machine, Trace]) -> int:
-    """A place in the order of machines: first where the checkpoints are, last where the trial was lost, or no answer
-    comes from."""
+    """A place in the order of machines: first those with the checkpoints, last those that have lost the trial, or do
+    not answer."""
     trace = traces.get(machine)
     if trace is None or trace.lost:
         return 1

@@ -49,7 +49,7 @@ _START_S = 20.0
 _PREPARE_S = 3600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _PIECE_BYTES = 4 << 20
-_FINISH_S = 5.0
+_FINISH_S = 4.0
 _AVOID_S = 30.0
 _TRACE_S = 3.0
 
@@ -295,23 +295,35 @@ class Machine:
     def _heard(self, event: Json) -> None:
         self._changed()
 
-    async def close(self, canceled: Sequence[Json]) -> None:
-        """Let the machine go: what has ended is removed there, and it goes on with that by itself."""
-        if self.up:
-            with contextlib.suppress(MachineError):
-                await self._ask(
-                    "finish",
-                    _FINISH_S,
-                    canceled=list(canceled),
-                    keep=self._service.keep,
-                    keep_checkpoints=self._supply.keep_checkpoints,
-                    grace_s=self._supply.grace_s,
-                    cache_s=self._service.cache_s,
-                )
+    async def close(self, canceled: Sequence[Json]) -> bool:
+        """Let the machine go: what has ended is removed there. False if it could not be told that."""
+        told = self.up and await self._finish(canceled)
         if self._link is not None:
             self._link.close()
         self._drop("closed", "")
         self._pool.shutdown(wait=False)
+        return told
+
+    async def _finish(self, canceled: Sequence[Json]) -> bool:
+        told = False
+        try:
+            await self._ask("ping", _FINISH_S)  # a link that was cut just now still counts as up
+            told = True
+            await self._ask(
+                "finish",
+                _FINISH_S,
+                canceled=list(canceled),
+                keep=self._service.keep,
+                keep_checkpoints=self._supply.keep_checkpoints,
+                grace_s=self._supply.grace_s,
+                cache_s=self._service.cache_s,
+            )
+        except LinkLost:
+            return told  # it takes longer, and goes on without us
+        except MachineError as error:
+            log.warning("machine %s could not clean up: %s", self.title, error)
+            return False
+        return True
 
     def left_behind(self, experiment: str) -> str:
         """What to do about what an experiment has left there, in a sentence."""

@@ -44,7 +44,6 @@ _OTHERS_S = 1.0  # ... and then for the others
 _POLL_S = 12.0
 _CALL_S = 20.0
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
-_CLOSE_S = 8.0
 _HIDDEN = "********"
 LABELS = "_machineLabels"
 """A parameter by which one trial asks for labels: a list of them, or one."""
@@ -165,14 +164,10 @@ class RemoteService(TrainingService):
         """What is left on the machine, and what to do about it; "" if nothing is."""
         key = machine.config.key
         mine = [dict(handle) for handle in self._canceled.values() if handle["machine"] == key]
-        reached = machine.up  # then it does its part even if that takes longer than we wait
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(machine.close(mine), _CLOSE_S)
-        if reached:
-            for what, handle in self._owed.to(key):
-                self._owed.settle(what, handle)
-        elif self._owed.to(key):
+        if not await machine.close(mine) and self._owed.to(key):
             return machine.left_behind(self.context.experiment)
+        for what, handle in self._owed.to(key):
+            self._owed.settle(what, handle)
         return ""
 
     def _changed(self) -> None:

@@ -59,6 +59,16 @@ def test_a_password_opens_a_host(hosts, setting):
     assert signs_in(setting.config(setting.machine(hosts[0], password=PASSWORD)))
 
 
+def test_a_password_opens_a_host_that_asks_for_it_as_a_question(hosts, setting):
+    asks = "UsePAM yes\\nPasswordAuthentication no\\nKbdInteractiveAuthentication yes"
+    hosts[0].reconfigure(f"cp /etc/ssh/sshd_config /tmp/before; sed -i '1i {asks}' /etc/ssh/sshd_config")
+    try:
+        assert signs_in(setting.config(setting.machine(hosts[0], password=PASSWORD)))
+        assert "does not let" in refusal(setting.config(setting.machine(hosts[0], password="Gu3ss")))
+    finally:
+        hosts[0].reconfigure("mv /tmp/before /etc/ssh/sshd_config")
+
+
 def test_a_wrong_password_is_said(hosts, setting):
     message = refusal(setting.config(setting.machine(hosts[0], password="Gu3ss")))
     assert "password is wrong" in message

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from nnilite.errors import ServiceError
 from nnilite.service import JobState
 from nnilite.testing import eventually
 
@@ -41,7 +42,8 @@ def machine_of(bench, host):
     return next(machine for machine in bench.service.hosts() if machine.name == host.address)
 
 
-def test_a_bad_host_is_set_aside_and_the_rest_work(hosts, setting, bench_of):
+def test_a_bad_host_is_set_aside_and_the_rest_work(hosts, setting, bench_of, monkeypatch):
+    monkeypatch.setattr("nnilite_remote._connect.CONNECT_S", 3.0)
     hosts[1].power_off()
     bench = bench_of(setting.config(*(setting.machine(host) for host in hosts)))
     names = [bench.run(counting(2, 0.01)) for _ in range(4)]
@@ -147,6 +149,21 @@ def test_a_cancel_reaches_a_host_that_was_away(hosts, setting, bench_of):
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.wait(name, limit_s=60).state is JobState.CANCELED
     assert hosts[0].run("pgrep -f '[s]leep 1235' || true") == ""
+
+
+def test_a_stop_right_after_a_cut_names_the_host_and_the_next_one_cleans_up(hosts, setting, bench_of):
+    bench = bench_of(setting.config(setting.machine(hosts[0]), keep="nothing"))
+    name = bench.run("true")
+    bench.finish(name)
+    bench.call(bench.service.remove(bench.handles[name]))
+    hosts[0].cut()
+    with pytest.raises(ServiceError, match=f"{hosts[0].address} was away"):
+        bench.close()
+    hosts[0].mend()
+    bench.handles.clear()
+    bench.restart()
+    bench.close()
+    assert hosts[0].run("ls ~tester/nnilite").split() == ["cache"]
 
 
 @pytest.mark.timeout(300)

@@ -73,7 +73,8 @@ def test_the_tunnel_lets_keepers_through_and_nobody_else(hosts, setting, bench_o
     assert bench.finish(bench.run("true")).exits[0]["code"] == 0
 
 
-def test_a_manager_that_cannot_be_called_directly_is_told(hosts, setting, bench_of, network):
+def test_a_manager_that_cannot_be_called_directly_is_told(hosts, setting, bench_of, network, monkeypatch):
+    monkeypatch.setattr("nnilite_remote._service._PATIENCE_S", 1.0)
     config = setting.config(setting.machine(hosts[0]), nni_manager_ip=network.gateway)
     with pytest.raises(ServiceError, match=f"cannot reach the manager at {network.gateway}"):
         bench_of(config)  # it listens on loopback alone
@@ -117,5 +118,16 @@ def test_a_stop_leaves_no_process_and_only_the_files_asked_for(hosts, setting, b
     assert found == left
     if keep == "nothing":
         assert host.run(f"ls '{host.home}/nnilite'").split() == ["cache"]
+    bench.open()
+    bench.handles.clear()
+
+
+def test_nothing_stays_of_a_trial_that_wrote_nothing_of_its_own(hosts, setting, bench_of):
+    bench = bench_of(setting.config(setting.machine(hosts[0])))
+    name = bench.run("echo said")
+    bench.finish(name)
+    bench.call(bench.service.remove(bench.handles[name]))
+    bench.close()
+    assert hosts[0].run(f"ls '{hosts[0].home}/nnilite'").split() == ["cache"]
     bench.open()
     bench.handles.clear()

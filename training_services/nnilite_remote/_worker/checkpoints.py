@@ -40,6 +40,7 @@ def restore(folder: str, trial: str, attempt: int, archive: str) -> None:
     make_folder(draft)
     try:
         with tarfile.open(archive) as tar:
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # some of 3.8 and later have none
             tar.extractall(draft, list(_inside(tar)))
         shutil.rmtree(place, ignore_errors=True)
         os.replace(draft, place)

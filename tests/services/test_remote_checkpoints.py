@@ -1,0 +1,168 @@
+"""Checkpoints on their way from one machine to another: what is found, what is moved, and what if it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+
+import pytest
+
+pytest.importorskip("paramiko")
+
+from nnilite.errors import NoCapacity
+from nnilite_remote._checkpoints import Checkpoints, rank
+from nnilite_remote._errors import MachineError
+from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
+from nnilite_remote._worker.processes import Refusal
+
+# on a machine
+
+
+def attempt(root, number: int, ended: bool = True):
+    inner = root / "trials" / "t" / str(number) / ".nni"
+    inner.mkdir(parents=True)
+    if ended:
+        (inner / "exit").write_text("{}")
+
+
+def save(root, name: str = "step"):
+    place = root / "checkpoints" / "t"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_text(name)
+
+
+def found(root) -> tuple:
+    told = trace(str(root), "t")
+    return told["attempt"], told["lost"], told["checkpoint"]
+
+
+def packed(place, *members: tuple[str, bytes | str]) -> str:
+    """A tar file; a text is what a link points to."""
+    with tarfile.open(place, "w") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return str(place)
+
+
+def test_a_machine_tells_what_it_has_of_a_trial(tmp_path):
+    assert found(tmp_path) == (None, False, None)
+    attempt(tmp_path, 0)
+    assert found(tmp_path) == (0, False, None)
+    attempt(tmp_path, 2, ended=False)
+    save(tmp_path)
+    assert found(tmp_path) == (2, True, 2)
+
+
+def test_checkpoints_that_were_brought_count_as_those_of_the_attempt_that_wrote_them(tmp_path):
+    save(tmp_path, "old")
+    restore(str(tmp_path), "t", 3, packed(tmp_path / "a.tar", ("deep/step", b"9"), ("latest", "deep/step")))
+    assert found(tmp_path) == (None, False, 3)
+    place = tmp_path / "checkpoints" / "t"
+    assert (place / "latest").read_text() == "9"
+    assert not (place / "old").exists()
+    assert not (tmp_path / "a.tar").exists()
+
+
+def test_nothing_leads_out_of_the_folder(tmp_path):
+    evil = [("../out", b"x"), ("/tmp/nnilite-out", b"x"), ("link", "../../.."), ("abs", "/etc"), ("fine", b"x")]
+    restore(str(tmp_path), "t", 0, packed(tmp_path / "a.tar", *evil))
+    assert [path.name for path in (tmp_path / "checkpoints" / "t").iterdir()] == ["fine"]
+    assert not (tmp_path / "checkpoints" / "out").exists()
+
+
+def test_a_damaged_archive_leaves_what_was_there(tmp_path):
+    save(tmp_path)
+    attempt(tmp_path, 0)
+    (tmp_path / "a.tar").write_bytes(b"nonsense" * 100)
+    with pytest.raises(Refusal, match="damaged"):
+        restore(str(tmp_path), "t", 1, str(tmp_path / "a.tar"))
+    assert found(tmp_path) == (0, False, 0)
+
+
+@pytest.mark.parametrize(("keep", "left"), [(True, ["t"]), (False, [])])
+def test_at_the_end_checkpoints_stay_if_they_are_to(tmp_path, keep, left):
+    save(tmp_path)
+    (tmp_path / "checkpoints" / "t.from").write_text("0")
+    (tmp_path / "checkpoints" / "empty").mkdir()
+    tidy_up(str(tmp_path / "checkpoints"), keep)
+    assert [path.name for path in tmp_path.glob("checkpoints/*")] == left
+
+
+# between machines
+
+
+class Box:
+    """A machine as the mover sees it."""
+
+    def __init__(self, title: str, attempt=None, lost=False, checkpoint=None, trouble: str = "") -> None:
+        self.title = title
+        self.up = True
+        self.got = 0
+        self._trouble = trouble
+        self._trace = {"attempt": attempt, "lost": lost, "checkpoint": checkpoint, "directory": f"/{title}"}
+
+    async def trace(self, trial):
+        if self._trouble == "silent":
+            raise MachineError("did not answer within 3 s")
+        return self._trace
+
+    async def give_checkpoints(self, directory, archive):
+        assert directory == f"/{self.title}"
+        archive.write_text(self.title)
+
+    async def take_checkpoints(self, trial, attempt, archive):
+        if self._trouble:
+            raise MachineError(self._trouble)
+        self.got += 1
+        self._trace["checkpoint"] = attempt
+
+
+async def settle(checkpoints: Checkpoints, boxes: list[Box], target: Box) -> list[str]:
+    """Ask again and again until the trial may start there; what it was told to wait for."""
+    waits = []
+    while True:
+        try:
+            checkpoints.bring("t", target, await checkpoints.traces("t", boxes))
+        except NoCapacity as wait:
+            waits.append(str(wait))
+            await asyncio.sleep(0)
+        else:
+            return list(dict.fromkeys(waits))
+
+
+def test_the_newest_checkpoints_are_brought_once(tmp_path):
+    boxes = [Box("old", 0, checkpoint=0), Box("new", 1, lost=True, checkpoint=1), Box("target")]
+    waits = asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[2]))
+    assert waits == ["its checkpoints are being brought from new to target"]
+    assert [box.got for box in boxes] == [0, 0, 1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_moved_where_the_newest_are_already(tmp_path):
+    boxes = [Box("old", 0, checkpoint=0), Box("same", 1, checkpoint=1)]
+    assert asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[1])) == []
+
+
+def test_a_trial_starts_without_them_if_they_cannot_be_moved(tmp_path, caplog):
+    boxes = [Box("source", 0, lost=True, checkpoint=0), Box("full", trouble="no space")]
+    asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[1]))
+    assert caplog.text.count("no space") == 3
+    assert "starts on full without its checkpoints on source" in caplog.text
+
+
+def test_a_retried_trial_prefers_the_machine_that_has_its_checkpoints_to_one_that_lost_it(tmp_path):
+    boxes = [
+        Box("lost", 1, lost=True, checkpoint=1),
+        Box("kept", 0, checkpoint=1),
+        Box("other"),
+        Box("mute", trouble="silent"),
+    ]
+    traces = asyncio.run(Checkpoints(tmp_path).traces("t", boxes))
+    assert [rank(box, traces) for box in boxes] == [1, -1, 0, 1]
