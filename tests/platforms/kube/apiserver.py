@@ -79,6 +79,7 @@ class KubeApiserver:
             name, versions = wanted["metadata"]["name"], [entry["name"] for entry in wanted["spec"]["versions"]]
             known = _get(api, f"{root}/{name}")
             if known is not None and [entry["name"] for entry in known["spec"]["versions"]] != versions:
+                _let_go(api, known["spec"])
                 api.cluster.call("DELETE", f"{root}/{name}")
                 eventually(lambda name=name: _get(api, f"{root}/{name}") is None)
                 known = None
@@ -148,6 +149,15 @@ def free_ports(number: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+def _let_go(api: Api, spec: Any) -> None:
+    """Let objects of earlier tests be deleted: nobody is left to do what they wait for."""
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
+    for each in api.cluster.call("GET", f"{path}/{spec['names']['plural']}")["items"]:
+        metadata = each["metadata"]
+        place = f"{path}/namespaces/{metadata['namespace']}/{spec['names']['plural']}/{metadata['name']}"
+        api.cluster.call("PATCH", place, {"metadata": {"finalizers": None}}, kind="merge")
 
 
 def _get(api: Api, path: str) -> Any | None:
