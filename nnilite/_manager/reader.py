@@ -36,6 +36,7 @@ class Reader:
         self._path = path
         self._threads = ThreadPoolExecutor(2, "reader")
         self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
 
     async def trials(self, query: TrialQuery) -> TrialPage:
         return await self._run(self._trials, query)
@@ -68,6 +69,8 @@ class Reader:
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)
+        for db in self._opened:
+            db.close()
 
     # ------------------------------------------------------------ in a thread
 
@@ -77,8 +80,11 @@ class Reader:
     def _rows(self, query: str, *values: Any) -> list[Any]:
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         if db is None:
-            db = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
+            uri = f"file:{quote(str(self._path))}?mode=ro"
+            # each thread has its own; only `close` uses those of others, after the threads' end
+            db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, check_same_thread=False)
             self._local.db = db
+            self._opened.append(db)
         return db.execute(query, values).fetchall()
 
     def _trials(self, query: TrialQuery) -> TrialPage:

@@ -104,10 +104,14 @@ class Store:
         """Open an existing database, migrating it if it is older. Raises: StoreError if it cannot be ours."""
         if not self.path.is_file():
             raise StoreError(f"there is no database {self.path}.")
-        with _translated(self.path):
-            self._db = self._connect()
-            self._check_origin()
-            self._revision = int(self._one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
+        try:
+            with _translated(self.path):
+                self._db = self._connect()
+                self._check_origin()
+                self._revision = int(self._one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
+        except StoreError:
+            self.close()
+            raise
 
     def close(self) -> None:
         if self._db is not None:
@@ -117,8 +121,12 @@ class Store:
     def _connect(self) -> sqlite3.Connection:
         # one thread at a time uses it, but not always the same one
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=2.0)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")  # acknowledged means on disk, power cut included
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")  # acknowledged means on disk, power cut included
+        except sqlite3.Error:
+            db.close()
+            raise
         return db
 
     def _check_origin(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / FILE
 
 
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
+        yield store
+
+
 def reopened(path: Path) -> Store:
     store = Store(path)
     store.open()
@@ -32,8 +40,7 @@ def trial(sequence: int, **changes: object) -> Trial:
     return Trial(id=f"t{sequence}", sequence=sequence, parameters={"x": [1, None]}, parameter_id=sequence, **changes)  # type: ignore[arg-type]
 
 
-def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result(path: Path) -> None:
-    store = Store.create(path, "abc", 1.0)
+def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result(store: Store) -> None:
     running = trial(0, state=TrialState.RUNNING, attempt=1)
     attempts = [
         Attempt("t0", 0, state="LOST"),
@@ -42,21 +49,21 @@ def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result
     metric = Metric("t0", 1, 0, MetricKind.PERIODICAL, 0, {"default": 0.5}, 2.0)
     store.write([s.SaveTrial(running), *map(s.SaveAttempt, attempts), s.SaveMetric(metric)])
     store.close()
-    snapshot = reopened(path).snapshot(maximize=True)
+    with contextlib.closing(reopened(store.path)) as again:
+        snapshot = again.snapshot(maximize=True)
     assert snapshot.live == (s.LiveTrial(running, attempts[1], {"default": 0.5}, 1, lost=1, failed=0),)
 
 
-def test_numbers_go_on_and_do_not_begin_again(path: Path) -> None:
-    store = Store.create(path, "abc", 1.0)
+def test_numbers_go_on_and_do_not_begin_again(store: Store) -> None:
     store.write([s.SaveTrial(trial(4, state=TrialState.SUCCEEDED)), s.SaveCall(9, Call("generate", 4, "t4"))])
     store.close()
-    snapshot = reopened(path).snapshot(maximize=True)
+    with contextlib.closing(reopened(store.path)) as again:
+        snapshot = again.snapshot(maximize=True)
     assert (snapshot.next_sequence, snapshot.next_parameter_id, snapshot.calls) == (5, 5, 9)
 
 
 @pytest.mark.parametrize(("maximize", "best"), [(True, "t2"), (False, "t1")])
-def test_the_best_trial_is_found_among_finite_results(path: Path, maximize: bool, best: str) -> None:
-    store = Store.create(path, "abc", 1.0)
+def test_the_best_trial_is_found_among_finite_results(store: Store, maximize: bool, best: str) -> None:
     values = [math.nan, 0.1, {"default": 3, "loss": 9}, math.inf, "text", 0.1, 3]  # of equals the first
     ended = [trial(i, state=TrialState.SUCCEEDED, value=value) for i, value in enumerate(values)]
     store.write([s.SaveTrial(t) for t in ended])
@@ -65,8 +72,7 @@ def test_the_best_trial_is_found_among_finite_results(path: Path, maximize: bool
     assert found.id == best
 
 
-def test_calls_come_back_with_the_parameters_of_their_trial(path: Path) -> None:
-    store = Store.create(path, "abc", 1.0)
+def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> None:
     calls = [Call("generate", 0, "t0", {"x": [1, None]}), Call("result", 0, "t0", {"x": [1, None]}, 0.5)]
     calls += [
         Call("end", 0, "t0", {"x": [1, None]}, success=True),
@@ -77,23 +83,20 @@ def test_calls_come_back_with_the_parameters_of_their_trial(path: Path) -> None:
     assert store.calls(2) == calls[:2]
 
 
-def test_limits_that_the_user_changed_win_over_the_config(path: Path) -> None:
-    store = Store.create(path, "abc", 1.0)
+def test_limits_that_the_user_changed_win_over_the_config(store: Store) -> None:
     store.write([s.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, s.Settings(7, max_trials=9))])
     assert store.settings(s.Settings(1, silence_s=5.0)) == s.Settings(7, max_trials=9, silence_s=5.0)
 
 
-def test_a_write_that_fails_leaves_nothing_behind(path: Path) -> None:
-    store = Store.create(path, "abc", 1.0)
+def test_a_write_that_fails_leaves_nothing_behind(store: Store) -> None:
     metric = Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0)
     with pytest.raises(StoreError):
         store.write([s.SaveTrial(trial(0)), s.SaveMetric(metric), s.SaveMetric(metric)])
     assert store.snapshot(True).next_sequence == 0
 
 
-def test_a_locked_database_is_busy_not_broken(path: Path) -> None:
-    store = Store.create(path, "abc", 1.0)
-    other = sqlite3.connect(path, isolation_level=None)
+def test_a_locked_database_is_busy_not_broken(store: Store) -> None:
+    other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreError, match="locked by another program") as caught:
         store.write([s.SaveTrial(trial(0))])
@@ -126,8 +129,7 @@ def test_a_database_of_a_newer_nnilite_is_refused(path: Path) -> None:
         reopened(path)
 
 
-def test_a_full_disk_is_busy_not_broken(path: Path) -> None:
-    store = Store.create(path, "abc", 1.0)
+def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
     assert store._db is not None
     store._db.execute("PRAGMA max_page_count = 12")  # SQLite's own way to run out of space
     many = [s.SaveTrial(trial(i, reason="x" * 1000)) for i in range(100)]

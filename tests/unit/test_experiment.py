@@ -83,6 +83,8 @@ def experiment(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 
 class _Config:
+    warnings: tuple[str, ...] = ()
+
     def checked(self) -> _Config:
         return self
 
