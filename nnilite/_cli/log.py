@@ -1,8 +1,8 @@
 """Read the logs of an experiment, and what its trials print.
 
-`log trial` prints what one trial wrote, its stdout here on stdout and its stderr on stderr; without -T it lists where
-the files of all trials are. `log stdout` and `log stderr` print one stream of a trial with --trial; without it, the
-log of the manager, which is all that a manager writes.
+`log trial` prints what one trial wrote, its stdout here on stdout and its stderr on stderr, or one of its files;
+without -T it lists where the files of all trials are. `log stdout` and `log stderr` print one stream of a trial with
+--trial; without it, the log of the manager, which is all that a manager writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from nnilite._cli import access
 from nnilite._client import Client
-from nnilite.errors import NotFound
+from nnilite.errors import ConfigError, NotFound
 
 POLL_S = 0.3
 
@@ -39,7 +39,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     trial = groups.add_parser("trial", help="what a trial wrote, or where the files of all trials are")
     access.experiment_argument(trial)
     trial.add_argument("-T", "--trial-id", "--trial_id", metavar="TRIAL", dest="trial")
-    trial.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
+    part = trial.add_mutually_exclusive_group()
+    part.add_argument("--file", metavar="FILE", help="print this one of its files, as `nnictl trial show` lists them")
+    part.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
     trial.set_defaults(command=show_trial)
 
 
@@ -78,6 +80,11 @@ def show_stream(options: argparse.Namespace) -> None:
 
 def show_trial(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
+        if options.file and not options.trial:
+            raise ConfigError("--file is of one trial: say which by -T TRIAL.")
+        if options.file:
+            manager.download(options.trial, options.file, sys.stdout.buffer.write)
+            return
         if not options.trial:
             for trial in manager.trials():
                 print(f"id:{trial['id']} path:{access.find(options).directory / 'trials' / trial['id']}")

@@ -156,6 +156,7 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }
+_INSTEAD = {"privateRegistryAuthPath": "name a Secret of the cluster by imagePullSecrets instead"}
 _ROLE_PLATFORMS = {"kubeflow": ("worker", "ps", "master")}
 _NO_MEANING = {  # of a platform: known, but without effect
     "pai": ("paiConfig.maxTrialNumPerGpu", "paiConfig.useActiveGpu"),
@@ -251,7 +252,8 @@ class _Conversion:
             self._fault(("multiPhase",), "is not supported; trials get their parameters once")
 
     def _warn_dropped(self, path: str) -> None:
-        self.new.warnings.append(f"{path} has no meaning any more and was left out")
+        cure = _INSTEAD.get(path.rpartition(".")[2])
+        self.new.warnings.append(f"{path} has no meaning any more and was left out" + (f"; {cure}" if cure else ""))
 
     def _algorithm(self, word: str) -> None:
         if self._get((word,)) is None:
@@ -293,6 +295,9 @@ class _Conversion:
             self._default((*to, "useActiveGpu"), False)
         for role in _ROLE_PLATFORMS.get(old_name, ()):
             self._role(role, (*to, role))
+        for known, kind in (("server", "nfs"), ("azureShare", "azureStorage")):  # NNI needed no `storage` to tell
+            if (*to, "storage", known) in self.new.origins:
+                self._default((*to, "storage", "storageType"), kind)
 
     def _list(self, old: Where, new: Where, table: Mapping[str, str]) -> None:
         items = self._get(old)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -10,7 +11,10 @@ from nnilite.errors import ConfigError, NoCapacity
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_kubernetes import KubeflowConfig, KubeflowService, KubernetesConfig, KubernetesService
+from nnilite_kubernetes._azure_files import Share
 from nnilite_kubernetes._config import RoleConfig, StorageConfig
+from nnilite_kubernetes._manifest import Source, source_of
+from nnilite_kubernetes._s3 import Bucket
 from platforms.azure_files import AzureFiles
 from platforms.kube.bench import Platform
 from platforms.kube.client import PODS, SECRETS
@@ -142,6 +146,75 @@ def test_a_dry_run_shows_the_pod_that_takes_the_code(open_bench):
     mounts = {mount["mountPath"]: mount for mount in job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}
     assert mounts["/nnilite-code"]["readOnly"]
     assert mounts["/nnilite-code"]["subPath"] == pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"]
+
+
+# what the config may say
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentences"),
+    [
+        ({"storage_type": "s3"}, ["bucket: is needed for storageType s3"]),
+        ({"storage_type": "s3", "bucket": "b", "access_key": "a"}, ["secretKey: and accessKey belong together"]),
+        ({"storage_type": "azureStorage", "azure_share": "s"}, ["azureKey: is needed", "azureSecret"]),
+        (
+            {"storage_type": "azureStorage", "azure_share": "s", "key_vault_name": "V", "key_vault_key": "K"},
+            ["nothing is read from a key vault", "${env:AZURE_KEY}", "--vault-name V --name K", "azureSecret"],
+        ),
+    ],
+)
+def test_storage_that_cannot_be_used_is_refused_with_its_cure(fields, sentences):
+    with pytest.raises(ConfigError) as refusal:
+        StorageConfig(**fields)
+    assert all(sentence in str(refusal.value) for sentence in sentences)
+
+
+def test_a_vault_beside_the_key_does_no_harm():
+    names = {"azure_share": "s", "azure_account": "a", "key_vault_name": "V", "key_vault_key": "K"}
+    assert StorageConfig(storage_type="azureStorage", azure_key="k", **names).can_be_mounted
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"code_from": "storage"}, "codeFrom: there is no storage"),
+        (
+            {"code_from": "manager", "storage": StorageConfig(storage_type="s3", bucket="b")},
+            "codeFrom: storageType s3 is for the code alone",
+        ),
+    ],
+)
+def test_a_source_that_is_not_there_is_refused(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        KubernetesConfig(docker_image=IMAGE, **fields)
+
+
+@pytest.mark.parametrize(
+    ("storage", "code_from", "report", "source"),
+    [
+        (None, None, "rest", Source.MANAGER),
+        (None, None, "stdout", Source.SECRET),
+        (_NFS, None, "rest", Source.MANAGER),
+        (_NFS, None, "stdout", Source.VOLUME),
+        (_NFS, "storage", "rest", Source.VOLUME),
+        (_NFS, "manager", "stdout", Source.SECRET),
+        (StorageConfig(storage_type="s3", bucket="b"), None, "rest", Source.OBJECTS),
+        (StorageConfig(storage_type="s3", bucket="b"), "storage", "stdout", Source.OBJECTS),
+    ],
+)
+def test_where_the_code_comes_from_follows_from_storage_and_callback(storage, code_from, report, source):
+    config = KubernetesConfig(docker_image=IMAGE, storage=storage, code_from=code_from)
+    assert source_of(config, report) is source
+
+
+def test_missing_clients_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.setitem(sys.modules, "azure.storage.fileshare", None)
+    with pytest.raises(ConfigError, match=r"pip install 'nnilite\[s3\]'"):
+        Bucket(StorageConfig(storage_type="s3", bucket="b"))
+    names = {"azure_account": "a", "azure_key": "k", "azure_share": "s"}
+    with pytest.raises(ConfigError, match=r"pip install 'nnilite\[azure-files\]'"):
+        Share(StorageConfig(storage_type="azureStorage", **names))
 
 
 # an object store

@@ -230,6 +230,15 @@ def test_trials_are_killed_by_id(make: Make, manager: StandIn, capsys: pytest.Ca
     assert "trial1" in capsys.readouterr().out
 
 
+def test_one_file_of_a_trial_is_printed(make: Make, manager: StandIn, capsysbinary: Any) -> None:
+    make("abcd")
+    manager.says("GET /trials/trial1/files/0/roles/worker-1.log", b"a worker\n")
+    assert run(["log", "trial", "-T", "trial1", "--file", "0/roles/worker-1.log"]) == 0
+    assert capsysbinary.readouterr().out == b"a worker\n"
+    assert run(["log", "trial", "-T", "trial1", "--file", "0/none.log"]) == 3
+    assert run(["log", "trial", "--file", "0/roles/worker-1.log"]) == 1
+
+
 def test_a_trial_is_scaled(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     manager.says("PUT /trials/trial1/workers", TRIAL)

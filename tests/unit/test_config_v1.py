@@ -169,6 +169,25 @@ kubeflowConfig:
     assert (service["operator"], service["apiVersion"]) == ("tf-operator", "v1")
 
 
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [("nfs: {server: s, path: /p}", "nfs"), ("azureStorage: {accountName: a, azureShare: s}", "azureStorage")],
+)
+def test_the_kind_of_storage_need_not_be_said(given, kind):
+    text = f"trainingServicePlatform: kubeflow\ntrial: {{codeDir: d}}\nkubeflowConfig: {{operator: x, {given}}}"
+    assert converted(text)["trainingService"]["storage"]["storageType"] == kind
+
+
+def test_a_registrys_password_file_names_what_takes_its_place():
+    text = """
+trainingServicePlatform: kubeflow
+trial: {codeDir: d, worker: {replicas: 1, command: w, image: i, privateRegistryAuthPath: x}}
+kubeflowConfig: {operator: tf-operator}
+"""
+    [warning] = convert(yaml.safe_load(text), Source()).warnings
+    assert warning.endswith("was left out; name a Secret of the cluster by imagePullSecrets instead")
+
+
 def test_frameworkcontroller_roles_are_carried_over():
     text = """
 trainingServicePlatform: frameworkcontroller
