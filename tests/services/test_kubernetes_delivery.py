@@ -101,7 +101,8 @@ def test_trials_say_what_the_pod_with_the_code_waits_for(cluster, open_bench):
     refusal = bench.refusal(bench.service.submit(job))
     assert isinstance(refusal, NoCapacity)
     assert "is to take the code to the volume first: Unschedulable" in str(refusal)
-    bench.restart()
+    assert len(cluster.pods()) == 1
+    bench.close()
     eventually(lambda: not cluster.pods(), cluster.limit_s)
 
 

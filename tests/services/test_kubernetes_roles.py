@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
+import yaml
 
 from nnilite.service import JobState
 from nnilite.testing import eventually
@@ -124,6 +128,47 @@ def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_benc
     before = records(bench, name)
     bench.restart()
     assert records(bench, name) == before
+
+
+@pytest.mark.slow
+def test_people_read_what_pods_printed_when_all_is_over(cluster, tmp_path, monkeypatch, this_machine):
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+
+    def nnictl(*words):
+        command = [sys.executable, "-m", "nnilite._cli", *words]
+        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "mod.bin").write_text(os.urandom(1_000_000).hex())  # more than a Secret holds
+    report = "python3 -c 'import nnilite; nnilite.report_final_result(1)'; sleep 1"
+    place = {"kubeconfig": str(cluster.kubeconfig()), "namespace": cluster.namespace}
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"test -s mod.bin && {report}",
+        "trialCodeDirectory": str(tmp_path / "code"),
+        "trialConcurrency": 1,
+        "maxTrialNumber": 1,
+        "callback": "log",
+        "tuner": {"name": "Random"},
+        "trainingService": {
+            "platform": "kubeflow",
+            "operator": "tf-operator",
+            **place,
+            "storage": {"storageType": "pvc", "claim": "shared"},
+            "worker": {"replicas": 1, "dockerImage": IMAGE},
+            "ps": {"replicas": 1, "dockerImage": IMAGE, "command": "echo serving; sleep 60"},
+        },
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    profile = json.loads(nnictl("create", "-c", str(tmp_path / "config.yaml"), "-p", "0", "--foreground", "--json"))
+    assert (profile["counts"]["SUCCEEDED"], profile["best"]["value"]) == (1, 1)
+    trial = profile["best"]["id"]
+    assert "0/roles/ps-0.log" in nnictl("trial", "show", profile["id"], "-T", trial)
+    assert nnictl("log", "trial", profile["id"], "-T", trial, "--file", "0/roles/ps-0.log") == "serving\n"
+    entries = json.loads(nnictl("log", "trial", profile["id"], "-T", trial, "--file", "0/roles.json"))
+    assert {entry["role"]: entry["exitCode"] for entry in entries}["worker"] == 0
 
 
 def test_a_pod_with_labels_that_are_not_ours_writes_nowhere(cluster, open_bench, machinery):

@@ -129,6 +129,8 @@ class ClusterService(TrainingService):
         self._objects = self._pods = self._roles = None
         pool, self._pool = self._pool, None
         if pool is not None:
+            if self._cluster is not None:
+                await asyncio.get_running_loop().run_in_executor(pool, self._submitter.close, self._cluster)
             pool.shutdown(wait=False, cancel_futures=True)
         if self._cluster is not None:
             self._cluster.close()

@@ -40,6 +40,7 @@ class Submitter:
         self._context = context
         self._namespace = config.namespace
         self._delivery: Delivery | None = None
+        self._filling = False  # a pod of ours is to take keeper and code
         self._stored: Bucket | Share | None = None
         self._refused = 0  # times in a row for a quota
         self._full = (0.0, "")  # until when nothing is submitted, and why
@@ -179,8 +180,16 @@ class Submitter:
             store.check()
 
     def delete_code_pod(self, cluster: Cluster) -> None:
-        """One that an earlier manager has left behind."""
+        """One that an earlier manager has left behind. Raises: ApiError."""
         cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment))
+
+    def close(self, cluster: Cluster) -> None:
+        """Leave nothing half done: the pod that is to take the code may still wait for a node."""
+        if self._filling:
+            try:
+                self.delete_code_pod(cluster)
+            except ApiError as error:
+                log.warning("the pod that was to take the code cannot be deleted: %s", error)
 
     @cached_property
     def _package(self) -> CodePackage:
@@ -224,7 +233,9 @@ class Submitter:
     def _fill_volume(self, cluster: Cluster, job: Job, files: Mapping[str, tuple[Path, str]]) -> None:
         patience_s = {"image": float(self._config.image_pull_limit), "schedule": float(self._config.schedule_limit)}
         pod = CodePod(cluster, self._namespace, self._code_pod(job), patience_s)
+        self._filling = True
         pod.put(manifests.CODE_PLACE, files)
+        self._filling = False
 
     def _code_pod(self, job: Job) -> Json:
         role: Role = self._kind.roles(job)[0]
