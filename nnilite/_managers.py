@@ -38,14 +38,10 @@ def connect(entry: Entry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Client:
     )
 
 
-def stop(entry: Entry) -> str:
-    """Stop an experiment and wait until its manager has ended; what it left behind, see `left_behind`.
-
-    Raises: NniliteError if it does not end.
-    """
+def stop(entry: Entry) -> None:
+    """Stop an experiment and wait until its manager has ended. Raises: NniliteError if it does not."""
     ask_to_stop(entry)
     wait_until_ended(entry)
-    return left_behind(entry)
 
 
 def left_behind(entry: Entry) -> str:

@@ -197,7 +197,8 @@ class Experiment:
         if self._entry is None:
             client.stop()
         else:
-            left = _managers.stop(self._entry)
+            _managers.stop(self._entry)
+            left = _managers.left_behind(self._entry)
             if left:
                 log.warning("%s.", left)
         if self._log_view is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from nnilite import _registry
 from nnilite._cli import access, screen
+from nnilite._cli.stop import warn_of_left
 from nnilite._registry import Entry
 from nnilite.errors import Conflict, NniliteError, NotFound
 
@@ -110,6 +111,7 @@ def show(options: argparse.Namespace) -> None:
         screen.show_json(profile)
     else:
         summary.show(profile)
+        warn_of_left(access.find(options))
 
 
 def status(options: argparse.Namespace) -> None:
@@ -163,6 +165,7 @@ def delete(options: argparse.Namespace) -> None:
     else:
         chosen = [_stopped(access.find(options), "deleted")]
     for entry in chosen:
+        warn_of_left(entry)
         if options.yes or screen.confirm(f"Delete experiment {entry.id} and all of {entry.directory}?"):
             _delete(entry)
             print(f"Experiment {entry.id} is deleted.")

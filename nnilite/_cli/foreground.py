@@ -41,12 +41,13 @@ def follow(entry: Entry, *, as_json: bool = False) -> int:
             _show_result(manager, profile, entry, as_json=as_json)
     except KeyboardInterrupt:
         print(f"\nStopping experiment {entry.id} (Ctrl-C again: at once) ...", file=out, flush=True)
-        left = _managers.stop(entry)
+        _managers.stop(entry)
         print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` lets it go on.", file=out)
-        warn_of_left(left)
+        warn_of_left(entry)
         return program.INTERRUPTED
     if _registry.find(entry.id).alive:
-        warn_of_left(_managers.stop(entry))
+        _managers.stop(entry)
+        warn_of_left(entry)
     return program.FAILED if profile["state"] == "ERROR" else program.DONE
 
 

@@ -30,16 +30,17 @@ def stop(options: argparse.Namespace) -> int:
     ended = [entry for entry in asked if _tried(entry, _managers.wait_until_ended)]
     for entry in ended:
         print(f"Experiment {entry.id} is stopped.")
-        warn_of_left(_managers.left_behind(entry))
+        warn_of_left(entry)
     return 0 if len(ended) == len(chosen) else 1
 
 
-def warn_of_left(what: str) -> None:
+def warn_of_left(entry: Entry) -> None:
     """Say what a stop has left behind."""
     from nnilite._cli.program import warn
 
-    if what:
-        warn(f"{what}.")
+    left = _managers.left_behind(entry)
+    if left:
+        warn(f"{left}.")
 
 
 def _tried(entry: Entry, step: Callable[[Entry], None]) -> bool:

@@ -423,6 +423,15 @@ def test_a_stopped_experiment_is_deleted_after_a_yes(make: Make, monkeypatch: py
     assert _registry.entries() == []
 
 
+def test_what_a_stop_has_left_behind_is_said_again_before_that_is_forgotten(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make("abcd", running=False)
+    _registry.write_json(folder / "manager.json", {"state": "STOPPED", "left": "box was away: `ssh box rm -r x`"})
+    run(["experiment", "delete", "abcd", "-y"])
+    assert "WARNING: box was away: `ssh box rm -r x`." in capsys.readouterr().err
+
+
 def test_a_folder_that_is_no_experiments_is_never_deleted(home: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
