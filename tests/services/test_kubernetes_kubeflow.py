@@ -57,6 +57,13 @@ class TestMPIJob(ClusterContract):
     fields = {"operator": "mpi-operator", "worker": role()}
 
 
+@pytest.mark.long
+class TestMPIJobOfTheTrainingOperator(TestMPIJob):
+    @pytest.fixture
+    def mpi(self):
+        return MPIJOBS_V1
+
+
 # several roles
 
 

@@ -6,9 +6,11 @@ It is the scheduler too: a pod stays without a node while its nodeSelector asks 
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 import ssl
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +46,7 @@ class Node:
 
     def start(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True)
-        self._kubelet.tls = _certificate(self.folder)
+        self._kubelet.tls = _certificate()
         self._kubelet.start()
         metadata = {"name": self.name, "labels": {**_LABELS, "kubernetes.io/hostname": self.name}}
         self.api.cluster.call("POST", _NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
@@ -127,14 +129,14 @@ class _Kubelet(Handler):
         send_pieces(self, texts)
 
 
-def _certificate(folder: Path) -> ssl.SSLContext:
-    """What a kubelet shows by default: a certificate that nobody else has signed."""
-    key, certificate = folder / "kubelet.key", folder / "kubelet.crt"
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=kubelet"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-days", "2", *kind, *files], check=True, capture_output=True, timeout=30
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+@functools.cache
+def _certificate() -> ssl.SSLContext:
+    """What kubelets show by default: a certificate that nobody else has signed. One for this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        key, certificate = f"{folder}/kubelet.key", f"{folder}/kubelet.crt"
+        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=kubelet"]
+        command = ["openssl", "req", "-x509", "-days", "2", *kind, "-keyout", key, "-out", certificate]
+        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
     return context
