@@ -20,6 +20,8 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 _ABSENT = -1.0
+_MOST_CELLS = 20
+_STEPS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 
 
 class Cube:
@@ -32,7 +34,8 @@ class Cube:
         self._counts = [p.count for p in self.parameters]
         self.continuous = np.array([count is None for count in self._counts], dtype=bool)
         self._choice = np.array([p.kind is Kind.CHOICE for p in self.parameters], dtype=bool)
-        self.plain = all(p.parent is None for p in self.parameters)
+        choices = zip(self._choice, self._counts, strict=True)
+        self._one_hot = [count if choice and count and count > 2 else 0 for choice, count in choices]  # features
 
     @property
     def width(self) -> int:
@@ -61,15 +64,20 @@ class Cube:
                 rows[:, column] = (cells + 0.5) / count
         return rows
 
+    @property
+    def groups(self) -> list[int]:
+        """Of each feature, the column that it comes from."""
+        return [column for column, one_hot in enumerate(self._one_hot) for _ in range(one_hot or 1)] or [0]
+
     def features(self, rows: Matrix) -> Matrix:
         """Feature rows of (snapped) position rows."""
         active = self._active(rows)
         columns: list[Vector] = []
-        for column, count in enumerate(self._counts):
+        for column, one_hot in enumerate(self._one_hot):
             values = rows[:, column]
-            if self._choice[column] and count is not None and count > 2:
-                cells = np.floor(values * count).astype(int)
-                columns.extend(np.where(active[:, column], 1.0 * (cells == k), _ABSENT) for k in range(count))
+            if one_hot:
+                cells = np.floor(values * one_hot).astype(int)
+                columns.extend(np.where(active[:, column], 1.0 * (cells == k), _ABSENT) for k in range(one_hot))
             else:
                 columns.append(np.where(active[:, column], values, _ABSENT))
         return np.column_stack(columns) if columns else np.zeros((len(rows), 1))
@@ -88,6 +96,20 @@ class Cube:
     def drawn(self, count: int, numbers: np.random.Generator) -> Matrix:
         """Position rows at random, as the space says."""
         return self.snapped(numbers.random((count, self.width)))
+
+    def neighbours(self, row: Vector) -> Matrix:
+        """All rows that differ from this one in one finite column: in any cell, or of many cells in one nearby."""
+        found = [row]
+        for column, count in enumerate(self._counts):
+            if count is None:
+                continue
+            here = min(int(row[column] * count), count - 1)
+            cells = range(count) if self._choice[column] or count <= _MOST_CELLS else (here + step for step in _STEPS)
+            for cell in cells:
+                if cell != here and 0 <= cell < count:
+                    found.append(row.copy())
+                    found[-1][column] = (cell + 0.5) / count
+        return np.array(found[1:]).reshape(-1, self.width)
 
     def near(self, rows: Matrix, count: int, numbers: np.random.Generator) -> Matrix:
         """`count` rows near to some of `rows`: a few columns changed, by steps from tiny to large."""

@@ -1,4 +1,4 @@
-"""A Gaussian process by scikit-learn, with one length scale for each feature.
+"""A Gaussian process by scikit-learn, with one length scale for each parameter.
 
 Its hyperparameters are fitted on the first n results, n growing in steps, and kept until the next step.
 """
@@ -6,7 +6,7 @@ Its hyperparameters are fitted on the first n results, n growing in steps, and k
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,18 @@ _MOST_STEPS = 40
 class Gaussian:
     """Fitted hyperparameters, and the process on any data."""
 
-    def __init__(self, nu: float, alpha: float) -> None:
-        self._nu, self._alpha = nu, alpha
+    def __init__(self, groups: Sequence[int], nu: float, alpha: float) -> None:
+        self._groups, self._nu, self._alpha = tuple(groups), nu, alpha
 
     def fitted_kernel(self, features: Matrix, values: Vector) -> Kernel:
         """The kernel under which the values are likeliest."""
-        model = GaussianProcessRegressor(self._start(features.shape[1]), alpha=self._alpha, optimizer=_search)
+        model = GaussianProcessRegressor(self._start(), alpha=self._alpha, optimizer=_search)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of hyperparameters at their bounds, which are there on purpose
             return model.fit(features, values).kernel_
 
-    def _start(self, width: int) -> Kernel:
-        shape = Matern(length_scale=np.full(width, 0.5), length_scale_bounds=(0.03, 20.0), nu=self._nu)
+    def _start(self) -> Kernel:
+        shape = _Shared(self._groups, np.full(max(self._groups) + 1, 0.5), (0.03, 20.0), self._nu)
         return ConstantKernel(1.0, (0.05, 50.0)) * shape + WhiteKernel(1e-3, (1e-7, 0.3))
 
     def process(self, kernel: Kernel, features: Matrix, values: Vector, pending: Matrix) -> Process:
@@ -45,6 +45,29 @@ class Gaussian:
             both = np.concatenate([values, believed])
             process = Process(kernel, self._alpha, np.vstack([features, pending]), both)
         return process
+
+
+class _Shared(Matern):  # type: ignore[misc,unused-ignore]
+    """Matern's kernel with one length scale for each group of features: the options of a choice share one.
+
+    groups: of each feature, the number of its group.
+    """
+
+    def __init__(self, groups: Sequence[int], length_scale: Any, length_scale_bounds: Any, nu: float) -> None:
+        super().__init__(length_scale, length_scale_bounds, nu)
+        self.groups = groups
+
+    def __call__(self, X: Matrix, Y: Matrix | None = None, eval_gradient: bool = False) -> Any:
+        scales = np.atleast_1d(self.length_scale)[list(self.groups)]
+        found = Matern(scales, self.length_scale_bounds, self.nu)(X, Y, eval_gradient)
+        if not eval_gradient:
+            return found
+        kernel, slopes = found
+        slopes = slopes.reshape(*kernel.shape, -1)
+        sums = np.zeros((*kernel.shape, len(np.atleast_1d(self.length_scale))))
+        for feature, group in enumerate(self.groups):
+            sums[..., group] += slopes[..., feature]
+        return kernel, sums
 
 
 class Process:

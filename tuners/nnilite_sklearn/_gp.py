@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nnilite_sklearn._gaussian import Process
 
 _REFINED = 4  # the best candidates, which are moved uphill
+_ROUNDS = 6  # of moves along numbers and through finite columns
 
 
 class GaussianTuner(SurrogateTuner):
@@ -30,7 +31,7 @@ class GaussianTuner(SurrogateTuner):
         from nnilite_sklearn._gaussian import Gaussian
 
         super()._restart()
-        self._gaussian = Gaussian(self._nu, self._alpha)
+        self._gaussian = Gaussian(self._cube.groups, self._nu, self._alpha)
         self._kernel: tuple[int, Any] = (0, None)
 
     def _process(self) -> tuple[Process, Matrix, Vector]:
@@ -51,27 +52,47 @@ class GaussianTuner(SurrogateTuner):
         return np.vstack([self._cube.drawn(far, numbers), self._cube.near(best, near, numbers)])
 
     def _uphill(self, score: Callable[[Matrix], Vector], rows: Matrix) -> Vector:
-        """The best of some rows after each was moved uphill along its continuous columns."""
+        """The best of some rows after each was moved uphill, along its numbers and through its finite columns."""
+        import numpy as np
+
+        found = list(rows)
+        for row in rows:
+            for _ in range(_ROUNDS):
+                row, moved = self._climbed(score, self._slid(score, row))
+                if not moved:
+                    break
+            found.append(row)
+        scores = score(np.array(found))
+        return np.asarray(found[int(np.argmax(scores))])
+
+    def _slid(self, score: Callable[[Matrix], Vector], row: Vector) -> Vector:
+        """Moved along the continuous columns, all at once."""
         import numpy as np
         from scipy.optimize import minimize
 
         free = np.flatnonzero(self._cube.continuous)
-        found = list(rows)
-        for row in rows if len(free) else ():
-            steps = np.vstack([np.zeros(len(free)), 1e-5 * np.eye(len(free))])
+        if not len(free):
+            return row
+        steps = np.vstack([np.zeros(len(free)), 1e-5 * np.eye(len(free))])
 
-            def fall(place: Vector, row: Vector = row, steps: Matrix = steps) -> tuple[float, Vector]:
-                tried = np.repeat(row[None, :], len(steps), axis=0)
-                tried[:, free] = place + steps
-                down = -score(tried)
-                return float(down[0]), (down[1:] - down[0]) / 1e-5
+        def fall(place: Vector) -> tuple[float, Vector]:
+            tried = np.repeat(row[None, :], len(steps), axis=0)
+            tried[:, free] = place + steps
+            down = -score(tried)
+            return float(down[0]), (down[1:] - down[0]) / 1e-5
 
-            end = minimize(fall, row[free], jac=True, bounds=[(0.0, 1.0)] * len(free), options={"maxiter": 15})
-            moved = row.copy()
-            moved[free] = np.clip(end.x, 0.0, 1.0)
-            found.append(moved)
-        scores = score(np.array(found))
-        return np.asarray(found[int(np.argmax(scores))])
+        end = minimize(fall, row[free], jac=True, bounds=[(0.0, 1.0)] * len(free), options={"maxiter": 15})
+        moved = row.copy()
+        moved[free] = np.clip(end.x, 0.0, 1.0)
+        return moved
+
+    def _climbed(self, score: Callable[[Matrix], Vector], row: Vector) -> tuple[Vector, bool]:
+        """The best row that differs in one finite column, if it is better, and whether it is."""
+        import numpy as np
+
+        around = np.vstack([row[None, :], self._cube.neighbours(row)])
+        best = int(np.argmax(score(around)))
+        return np.asarray(around[best]), best > 0
 
 
 class GPTuner(GaussianTuner):
