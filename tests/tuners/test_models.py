@@ -1,0 +1,61 @@
+"""What the tuners with a model compute themselves, against scikit-learn, scipy and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+
+from nnilite.space import SearchSpace
+from nnilite_sklearn._cube import Cube
+from nnilite_sklearn._gaussian import Gaussian, _Shared
+from nnilite_sklearn._surrogate import _bent
+
+SPACE = SearchSpace.parse(
+    {
+        "x": {"_type": "uniform", "_value": [0, 1]},
+        "kind": {"_type": "choice", "_value": ["a", "b", "c"]},
+        "flag": {"_type": "choice", "_value": [True, False]},
+        "many": {"_type": "randint", "_value": [0, 1000]},
+    }
+)
+
+
+@pytest.fixture
+def numbers():
+    return np.random.default_rng(0)
+
+
+def test_the_mean_and_deviation_of_a_process_are_those_of_scikit_learn(numbers):
+    rows, others = numbers.random((40, 3)), numbers.random((9, 3))
+    values = np.sin(5 * rows[:, 0]) + rows[:, 1] + 0.1 * numbers.standard_normal(40)
+    gaussian = Gaussian((0, 1, 1), 2.5, 1e-6)
+    kernel = gaussian.fitted_kernel(rows, values)
+    mean, deviation = gaussian.process(kernel, rows, values, np.zeros((0, 3))).predict(others)
+    model = GaussianProcessRegressor(kernel, alpha=1e-6, optimizer=None).fit(rows, values)
+    expected, noisy = model.predict(others, return_std=True)
+    assert mean == pytest.approx(expected)
+    assert deviation**2 + kernel.k2.noise_level == pytest.approx(noisy**2)
+
+
+def test_the_options_of_a_choice_share_a_length_scale_with_the_right_gradient(numbers):
+    kernel, rows = _Shared((0, 1, 1, 2), np.array([0.4, 0.7, 1.2]), (0.03, 20.0), 2.5), numbers.random((12, 4))
+    values, slopes = kernel(rows, eval_gradient=True)
+    for k, theta in enumerate(np.eye(3) * 1e-6 + kernel.theta):
+        assert (kernel.clone_with_theta(theta)(rows) - values) / 1e-6 == pytest.approx(slopes[..., k], abs=1e-5)
+
+
+def test_results_are_bent_as_scipy_does(numbers):
+    values = np.exp(2 * numbers.standard_normal(50))
+    level = (values - values.mean()) / values.std()
+    assert _bent(level) == pytest.approx(stats.yeojohnson(level)[0], abs=1e-4)
+
+
+def test_neighbours_differ_in_one_finite_column():
+    cube = Cube(SPACE)
+    (row,) = cube.positions([{("x",): 0.3, ("kind",): 1, ("flag",): 0, ("many",): 997}])
+    found = [cube.flat(other) for other in cube.neighbours(row)]
+    changed = [{path[0]: raw for path, raw in flat.items() if raw != cube.flat(row)[path]} for flat in found]
+    many = [{"many": 997 + step} for step in (-16, -8, -4, -2, -1, 1, 2)]
+    assert changed == [{"kind": 0}, {"kind": 2}, {"flag": 1}, *many]
