@@ -80,10 +80,11 @@ def _brought(folder: str, trial: str) -> int | None:
 def _inside(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Files, folders and links that do not lead out of the folder."""
     for member in tar:
-        paths = [member.name, member.linkname] if member.issym() else [member.name]
-        if (member.isreg() or member.isdir() or member.issym()) and not any(map(_leads_out, paths)):
+        if member.isreg() or member.isdir():
+            leads_to = member.name
+        elif member.issym():
+            leads_to = os.path.join(os.path.dirname(member.name), member.linkname)
+        else:
+            continue
+        if not any(os.path.normpath(path).startswith(("/", "..")) for path in (member.name, leads_to)):
             yield member
-
-
-def _leads_out(path: str) -> bool:
-    return path.startswith("/") or ".." in path.split("/")
