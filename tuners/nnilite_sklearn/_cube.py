@@ -20,7 +20,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 _ABSENT = -1.0
-_MOST_CELLS = 20
+_MOST_CELLS = 20  # of a finite parameter that are all tried
 _STEPS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 
 
@@ -28,7 +28,6 @@ class Cube:
     """The unit cube of a search space."""
 
     def __init__(self, space: SearchSpace) -> None:
-        self._space = space
         self.parameters = space.parameters
         self._column = {p.path: k for k, p in enumerate(self.parameters)}
         self._counts = [p.count for p in self.parameters]
