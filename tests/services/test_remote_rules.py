@@ -105,6 +105,20 @@ def test_hops_in_a_circle_are_found_out(tmp_path, text):
         hops(tmp_path, text, MachineConfig("a"))
 
 
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("Host a\n Port many\n", "says nothing usable of a: .*many"),
+        ("Host a\n Port 70000\n", "the port must be from 1 to 65535"),
+        ('Host a\n "\n', "cannot be used"),
+    ],
+)
+def test_an_ssh_config_that_cannot_be_used_is_said(tmp_path, text, complaint):
+    with pytest.raises(MachineError, match=complaint) as caught:
+        hops(tmp_path, text, MachineConfig("a"))
+    assert caught.value.lasting
+
+
 def test_a_proxy_command_is_refused_with_what_would_help(tmp_path):
     with pytest.raises(MachineError, match="use ProxyJump"):
         hops(tmp_path, "Host a\n ProxyCommand nc %h %p\n", MachineConfig("a"))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
+from paramiko.ssh_exception import SSHException
 
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._errors import MachineError
@@ -48,13 +49,13 @@ class RouteMap:
 
     def __init__(self, config: RemoteConfig) -> None:
         self._config = config
-        place = config.ssh_config_file or config.ssh_folder / "config"
+        self._place = config.ssh_config_file or config.ssh_folder / "config"
         self._ssh = paramiko.SSHConfig()
         try:
-            if place.exists() or config.ssh_config_file is not None:
-                self._ssh = paramiko.SSHConfig.from_path(str(place))
-        except (OSError, paramiko.ConfigParseError) as error:
-            raise MachineError(f"{place} cannot be used: {error}", lasting=True) from error
+            if self._place.exists() or config.ssh_config_file is not None:
+                self._ssh = paramiko.SSHConfig.from_path(str(self._place))
+        except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
+            raise MachineError(f"{self._place} cannot be used: {error}", lasting=True) from error
 
     def hops(self, machine: MachineConfig) -> list[Hop]:
         """All hops to a machine; the last one is the machine itself. Raises: MachineError."""
@@ -79,7 +80,16 @@ class RouteMap:
         return hops
 
     def _options(self, host: str) -> Mapping[str, Any]:
-        options: Mapping[str, Any] = self._ssh.lookup(host)
+        try:
+            options: Mapping[str, Any] = self._ssh.lookup(host)
+            if not 0 < int(options.get("port", 22)) < 65536:
+                raise ValueError("the port must be from 1 to 65535")
+        except ImportError as error:  # of what paramiko needs for it
+            raise MachineError(
+                f"{self._place} has a `Match exec`; for that, `pip install invoke`", lasting=True
+            ) from error
+        except (ValueError, SSHException) as error:
+            raise MachineError(f"{self._place} says nothing usable of {host}: {error}", lasting=True) from error
         if options.get("proxycommand") and "proxyjump" not in options:
             raise MachineError(f"ProxyCommand (for {host}) is not supported; use ProxyJump", lasting=True)
         return options
