@@ -10,7 +10,7 @@ from typing import Any
 
 from nnilite._cli import access, screen, summary
 from nnilite._client import Client
-from nnilite.errors import ConfigError, NniliteError
+from nnilite.errors import ConfigError, NniliteError, NotFound
 from nnilite.records import TrialState
 
 _COPY_TIMEOUT_S = 3700.0  # the manager may have to copy them from another machine first
@@ -146,7 +146,7 @@ def show(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
         trial = manager.trial(options.trial)
         metrics = list(manager.metrics(options.trial))
-        files = manager.files(options.trial, fetch=False)
+        files = _files_here(manager, options.trial)
     if options.json:
         screen.show_json({**trial, "metrics": metrics, "files": files})
         return
@@ -162,6 +162,14 @@ def show(options: argparse.Namespace) -> None:
     screen.show_table(("ATTEMPT", "KIND", "NO", "VALUE"), reported, "None yet.")
     print("\nFiles")
     screen.show_table(("FILE", "BYTES"), [(one["path"], one["size"]) for one in files], "None yet.")
+
+
+def _files_here(manager: Client, trial: str) -> list[dict[str, Any]]:
+    """A trial that waits, or runs elsewhere, may have none yet."""
+    try:
+        return manager.files(trial, fetch=False)
+    except NotFound:
+        return []
 
 
 def _show_facts(trial: dict[str, Any], latest: Any) -> None:

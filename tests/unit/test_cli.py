@@ -230,6 +230,14 @@ def test_trials_are_killed_by_id(make: Make, manager: StandIn, capsys: pytest.Ca
     assert "trial1" in capsys.readouterr().out
 
 
+def test_a_trial_without_files_here_is_shown(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("GET /trials/trial1", {**TRIAL, "attempts": []})
+    manager.says("GET /trials/trial1/metrics", {"metrics": [], "next": 0})
+    assert run(["trial", "show", "-T", "trial1"]) == 0
+    assert capsys.readouterr().out.endswith("Files\nNone yet.\n")
+
+
 def test_one_file_of_a_trial_is_printed(make: Make, manager: StandIn, capsysbinary: Any) -> None:
     make("abcd")
     manager.says("GET /trials/trial1/files/0/roles/worker-1.log", b"a worker\n")

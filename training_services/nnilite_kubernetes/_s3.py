@@ -88,7 +88,7 @@ class Bucket:
         status = _status(error)
         if status == 404:
             return ConfigError(f"there is no bucket {self._name}", _PLACE)
-        if status in (400, 401, 403) or type(error).__name__ == "NoCredentialsError":
+        if status in (301, 400, 401, 403) or type(error).__name__ == "NoCredentialsError":
             return ConfigError(f"the bucket {self._name} cannot be used: {error}", _PLACE)
         return ServiceError(f"the bucket {self._name} cannot be reached: {error}")
 
