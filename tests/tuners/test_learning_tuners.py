@@ -343,6 +343,16 @@ def test_a_tuner_with_a_model_goes_on_after_a_replay(name):
     assert play(whole, 18, 2) == play(again, 18, 2)
 
 
+@pytest.mark.parametrize("name", [marked(name) for name in sorted(SLOW - {"Metis"})])  # which explores on purpose
+def test_in_a_finite_space_a_model_goes_on_near_the_best_when_that_was_tried(name):
+    tuner = started(name, {"n": {"_type": "randint", "_value": [0, 400]}, "c": FLAT["kind"]})
+    found = []
+    for k in range(26):
+        found.append(tuner.generate_parameters(k))
+        tuner.receive_trial_result(k, found[-1], found[-1]["n"], trial_job_id=str(k))
+    assert sum(p["n"] < 100 for p in found[-8:]) >= 6
+
+
 WIDE = {**NUMBERS, "x": {"_type": "uniform", "_value": [-9, 9]}}
 OTHER = {"y": {"_type": "quniform", "_value": [0, 4, 1]}, "z": {"_type": "lognormal", "_value": [0, 1]}}
 VALUES = [

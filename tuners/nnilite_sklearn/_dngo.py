@@ -64,10 +64,13 @@ class DNGOTuner(SurrogateTuner):
             line = BayesianRidge().fit(np.vstack([basis, believed]), np.concatenate([values, line.predict(believed)]))
         top = rows[np.argsort(values, kind="stable")[:10]]
         tried = np.vstack([self._cube.drawn(self._samples, numbers), self._cube.near(top, self._samples, numbers)])
-        mean, deviation = line.predict(self._basis(tried), return_std=True)
-        noise = 1.0 / float(line.alpha_)
-        deviation = np.sqrt(np.maximum(deviation**2 - noise, 1e-12))
-        return np.asarray(tried[int(np.argmax(log_improvement(mean, deviation, float(np.min(values)))))])
+        noise, best = 1.0 / float(line.alpha_), float(np.min(values))
+
+        def worth(rows: Matrix) -> Vector:
+            mean, deviation = line.predict(self._basis(rows), return_std=True)
+            return log_improvement(mean, np.sqrt(np.maximum(deviation**2 - noise, 1e-12)), best)
+
+        return np.asarray(tried[int(np.argmax(self._fresh(worth)(tried)))])
 
     def _basis(self, rows: Matrix) -> Matrix:
         """What the last hidden layer makes of position rows."""

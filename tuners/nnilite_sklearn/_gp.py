@@ -142,9 +142,10 @@ class GPTuner(GaussianTuner):
         process, rows, values = self._process()
         best = float(np.min(values))
 
-        def score(candidates: Matrix) -> Vector:
+        def worth(candidates: Matrix) -> Vector:
             return self._score(*process.predict(self._cube.features(candidates)), best)
 
+        score = self._fresh(worth)
         candidates = self._candidates(rows, values, self._far, self._near, numbers)
         order = np.argsort(-score(candidates), kind="stable")
         return self._uphill(score, candidates[order[:_REFINED]])

@@ -66,11 +66,12 @@ class MetisTuner(GaussianTuner):
 
         near = int(self._count * _NEAR_SHARE)
         tried = self._candidates(rows, values, self._count - near, near, numbers)
-        unknown = np.asarray(tried[int(np.argmax(deviation(tried)))])
+        unknown = np.asarray(tried[int(np.argmax(self._fresh(deviation)(tried)))])
         if self._only_explore:
             return unknown
-        order = np.argsort(mean(tried), kind="stable")
-        found = [self._uphill(lambda rows: -mean(rows), tried[order[:3]])]
+        score = self._fresh(lambda rows: -mean(rows))
+        order = np.argsort(-score(tried), kind="stable")
+        found = [self._uphill(score, tried[order[:3]])]
         if numbers.random() < self._exploring:
             found.append(unknown)
         if self._resampling:

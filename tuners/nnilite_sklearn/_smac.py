@@ -46,9 +46,10 @@ class SMACTuner(SurrogateTuner):
         forest = _Forest(*self._with_pending(rows, values), numbers)
         best = float(np.min(values))
 
-        def score(tried: Matrix) -> Vector:
+        def worth(tried: Matrix) -> Vector:
             return log_improvement(*forest.predict(self._cube.features(tried)), best)
 
+        score = self._fresh(worth)
         top = rows[np.argsort(values, kind="stable")[:10]]
         tried = np.vstack([self._cube.drawn(_FAR, numbers), self._cube.near(top, _NEAR, numbers)])
         scores = score(tried)

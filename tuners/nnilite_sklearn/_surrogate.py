@@ -10,6 +10,7 @@ import importlib.util
 import math
 import random
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nnilite.class_args import whole_number
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnilite_sklearn._cube import Cube, Matrix, Vector
+
+    Score = Callable[[Matrix], Vector]
 
 
 def need_sklearn() -> None:
@@ -97,6 +100,19 @@ class SurrogateTuner(LearningTuner):
         best = np.argsort(losses, kind="stable")[: self.most_points // 2]
         latest = range(count - self.most_points // 2, count)
         return sorted({*(int(k) for k in best), *latest})
+
+    def _fresh(self, score: Score) -> Score:
+        """In a finite space, the score without what was tried: else the best would be proposed over and over."""
+        import numpy as np
+
+        if not self.distinct or self._cube.continuous.any():
+            return score
+        tried = {row.tobytes() for row in (*self._rows, *self._pending())}
+
+        def fresh(rows: Matrix) -> Vector:
+            return np.where([row.tobytes() in tried for row in rows], -np.inf, score(rows))
+
+        return fresh
 
     def _pending(self) -> Matrix:
         """Position rows of the points that run now."""
