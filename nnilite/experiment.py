@@ -337,8 +337,11 @@ class Experiment:
         self._manager.scale(trial_job_id, workers)
 
     def add_trial_job(self, parameters: Json) -> str:
-        """Put a trial with your own parameters into the queue; returns its id."""
-        return str(self._manager.add_trial(parameters)["id"])
+        """Put a trial with your own parameters into the queue; returns its id. The log says if they are odd."""
+        trial = self._manager.add_trial(parameters)
+        if trial["warning"]:
+            log.warning("trial %s: %s", trial["id"], trial["warning"])
+        return str(trial["id"])
 
     def rerun_trial_jobs(self, trial_job_ids: Sequence[str] = (), *, status: str | None = None) -> list[str]:
         """Run ended trials again: those named, or all with a status; returns their ids."""

@@ -149,9 +149,12 @@ def test_updates_send_one_field_and_nothing_else(
     assert json.loads(manager.asked[-1].body) == sent
 
 
-def test_a_customized_trial_is_added_by_its_parameters(experiment: Experiment, manager: StandIn) -> None:
-    manager.says("POST /trials", TRIAL, 201)
+def test_a_customized_trial_is_added_by_its_parameters(
+    experiment: Experiment, manager: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager.says("POST /trials", {**TRIAL, "warning": "x is odd"}, 201)
     assert experiment.add_trial_job({"x": 0.1}) == "trial1"
+    assert "trial trial1: x is odd" in caplog.text
 
 
 def test_run_returns_soon_after_the_experiment_is_done(
