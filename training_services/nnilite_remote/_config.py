@@ -57,6 +57,13 @@ class MachineConfig:
         return f"{user}{self.host}:{self.port or ''}"
 
     @property
+    def ssh_command(self) -> list[str]:
+        """By which a person gets there."""
+        options = {"-p": self.port, "-i": self.ssh_key_file, "-J": self.proxy_jump}
+        given = [word for option, value in options.items() if value for word in (option, str(value))]
+        return ["ssh", *given, f"{self.user}@{self.host}" if self.user else self.host]
+
+    @property
     def title(self) -> str:
         """Names the machine to people."""
         return self.host if self.port is None else f"{self.host}:{self.port}"

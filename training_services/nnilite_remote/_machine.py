@@ -328,9 +328,7 @@ class Machine:
     def left_behind(self, experiment: str) -> str:
         """What to do about what an experiment has left there, in a sentence."""
         place = f"{self.root or self._service.remote_directory}/{experiment}"
-        user = f"{self.config.user}@" if self.config.user else ""
-        port = ["-p", str(self.config.port)] if self.config.port else []
-        by_hand = shlex.join(["ssh", *port, user + self.config.host, shlex.join(["rm", "-r", place])])
+        by_hand = shlex.join([*self.config.ssh_command, shlex.join(["rm", "-r", place])])
         return (
             f"{self.title} was away, so what ran there runs on, and its files stay in {place}. When it is back, "
             f"`nnictl resume {experiment}` and `nnictl stop {experiment}` clean up; or `{by_hand}`, which ends what "

@@ -145,7 +145,7 @@ def test_hosts_that_are_away_at_the_stop_are_named_and_cleaned_up_later(begin, h
         assert host.run(PROCESSES) != ""
     assert hosts[2].address not in said
     assert running.entry.id not in hosts[2].run("ls ~tester/nnilite")
-    by_hand = re.search(rf"`ssh {USER}@{hosts[0].address} '(rm .*?)'`", said)
+    by_hand = re.search(rf"`ssh -i \S+ {USER}@{hosts[0].address} '(rm .*?)'`", said)
     hosts[0].run(by_hand.group(1), user=USER)
     running = running.resume()
     for host in hosts[:2]:
