@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
-import yaml
 
 from nnilite.errors import ConfigError, Conflict
 from nnilite.service import JobState
@@ -53,39 +50,14 @@ def workers(cluster):
     return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
 
 
-@pytest.fixture
-def nnictl(tmp_path, monkeypatch):
-    """Runs `nnictl` with its own home; its standard output, or its complaint."""
-    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
-
-    def run(*words: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "nnilite._cli", *words]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        return ran.stdout + ran.stderr
-
-    yield run
-    run("stop", "--all")
-
-
 @pytest.mark.slow
-def test_nnictl_scales_a_trial_that_goes_on_as_one_curve(cluster, nnictl, tmp_path, this_machine):
-    (tmp_path / "code").mkdir()
+def test_nnictl_scales_a_trial_that_goes_on_as_one_curve(cluster, nnictl, kubeflow_experiment, tmp_path, this_machine):
+    section = {"operator": "mpi-operator", "minReplicas": 1, "maxReplicas": 4}
+    config = kubeflow_experiment(
+        f"{sys.executable} trial.py", {**section, "worker": {"replicas": 2, "dockerImage": IMAGE}}
+    )
     (tmp_path / "code" / "trial.py").write_text(_FOLLOW.format(last=4))
-    place = {"kubeconfig": str(cluster.kubeconfig()), "namespace": cluster.namespace}
-    section = {"platform": "kubeflow", "operator": "mpi-operator", "minReplicas": 1, "maxReplicas": 4, **place}
-    config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{sys.executable} trial.py",
-        "trialCodeDirectory": str(tmp_path / "code"),
-        "trialConcurrency": 1,
-        "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
-        "trainingService": {**section, "worker": {"replicas": 2, "dockerImage": IMAGE}},
-    }
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(config))
-    nnictl("create", "-c", str(path), "-p", "0")
+    nnictl("create", "-c", config, "-p", "0")
     listed = lambda: json.loads(nnictl("trial", "ls", "--json"))  # noqa: E731
     trial = eventually(lambda: [one["id"] for one in listed() if one["state"] == "RUNNING"], cluster.limit_s)[0]
     metrics = lambda: [m["value"] for m in json.loads(nnictl("trial", "show", "-T", trial, "--json"))["metrics"]]  # noqa: E731
@@ -164,7 +136,7 @@ def test_a_job_that_is_gone_or_ended_is_not_scaled(open_bench):
     bench = open_bench(worker=role(replicas=2))
     name = bench.run("true")
     bench.finish(name)
-    assert "has ended" in str(bench.refusal(bench.service.scale(bench.handles[name], 3)))
+    eventually(lambda: "has ended" in str(bench.refusal(bench.service.scale(bench.handles[name], 3))))
     bench.call(bench.service.remove(bench.handles[name]))
     eventually(lambda: "no longer in the cluster" in str(bench.refusal(bench.service.scale(bench.handles[name], 3))))
 

@@ -90,8 +90,8 @@ class Cluster:
 
     @property
     def minor(self) -> int:
-        """The second part of the version of Kubernetes."""
-        return int(self.api.cluster.call("GET", "/version")["minor"].rstrip("+"))
+        """The second part of the version of Kubernetes; 0 where a server was built without one."""
+        return int(self.api.cluster.call("GET", "/version")["minor"].rstrip("+") or 0)
 
     # what is there
 

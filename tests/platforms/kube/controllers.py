@@ -14,6 +14,7 @@ from platforms.kube.quota import used
 
 log = logging.getLogger(__name__)
 
+_FINALIZERS = ("foregroundDeletion", "kubernetes.io/pvc-protection")
 _TURN_S = 1.0  # the longest pause; changes end it
 
 
@@ -169,9 +170,10 @@ class Collector(Controller):
                 self._collect(key, content, known)
         for key, content in everything:
             metadata = content["metadata"]
-            if _waits(content) and not self._blocked(metadata["uid"]):
-                rest = [name for name in metadata["finalizers"] if name != "foregroundDeletion"]
-                self.api.patch(key, self.namespace, metadata["name"], {"metadata": {"finalizers": rest}})
+            if metadata.get("deletionTimestamp") and not (_waits(content) and self._blocked(metadata["uid"])):
+                rest = [name for name in metadata.get("finalizers") or [] if name not in _FINALIZERS]
+                if rest != (metadata.get("finalizers") or []):
+                    self.api.patch(key, self.namespace, metadata["name"], {"metadata": {"finalizers": rest}})
 
     def _collect(self, key: Key, content: Any, known: dict[str, Any]) -> None:
         metadata = content["metadata"]

@@ -66,8 +66,9 @@ class KubeflowController(Controller):
         for container in template["spec"]["containers"]:
             container["env"] = [*(container.get("env") or []), *env]
         self.adapt(job, role, template["spec"])
-        policy = {"restartPolicy": spec.get("restartPolicy", "Never")}
-        self.make_pod(job, f"{name}-{role.lower()}-{index}", template, labels, policy)
+        policy = spec.get("restartPolicy", "Never")
+        again = {"restartPolicy": "Never" if policy == "ExitCode" else policy}  # which pods do not know
+        self.make_pod(job, f"{name}-{role.lower()}-{index}", template, labels, again)
 
     def environment(self, job: Any, role: str, index: int) -> dict[str, str]:
         return {}
