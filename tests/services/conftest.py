@@ -8,9 +8,12 @@ Modules say by the fixture `platform` which service they test, and what the clus
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from platforms.kube import apiserver
 from platforms.kube.bench import KubeBench, Platform
@@ -81,6 +84,44 @@ def faults(cluster):
     """What can go wrong on the way to the server."""
     with Faults(cluster.kubeconfig(), cluster.folder) as faults:
         yield faults
+
+
+@pytest.fixture
+def nnictl(tmp_path, monkeypatch):
+    """Runs `nnictl` with a home of its own; its standard output, or its complaint."""
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+
+    def run(*words: str, code: int = 0) -> str:
+        command = [sys.executable, "-m", "nnilite._cli", *words]
+        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr if code else ran.stdout
+
+    yield run
+    run("stop", "--all")
+
+
+@pytest.fixture
+def kubeflow_experiment(tmp_path, cluster):
+    """Writes the config of a search of one trial on this cluster, whose code directory is `code`; its path."""
+
+    def write(command: str, section: dict, **more) -> str:
+        (tmp_path / "code").mkdir(exist_ok=True)
+        place = {"platform": "kubeflow", "kubeconfig": str(cluster.kubeconfig()), "namespace": cluster.namespace}
+        config = {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": command,
+            "trialCodeDirectory": str(tmp_path / "code"),
+            "trialConcurrency": 1,
+            "maxTrialNumber": 1,
+            "tuner": {"name": "Random"},
+            "trainingService": {**place, **section},
+            **more,
+        }
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+        return str(tmp_path / "config.yaml")
+
+    return write
 
 
 @pytest.fixture

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
-import yaml
 
 from nnilite.service import JobState
 from nnilite.testing import eventually
@@ -125,44 +122,24 @@ def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_benc
     bench.open()
     eventually(lambda: log(bench, name, "ps-0") == "early\n")
     assert bench.wait(name).state is JobState.SUCCEEDED
+    eventually(lambda: records(bench, name).get("worker-0", {}).get("read"))
     before = records(bench, name)
     bench.restart()
     assert records(bench, name) == before
 
 
 @pytest.mark.slow
-def test_people_read_what_pods_printed_when_all_is_over(cluster, tmp_path, monkeypatch, this_machine):
-    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
-
-    def nnictl(*words):
-        command = [sys.executable, "-m", "nnilite._cli", *words]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
-
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "mod.bin").write_text(os.urandom(1_000_000).hex())  # more than a Secret holds
-    report = "python3 -c 'import nnilite; nnilite.report_final_result(1)'; sleep 1"
-    place = {"kubeconfig": str(cluster.kubeconfig()), "namespace": cluster.namespace}
-    config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"test -s mod.bin && {report}",
-        "trialCodeDirectory": str(tmp_path / "code"),
-        "trialConcurrency": 1,
-        "maxTrialNumber": 1,
-        "callback": "log",
-        "tuner": {"name": "Random"},
-        "trainingService": {
-            "platform": "kubeflow",
-            "operator": "tf-operator",
-            **place,
-            "storage": {"storageType": "pvc", "claim": "shared"},
-            "worker": {"replicas": 1, "dockerImage": IMAGE},
-            "ps": {"replicas": 1, "dockerImage": IMAGE, "command": "echo serving; sleep 60"},
-        },
+def test_people_read_what_pods_printed_when_all_is_over(nnictl, kubeflow_experiment, tmp_path, this_machine):
+    report = "test -s mod.bin && python3 -c 'import nnilite; nnilite.report_final_result(1)'; sleep 1"
+    section = {
+        "operator": "tf-operator",
+        "storage": {"storageType": "pvc", "claim": "shared"},
+        "worker": {"replicas": 1, "dockerImage": IMAGE},
+        "ps": {"replicas": 1, "dockerImage": IMAGE, "command": "echo serving; sleep 60"},
     }
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    profile = json.loads(nnictl("create", "-c", str(tmp_path / "config.yaml"), "-p", "0", "--foreground", "--json"))
+    config = kubeflow_experiment(report, section, callback="log")
+    (tmp_path / "code" / "mod.bin").write_text(os.urandom(1_000_000).hex())  # more than a Secret holds
+    profile = json.loads(nnictl("create", "-c", config, "-p", "0", "--foreground", "--json"))
     assert (profile["counts"]["SUCCEEDED"], profile["best"]["value"]) == (1, 1)
     trial = profile["best"]["id"]
     assert "0/roles/ps-0.log" in nnictl("trial", "show", profile["id"], "-T", trial)

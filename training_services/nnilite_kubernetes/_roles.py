@@ -15,7 +15,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -77,7 +77,7 @@ class RoleRecords:
         if entry is not None and not entry.get("read"):
             self._keep(pod, role, False)
 
-    def settle(self, pods: list[Json], limit_s: float) -> None:
+    def settle(self, pods: Sequence[Json], limit_s: float) -> None:
         """Wait until the logs of these pods, which have ended, are read."""
         readers = [self._readers.get(pod["metadata"]["uid"]) for pod in pods]
         wait([reader for reader in readers if reader is not None], timeout=limit_s)
@@ -121,7 +121,9 @@ class RoleRecords:
         trial, attempt = _place(pod) or ("", "")
         folder = self._folder / "trials" / trial / attempt
         uid = pod["metadata"]["uid"]
-        entry = next(entry for entry in _read(folder) if entry["uid"] == uid)
+        entry = next((entry for entry in _read(folder) if entry["uid"] == uid), None)
+        if entry is None:
+            return
         stream = self._cluster.log_stream(self._namespace, entry["pod"], role.container, _MOST_BYTES, follow=last)
         with self._lock:
             self._streams.add(stream)
@@ -136,8 +138,9 @@ class RoleRecords:
         with self._lock:
             if last and not self._closed:
                 entries = _read(folder)
-                entry = next(entry for entry in entries if entry["uid"] == uid)
-                entry.update(read=True, log=entry["log"] if (folder / "roles" / entry["log"]).exists() else None)
+                there = (folder / "roles" / entry["log"]).exists()
+                for known in (known for known in entries if known["uid"] == uid):
+                    known.update(read=True, log=entry["log"] if there else None)
                 _write(folder, entries)
 
 
@@ -193,12 +196,15 @@ def _write(folder: Path, entries: list[dict[str, Json]]) -> None:
 def _save(stream: Stream, path: Path) -> None:
     """A log without the events of its keeper; no file for one that is empty. Raises: ApiError, OSError."""
     draft = path.with_suffix(".new")
-    written = 0
+    written = taken = 0
     try:
         with draft.open("wb") as file:
             for line in stream.lines():
+                taken += len(line) + 1
                 if not line.startswith(_MARK):
                     written += file.write(line + b"\n")
+            if taken >= _MOST_BYTES:
+                file.write(b"(the log is longer; the rest was left out)\n")
     finally:  # also of one that broke off
         known = path.stat().st_size if path.exists() else 0
         if written > known:

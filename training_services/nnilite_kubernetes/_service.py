@@ -129,7 +129,7 @@ class ClusterService(TrainingService):
         self._objects = self._pods = self._roles = None
         pool, self._pool = self._pool, None
         if pool is not None:
-            if self._cluster is not None:
+            if self._cluster is not None and self._submitter.filling:
                 await asyncio.get_running_loop().run_in_executor(pool, self._submitter.close, self._cluster)
             pool.shutdown(wait=False, cancel_futures=True)
         if self._cluster is not None:
@@ -418,14 +418,24 @@ class ClusterService(TrainingService):
         content = self._object(name)
         if content is not None and content["metadata"]["uid"] != uid:
             return
-        if self._roles is not None:
-            self._roles.settle([pod for pod in self._pods_of(name) if not _is_alive(pod)], _LAST_LOGS_S)
+        self._keep_logs([pod for pod in self._pods_of(name) if not _is_alive(pod)])
         cluster.delete(self._kind.resource, self._namespace, name, uid, self._kind.deletion)
         for resource in (SECRETS, *self._kind.owned):
             cluster.delete(resource, self._namespace, name)
         self._logs.pop(uid, None)
         self._ended.pop((name, uid), None)
         self._canceled.discard(uid)
+
+    def _keep_logs(self, pods: Sequence[Json]) -> None:
+        """Those of pods that have ended; the others' are read while they are being deleted."""
+        records = self._roles
+        if records is None:
+            return
+        for pod in pods:
+            role = self._role(pod)
+            if role is not None:
+                records.note(pod, role)  # the watch may just be about to
+        records.settle(pods, _LAST_LOGS_S)
 
     def _connected(self) -> Cluster:
         if self._cluster is None:

@@ -40,7 +40,7 @@ class Submitter:
         self._context = context
         self._namespace = config.namespace
         self._delivery: Delivery | None = None
-        self._filling = False  # a pod of ours is to take keeper and code
+        self.filling = False  # a pod of ours is to take keeper and code
         self._stored: Bucket | Share | None = None
         self._refused = 0  # times in a row for a quota
         self._full = (0.0, "")  # until when nothing is submitted, and why
@@ -185,16 +185,20 @@ class Submitter:
 
     def close(self, cluster: Cluster) -> None:
         """Leave nothing half done: the pod that is to take the code may still wait for a node."""
-        if self._filling:
-            try:
-                self.delete_code_pod(cluster)
-            except ApiError as error:
-                log.warning("the pod that was to take the code cannot be deleted: %s", error)
+        try:
+            self.delete_code_pod(cluster)
+        except ApiError as error:
+            log.warning("the pod that was to take the code cannot be deleted: %s", error)
 
     @cached_property
     def _package(self) -> CodePackage:
         """The code as it was when it was first asked for: the same for all trials."""
         return self._context.package()
+
+    @cached_property
+    def _digests(self) -> tuple[str, str]:
+        """Of the files of keeper and code."""
+        return _digest(self._context.keeper), _digest(self._package.archive)
 
     def _delivered(self, cluster: Cluster, job: Job) -> Delivery:
         """Raises: NoCapacity while they are on their way."""
@@ -204,10 +208,9 @@ class Submitter:
             address = "" if by_log else self.address(cluster)
             if address and address != self._context.callback_url() and not self._given_address():
                 check_listening(address)
-            keeper = self._context.keeper.read_bytes()
-            digest = hashlib.sha256(keeper).hexdigest()
-            inside = (keeper, self._package.archive.read_bytes()) if source is Source.SECRET else (None, None)
-            delivery = Delivery(address, self._package.hash, digest, self._kind.logs_stay, *inside)
+            paths = (self._context.keeper, self._package.archive)
+            inside = [path.read_bytes() for path in paths] if source is Source.SECRET else [None, None]
+            delivery = Delivery(address, self._package.hash, self._digests[0], self._kind.logs_stay, *inside)
             self._send(cluster, job, delivery)
             self._delivery = delivery
         store = self._store(source)
@@ -222,7 +225,7 @@ class Submitter:
         if source in (Source.MANAGER, Source.SECRET):
             return
         paths = (self._context.keeper, self._package.archive)
-        files = {name: (path, _digest(path)) for name, path in zip(manifests.file_names(delivery), paths, strict=True)}
+        files = dict(zip(manifests.file_names(delivery), zip(paths, self._digests, strict=True), strict=True))
         store = self._store(source)
         if store is None:
             self._fill_volume(cluster, job, files)
@@ -233,9 +236,9 @@ class Submitter:
     def _fill_volume(self, cluster: Cluster, job: Job, files: Mapping[str, tuple[Path, str]]) -> None:
         patience_s = {"image": float(self._config.image_pull_limit), "schedule": float(self._config.schedule_limit)}
         pod = CodePod(cluster, self._namespace, self._code_pod(job), patience_s)
-        self._filling = True
+        self.filling = True
         pod.put(manifests.CODE_PLACE, files)
-        self._filling = False
+        self.filling = False
 
     def _code_pod(self, job: Job) -> Json:
         role: Role = self._kind.roles(job)[0]
