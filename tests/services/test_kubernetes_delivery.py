@@ -10,9 +10,19 @@ import pytest
 from nnilite.errors import ConfigError, NoCapacity
 from nnilite.service import JobState
 from nnilite.testing import eventually
-from nnilite_kubernetes import KubeflowConfig, KubeflowService, KubernetesConfig, KubernetesService
+from nnilite_kubernetes import (
+    AdlConfig,
+    AdlService,
+    FrameworkControllerConfig,
+    FrameworkControllerService,
+    KubeflowConfig,
+    KubeflowService,
+    KubernetesConfig,
+    KubernetesService,
+)
 from nnilite_kubernetes._azure_files import Share
 from nnilite_kubernetes._config import RoleConfig, StorageConfig
+from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
 from nnilite_kubernetes._manifest import Source, source_of
 from nnilite_kubernetes._s3 import Bucket
 from platforms.azure_files import AzureFiles
@@ -20,8 +30,11 @@ from platforms.kube.bench import Platform
 from platforms.kube.client import PODS, SECRETS
 from platforms.kube.cluster import IMAGE
 from platforms.kube.operators import install
+from platforms.kube.other_operators import install_adaptdl, install_frameworkcontroller
 
 _JOB = Platform(KubernetesService, KubernetesConfig, {"docker_image": IMAGE})
+_FC = Platform(FrameworkControllerService, FrameworkControllerConfig, {}, install_frameworkcontroller())
+_ADL = Platform(AdlService, AdlConfig, {"docker_image": IMAGE}, install_adaptdl())
 _MPI = Platform(KubeflowService, KubeflowConfig, {"operator": "mpi-operator"}, install())
 _CLAIM = StorageConfig(storage_type="pvc", claim="shared")
 _NFS = StorageConfig(storage_type="nfs", server="10.1.1.1", path="/export")
@@ -95,7 +108,7 @@ def test_what_is_damaged_on_the_volume_is_found_out_and_mended(open_bench, machi
 @pytest.mark.everywhere
 def test_trials_say_what_the_pod_with_the_code_waits_for(cluster, open_bench):
     template = {"spec": {"nodeSelector": {"disk": "none"}}}
-    bench = open_bench(storage=_CLAIM, code_from="storage", pod_template=template)
+    bench = open_bench(storage=_NFS, code_from="storage", pod_template=template)
     job = bench.job("true")
     eventually(lambda: "didn't match" in str(bench.refusal(bench.service.submit(job))), cluster.limit_s)
     refusal = bench.refusal(bench.service.submit(job))
@@ -136,6 +149,15 @@ def test_workers_whose_command_is_the_operators_have_the_code_too(cluster, open_
     name = submitted(bench, bench.job(f"{look}; do sleep 0.1; done; python3 -c '{_REPORT}'"))
     assert bench.finish(name).values == [5]
     assert len(list((machinery.node.folder / "storage" / "shared" / "nni").rglob("mod.py"))) == 1
+
+
+@pytest.mark.parametrize("platform", [_FC], indirect=True, ids=["Framework"])
+def test_task_roles_have_the_code_of_a_volume(open_bench, machinery):
+    bench = open_bench(
+        storage=_NFS, code_from="storage", task_roles=[TaskRoleConfig(name="worker", docker_image=IMAGE)]
+    )
+    bench.put_code(**{"mod.py": "VALUE = 2"})
+    assert bench.finish(run(bench, **_NO_WAY)).values == [2]
 
 
 def test_a_dry_run_shows_the_pod_that_takes_the_code(open_bench):
@@ -259,6 +281,13 @@ def test_pods_get_the_code_from_a_bucket_without_its_keys(cluster, open_bench, m
     bench.restart()
     assert bench.finish(run(bench, **spec)).values == [3]
     assert made_bucket.head_object(Bucket="code-of-trials", Key=keys[-1])["LastModified"] == before
+
+
+@pytest.mark.parametrize("platform", [_ADL], indirect=True, ids=["AdaptDLJob"])
+def test_replicas_that_come_and_go_get_the_code_from_a_bucket(open_bench, machinery, s3, made_bucket):
+    bench = open_bench(storage=bucket(s3, "code-of-trials"), adaptive=True)
+    bench.put_code(**{"mod.py": "VALUE = 11"})
+    assert bench.finish(run(bench)).values == [11]
 
 
 def test_a_bucket_that_is_not_there_is_told_before_anything_starts(open_bench, s3):

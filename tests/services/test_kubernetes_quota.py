@@ -112,7 +112,7 @@ def limit(cluster, name, **hard):
         "metadata": {"name": name},
         "spec": {"hard": {key.replace("_", "."): text for key, text in hard.items()}},
     }
-    cluster.api.create(QUOTAS, cluster.namespace, content)
+    cluster._make(QUOTAS, content)  # goes with the test
     counted = lambda: (cluster.api.get(QUOTAS, cluster.namespace, name).get("status") or {}).get("used")  # noqa: E731
     eventually(counted, cluster.limit_s)
 
