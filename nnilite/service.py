@@ -146,7 +146,10 @@ class TrainingService(ABC):
         """Copy the trial's folder to `target`. Raises: NotFound where it is gone."""
 
     async def scale(self, handle: Handle, workers: int) -> None:
-        """Change the number of workers of an elastic job. Raises: Conflict where jobs are not elastic."""
+        """Change the number of workers of an elastic job while it runs; the platform keeps it, for this job alone.
+
+        Raises: Conflict where jobs are not elastic, or not so far; NotFound where the job is gone.
+        """
         from nnilite.errors import Conflict
 
         raise Conflict(f"{self.name} jobs have a fixed number of workers")
