@@ -31,10 +31,10 @@ Turn = Callable[[int], None]
 ABOUT = """\
 # Speed of the tuners
 
-Milliseconds for one proposal and one result of five numbers, after 1,000 and 10,000 trials. Where a library is behind
-a tuner, it gets the same history and takes turns with the tuner; the share is the tuner's time in that of the library:
-below 1 nnilite is quicker. The bare library is optuna with the same sampler and settings. The milliseconds are good for
-comparing rows, not machines. Made by `python -m benchmarks.search_speed`.
+Milliseconds of processor time for one proposal and one result of five numbers, after 1,000 and 10,000 trials. Where a
+library is behind a tuner, it gets the same history and takes turns with the tuner; the share is the tuner's time in
+that of the library: below 1 nnilite is quicker. The bare library is optuna with the same sampler and settings. The
+milliseconds are good for comparing rows, not machines. Made by `python -m benchmarks.search_speed`.
 
 GP, Metis, SMAC and DNGO have no library of the same kind to compare with. Of a history of more than 300 (GP, Metis),
 1,500 (SMAC) or 2,000 results (DNGO) they learn from the best and the latest, as the cost of a Gaussian process grows
@@ -103,9 +103,9 @@ def medians_ms(turns: list[Turn], first: int, rounds: int) -> list[float]:
     times: list[list[float]] = [[] for _ in turns]
     for k in range(first, first + 1 + rounds):
         for turn, known in zip(turns, times, strict=True):
-            start = time.perf_counter()
+            start = time.process_time()
             turn(k)
-            known.append((time.perf_counter() - start) * 1000)
+            known.append((time.process_time() - start) * 1000)
     return [statistics.median(known[1:]) for known in times]
 
 
