@@ -44,7 +44,7 @@ def measure() -> list[Result]:
 
 def plain_study(history: list[tuple[dict[str, float], float]]) -> Any:
     axes = {name: optuna.distributions.FloatDistribution(0, 1) for name in SPACE}
-    sampler = optuna.samplers.TPESampler(seed=1, multivariate=False, n_startup_trials=20, constant_liar=True)
+    sampler = optuna.samplers.TPESampler(seed=1, multivariate=True, constant_liar=True)
     study = optuna.create_study(sampler=sampler)
     for parameters, value in history:
         study.add_trial(optuna.trial.create_trial(params=parameters, distributions=axes, value=value))
