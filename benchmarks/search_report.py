@@ -53,15 +53,16 @@ def write(runs: list[Run], out: Path, absent: dict[str, str]) -> None:
             by_solver[run["solver"]][run["problem"], run["seed"]] = run
     best = _best_values(by_solver)
     lines = [_ABOUT.format(versions=", ".join(_versions()), count=len(problems())), "## Ranks"]
-    known: set[str] = set()
+    seen: list[set[str]] = []
     for title, taken in _GROUPS:
         members = [p for p in problems() if taken(p)]
-        usual, rare = _by_seeds(by_solver, members)
-        if not usual <= known:
-            lines += _table({s: by_solver[s] for s in usual}, title, members)
-        if rare:
-            lines += _table({s: by_solver[s] for s in usual | rare}, f"{title}, all solvers", members)
-        known |= usual
+        before: set[str] = set()
+        for solvers in _levels(by_solver, members):
+            if solvers not in seen:
+                more = f", with {', '.join(sorted(solvers - before))}" if before else ""
+                lines += _table({solver: by_solver[solver] for solver in solvers}, title + more, members)
+            seen.append(solvers)
+            before = solvers
     lines += [f"Left out: {name}, because {reason}.\n" for name, reason in absent.items()]
     lines += ["## Pairs", "", _ABOUT_PAIRS, *_pairs(by_solver, best), ""]
     lines += [
@@ -93,23 +94,26 @@ _GROUPS: tuple[tuple[str, Callable[[Problem], bool]], ...] = (
 )
 
 
-def _by_seeds(by_solver: Runs, members: list[Problem]) -> tuple[set[str], set[str]]:
-    """The solvers that take all members, and among them those with clearly fewer seeds."""
-    seeds = {solver: _seeds(cells, members) for solver, cells in by_solver.items()}
-    most = max(seeds.values(), default=0)
-    usual = {solver for solver, count in seeds.items() if count and count >= _ENOUGH * most}
-    return usual, {solver for solver, count in seeds.items() if count} - usual
+def _levels(by_solver: Runs, members: list[Problem]) -> list[set[str]]:
+    """The solvers that take all members: those with about the most seeds, then also those with fewer, and so on."""
+    seeds = {solver: len(_seeds([cells], members)) for solver, cells in by_solver.items()}
+    levels: list[set[str]] = []
+    least = max(seeds.values(), default=0)
+    while least:
+        levels.append({solver for solver, count in seeds.items() if count and count >= _ENOUGH * least})
+        least = max((count for solver, count in seeds.items() if solver not in levels[-1]), default=0)
+    return levels
 
 
-def _seeds(cells: dict[Cell, Run], members: list[Problem]) -> int:
-    """With how many seeds all members were run."""
-    return len(set.intersection(*({seed for name, seed in cells if name == p.name} for p in members)))
+def _seeds(runs: Iterable[dict[Cell, Run]], members: list[Problem]) -> set[int]:
+    """With which seeds all members were run, by all."""
+    return set.intersection(*({seed for name, seed in cells if name == p.name} for cells in runs for p in members))
 
 
 def _table(by_solver: Runs, title: str, members: list[Problem]) -> list[str]:
     family = {p.name: p.family for p in members}
-    common = set.intersection(*(set(cells) for cells in by_solver.values()))
-    cells = sorted(cell for cell in common if cell[0] in family)
+    seeds = _seeds(by_solver.values(), members)
+    cells = [(name, seed) for name in family for seed in sorted(seeds)]
     found: dict[str, dict[str, list[float]]] = {solver: defaultdict(list) for solver in by_solver}
     for cell in cells:
         values = {solver: min(runs[cell]["losses"]) for solver, runs in by_solver.items()}
@@ -119,9 +123,8 @@ def _table(by_solver: Runs, title: str, members: list[Problem]) -> list[str]:
             for name in ("all", family[cell[0]]):
                 found[solver][name].append(better + (equal + 1) / 2)
     columns = ["all", *dict.fromkeys(family.values())] if len(set(family.values())) > 1 else ["all"]
-    seeds = len(cells) / max(1, len(family))
     return [
-        f"\n### {title}\n\n{len(family)} problems, {seeds:.3g} seeds, {len(by_solver)} solvers.\n",
+        f"\n### {title}\n\n{len(family)} problems, {len(seeds)} seeds, {len(by_solver)} solvers.\n",
         "| mean rank of | " + " | ".join(columns) + " |",
         "| --- " * (len(columns) + 1) + "|",
         *(
@@ -137,7 +140,8 @@ def _table(by_solver: Runs, title: str, members: list[Problem]) -> list[str]:
 _ABOUT_PAIRS = """\
 The same problem and seed, by one and by the other. The ratio is the geometric mean of regret over regret, with its
 95 % confidence interval: below 1 the first is better. p is that of Wilcoxon's signed-rank test on the logarithms: how
-likely a difference like this one is if there is none.
+likely a difference like this one is if there is none. TPE and CMA-ES are the same algorithms on both sides; nnilite's
+GP is one on scikit-learn, optuna's its own on torch.
 
 | the first | the other | pairs | better, equal, worse | ratio of regrets | p | |
 | --- | --- | --- | --- | --- | --- | --- |"""
@@ -158,7 +162,7 @@ def _pairs(by_solver: Runs, best: dict[Cell, float]) -> list[str]:
         mean, error = statistics.fmean(gaps), 1.96 * statistics.stdev(gaps) / math.sqrt(len(gaps))
         p = float(stats.wilcoxon(gaps).pvalue) if any(gaps) else 1.0
         low, high = 10 ** (mean - error), 10 ** (mean + error)
-        word = "no difference" if low <= 1 <= high or p > 0.05 else "better" if high < 1 else "worse"
+        word = "no difference seen" if low <= 1 <= high or p > 0.05 else "better" if high < 1 else "worse"
         ratio = f"{10**mean:.2f} ({low:.2f} to {high:.2f})"
         chance = "< 0.0001" if p < 1e-4 else f"{p:.2g}"
         lines.append(f"| {one} | {other} | {len(cells)} | {counts} | {ratio} | {chance} | {word} |")
