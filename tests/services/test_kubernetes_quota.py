@@ -127,6 +127,14 @@ def test_a_trial_that_can_never_start_is_told_before_anything_does(cluster, open
     assert cluster.secrets() == []
 
 
+def test_trials_that_run_are_watched_though_no_other_could_start_any_more(cluster, open_bench):
+    bench = open_bench(cpu_number=0.5, memory_size=64)
+    name = bench.run("sleep 2; exit 3")
+    limit(cluster, "team", requests_cpu="100m")
+    bench.restart()
+    assert bench.wait(name).exit_code == 3
+
+
 @pytest.mark.everywhere
 def test_what_is_used_up_is_waited_for_and_nothing_stays_of_the_try(cluster, open_bench):
     bench = open_bench(cpu_number=0.5, memory_size=64)

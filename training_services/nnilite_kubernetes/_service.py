@@ -92,14 +92,15 @@ class ClusterService(TrainingService):
         report = "stdout" if self.context.defaults.get("callback") == "log" else "rest"
         check_rights(self._cluster, self._namespace, self._kind, self._submitter.sends_code(report))
         self._kind.check(self._cluster)
-        check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample(report)))
-        self._submitter.check_storage(report)
         place = (self._namespace, manifests.selector(self.context.experiment))
         self._objects = Mirror(self._cluster, self._kind.resource, *place, self._object_changed)
         self._pods = Mirror(self._cluster, PODS, *place, self._pod_changed)
         self._roles = RoleRecords(self._cluster, self._namespace, self.context.directory)
         self._objects.start()
         self._pods.start()
+        if not self._objects.all():  # else there are trials to be watched, whatever has changed since they began
+            check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample(report)))
+            self._submitter.check_storage(report)
         self._tidy_up(self._cluster)
         if self._submitter.sends_code(report):
             self._submitter.delete_code_pod(self._cluster)
