@@ -9,15 +9,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py
 
-_TOGETHER = {"hosts": "platforms/hosts/", "browser": "e2e/test_ui_", "schemathesis": "manager/test_rest_schemathesis"}
-"""Tests that share something dear to make: one of the processes of `pytest -n` runs them all."""
+_DEAR = ("tests/platforms/hosts/", "tests/e2e/test_ui_", "tests/manager/test_rest_schemathesis")
+"""Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        group = next((name for name, place in _TOGETHER.items() if f"tests/{place}" in item.nodeid), None)
-        if group:
-            item.add_marker(pytest.mark.xdist_group(group))
+        if item.nodeid.startswith(_DEAR):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

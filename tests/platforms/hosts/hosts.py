@@ -264,6 +264,7 @@ def _outer(pid: int, init: int) -> int:
 
 
 def _free_subnet() -> str:
-    """Three numbers of a private network that this machine is not on."""
+    """Three numbers of a private network that this machine is not on; processes that ask at once get different ones."""
     taken = command("ip", "-4", "-o", "addr") + command("ip", "-4", "route")
-    return next(f"10.99.{n}" for n in range(40, 250) if f"10.99.{n}." not in taken)
+    subnets = (f"10.99.{40 + (os.getpid() + n) % 210}" for n in range(210))
+    return next(subnet for subnet in subnets if f"{subnet}." not in taken)
