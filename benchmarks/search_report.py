@@ -19,7 +19,7 @@ Runs = dict[str, dict[Cell, Run]]  # by solver
 _LINES = {"nnilite": "-", "optuna": "--", "NNI": ":"}
 _COLORS = ("TPE", "GP", "CMA", "Evolution", "Anneal", "QMC", "Metis", "Random", "SMAC", "DNGO")
 _FLOOR = 1e-8  # a smaller regret is none
-_ENOUGH = 0.8  # of the most seeds, to be in the first of two tables
+_ENOUGH = 0.8  # of the most seeds, to be in the same table
 _PAIRS = (
     ("nnilite TPE", "optuna TPE"),
     ("nnilite CMAES", "optuna CMA-ES"),
@@ -65,12 +65,7 @@ def write(runs: list[Run], out: Path, absent: dict[str, str]) -> None:
             before = solvers
     lines += [f"Left out: {name}, because {reason}.\n" for name, reason in absent.items()]
     lines += ["## Pairs", "", _ABOUT_PAIRS, *_pairs(by_solver, best), ""]
-    lines += [
-        "## Regret",
-        "",
-        "Median distance to the smallest value (known, or found by any solver with any seed).",
-        "",
-    ]
+    lines += ["## Regret", "", _ABOUT_REGRET, ""]
     for family in dict.fromkeys(p.family for p in problems()):
         name = _plot(by_solver, best, family, out)
         lines += [f"![{family}]({name})", ""] if name else []
@@ -187,6 +182,10 @@ def _log_regret(run: Run, best: float) -> float:
 
 
 # ------------------------------------------------------------ plots
+
+_ABOUT_REGRET = """\
+The median distance to the smallest value (known, or found by any solver with any seed), over the seeds that a solver
+had."""
 
 
 def _plot(by_solver: Runs, best: dict[Cell, float], family: str, out: Path) -> str | None:
