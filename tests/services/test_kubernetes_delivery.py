@@ -76,7 +76,7 @@ def test_a_volume_gets_the_code_by_a_pod_that_is_gone_afterwards(cluster, open_b
     bench.put_code(**{"mod.py": "VALUE = 7", "data.bin": os.urandom(1_500_000).hex()})  # more than a Secret holds
     name = run(bench, **_NO_WAY)
     assert bench.finish(name).values == [7]
-    assert [pod["metadata"]["labels"]["nnilite/job"] for pod in cluster.pods()]
+    eventually(lambda: all("nnilite/job" in pod["metadata"]["labels"] for pod in cluster.pods()))
     assert bench.received(name).requests == 0
     assert all(set(secret["data"]) == {"spec", "callback"} for secret in cluster.secrets())
 
