@@ -15,15 +15,13 @@ from typing import Any
 
 from nnilite.testing import eventually
 from platforms.kube.apiserver import KubeApiserver
-from platforms.kube.client import ACCOUNTS, BINDINGS, JOBS, KINDS, PODS, QUOTAS, ROLES, SECRETS, Api, Key
+from platforms.kube.client import ACCOUNTS, BINDINGS, KINDS, PODS, QUOTAS, ROLES, SECRETS, Api, Key
 from platforms.kube.controllers import Collector, Controller, JobController, Operators, QuotaController
 from platforms.kube.kubeconfig import cluster_of, write_kubeconfig
 from platforms.kube.node import Node
 from platforms.kube.registry import Registry
 from platforms.kube.server import ApiServer
 from platforms.kube.store import Store
-
-__all__ = ["IMAGE", "JOBS", "Cluster", "Given", "Machinery", "RealServer", "StandIn"]
 
 IMAGE = os.environ.get("NNILITE_TEST_IMAGE", "python:3.11-slim")
 _RBAC = "rbac.authorization.k8s.io"
