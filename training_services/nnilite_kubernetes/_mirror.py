@@ -95,6 +95,9 @@ class Mirror:
                 self._answered()
             except ApiError as error:
                 self._fail(error)
+            except Exception as error:  # without its watch, the last state would count for ever
+                log.exception("a fault in the watch of %s, which goes on", self._place[0].plural)
+                self._fail(ApiError(f"a fault of this program: {error!r}"))
 
     def _list(self) -> None:
         found = self._cluster.select(*self._place, labelSelector=self._selector)

@@ -122,8 +122,10 @@ class RoleRecords:
         folder = self._folder / "trials" / trial / attempt
         uid = pod["metadata"]["uid"]
         entry = next((entry for entry in _read(folder) if entry["uid"] == uid), None)
-        if entry is None:
+        if entry is None or entry.get("read"):
             return
+        path = folder / "roles" / entry["log"]
+        draft = path.with_suffix(".last" if last else ".new")  # the pod may end while somebody looks
         stream = self._cluster.log_stream(self._namespace, entry["pod"], role.container, _MOST_BYTES, follow=last)
         with self._lock:
             self._streams.add(stream)
@@ -131,14 +133,14 @@ class RoleRecords:
         try:
             if closed:
                 stream.stop()
-            _save(stream, folder / "roles" / entry["log"])
+            _save(stream, path, draft)
         finally:
             with self._lock:
                 self._streams.discard(stream)
         with self._lock:
             if last and not self._closed:
                 entries = _read(folder)
-                there = (folder / "roles" / entry["log"]).exists()
+                there = path.exists()
                 for known in (known for known in entries if known["uid"] == uid):
                     known.update(read=True, log=entry["log"] if there else None)
                 _write(folder, entries)
@@ -193,9 +195,8 @@ def _write(folder: Path, entries: list[dict[str, Json]]) -> None:
         log.warning("%s cannot be written: %s", folder / "roles.json", error)
 
 
-def _save(stream: Stream, path: Path) -> None:
+def _save(stream: Stream, path: Path, draft: Path) -> None:
     """A log without the events of its keeper; no file for one that is empty. Raises: ApiError, OSError."""
-    draft = path.with_suffix(".new")
     written = taken = 0
     try:
         with draft.open("wb") as file:

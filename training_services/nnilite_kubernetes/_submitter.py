@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ _ANY = Delivery("", "0" * 64)
 
 
 class Submitter:
-    """Blocks; one call at a time."""
+    """Blocks, for long while the code is sent: one `submit` at a time, others are told to wait."""
 
     def __init__(self, kind: Kind, config: ClusterConfig, context: ServiceContext) -> None:
         self._kind = kind
@@ -44,6 +45,7 @@ class Submitter:
         self._stored: Bucket | Share | None = None
         self._refused = 0  # times in a row for a quota
         self._full = (0.0, "")  # until when nothing is submitted, and why
+        self._busy = threading.Lock()
 
     def name(self, job: str) -> str:
         """What the objects of a job are called."""
@@ -63,6 +65,14 @@ class Submitter:
         until, reason = self._full
         if time.monotonic() < until:
             raise NoCapacity(reason)
+        if not self._busy.acquire(blocking=False):  # nobody waits for it any more, but its thread goes on
+            raise NoCapacity("what was submitted before is still being sent")
+        try:
+            return self._submit(cluster, job)
+        finally:
+            self._busy.release()
+
+    def _submit(self, cluster: Cluster, job: Job) -> Json:
         companions = self._companions(job, self._delivered(cluster, job))
         content = self._manifest(job)
         kept: list[tuple[Resource, Json]] = []

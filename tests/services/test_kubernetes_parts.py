@@ -1,0 +1,147 @@
+"""Parts of the Kubernetes service without any cluster: what threads that meet, and faults in them, must not break."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("kubernetes")
+
+from nnilite.codedir import pack
+from nnilite.errors import NoCapacity
+from nnilite.service import Job
+from nnilite.testing import eventually, fake_context
+from nnilite_kubernetes import KubernetesConfig
+from nnilite_kubernetes._api import JOBS, PODS
+from nnilite_kubernetes._kind import PlainJob
+from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
+from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._submitter import Submitter
+
+_ROLE = Role("worker", "trial", KubernetesConfig())
+
+
+def pod(phase="Running", version="1", name="pod"):
+    ended = {"terminated": {"exitCode": 0, "startedAt": "2024-01-01T00:00:00Z"}}
+    state = ended if phase == "Succeeded" else {"running": {"startedAt": "2024-01-01T00:00:00Z"}}
+    labels = {TRIAL: "T", ATTEMPT: "0", ROLE: "worker"}
+    return {
+        "metadata": {"name": name, "uid": name, "resourceVersion": version, "labels": labels},
+        "status": {"phase": phase, "containerStatuses": [{"name": "trial", "state": state}]},
+    }
+
+
+class Log:
+    """A log of which the second half comes when it is let go."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self.text = lines
+        self.half, self.go_on = threading.Event(), threading.Event()
+
+    def lines(self) -> Iterator[bytes]:
+        yield self.text[0]
+        self.half.set()
+        assert self.go_on.wait(10)
+        yield from self.text[1:]
+
+    def stop(self) -> None:
+        self.go_on.set()
+
+
+class Logs:
+    def __init__(self, **logs: Log) -> None:
+        self.logs = logs
+
+    def log_stream(self, namespace, name, container, most_bytes, follow):
+        return self.logs["last" if follow else "early"]
+
+
+def test_a_log_that_somebody_is_reading_when_its_pod_ends_is_whole(tmp_path):
+    early, last = Log(b"one", b"two"), Log(b"one", b"two", b"three")
+    records = RoleRecords(Logs(early=early, last=last), "default", tmp_path)
+    with ThreadPoolExecutor() as threads:
+        looking = threads.submit(records.refresh, pod(), _ROLE)
+        assert early.half.wait(5)
+        records.note(pod("Succeeded"), _ROLE)
+        assert last.half.wait(5)
+        early.go_on.set()
+        looking.result(5)
+        last.go_on.set()
+        records.settle([pod()], 5)
+    records.close()
+    (entry,) = json.loads((tmp_path / "trials/T/0/roles.json").read_text())
+    assert (tmp_path / "trials/T/0/roles/worker-0.log").read_text() == "one\ntwo\nthree\n"
+    assert entry["read"]
+    assert [path.name for path in (tmp_path / "trials/T/0/roles").iterdir()] == ["worker-0.log"]
+
+
+class Watched:
+    """A server that tells of pods one after the other, in watches of one event."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def select(self, resource, namespace, **query):
+        return {"items": [], "metadata": {"resourceVersion": "1"}}
+
+    def watch(self, *place):
+        self.number += 1
+        return Stoppable([("ADDED", pod(version=str(self.number), name=f"pod-{self.number}"))])
+
+
+class Stoppable(list):
+    def stop(self) -> None:
+        self.clear()
+
+
+def test_a_fault_of_ours_in_what_a_watch_tells_does_not_end_the_watch(caplog):
+    heard = []
+
+    def changed(content, gone):
+        heard.append(content["metadata"]["name"])
+        if len(heard) == 1:
+            raise KeyError("a fault of this program")
+
+    mirror = Mirror(Watched(), PODS, "default", "", changed)
+    mirror.start()
+    eventually(lambda: "pod-2" in heard, 10)
+    mirror.close()
+    assert "a fault of this program" in caplog.text
+
+
+class SlowCluster:
+    """A server that takes long to create what is asked for."""
+
+    host = "https://127.0.0.1"
+
+    def __init__(self) -> None:
+        self.created, self.answer = threading.Semaphore(0), threading.Event()
+
+    def create(self, resource, namespace, body):
+        self.created.release()
+        assert self.answer.wait(10)
+        return {**body, "metadata": {**body["metadata"], "uid": "u"}}
+
+    def patch(self, *place):
+        pass
+
+
+def test_a_submit_that_goes_on_after_its_time_is_not_joined_by_others(tmp_path):
+    """The engine asks again after its time limit, while the thread is still sending: all threads would be taken."""
+    (tmp_path / "keeper.pyz").write_bytes(b"keeper")
+    context = fake_context(tmp_path, package=lambda: pack(tmp_path, tmp_path / "packed"))
+    cluster, submitter = SlowCluster(), Submitter(PlainJob(KubernetesConfig()), KubernetesConfig(), context)
+    job = Job("nni-e-T-0", "e", "T", 0, 0, {"report": "stdout"})
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(submitter.submit, cluster, job)
+        assert cluster.created.acquire(timeout=5)
+        with pytest.raises(NoCapacity, match="still being sent"):
+            submitter.submit(cluster, job)
+        cluster.answer.set()
+        assert first.result(5)["kind"] == JOBS.kind
+    assert submitter.submit(cluster, job)["kind"] == JOBS.kind
