@@ -158,6 +158,15 @@ def test_a_server_in_trouble_is_asked_again_later(faults, open_bench, status):
     assert bench.wait(bench.submit(job)).state is JobState.SUCCEEDED
 
 
+def test_a_cancellation_that_the_server_has_refused_is_made_up_for(faults, open_bench):
+    bench = open_bench(faults.kubeconfig)
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    faults.fail("DELETE", 500)
+    assert isinstance(bench.refusal(bench.service.cancel(bench.handles[name])), ServiceError)
+    assert bench.wait(name).state is JobState.CANCELED
+
+
 # what one may do there
 
 

@@ -182,6 +182,8 @@ class ClusterService(TrainingService):
         if found.state.ended and found.ended is None and any(_is_alive(pod) for pod in facts.pods):
             facts = replace(facts, pods=self._pods_now(name))  # the object's end was heard of before its pods'
             found = status(self._kind, facts)
+        if facts.canceled and not found.state.ended and not content["metadata"].get("deletionTimestamp"):
+            self._delete(content)  # the server had refused, or the manager ended in between
         if found.state is JobState.WAITING and not facts.canceled:
             found = self._patience(facts, found)
         if found.state.ended:
