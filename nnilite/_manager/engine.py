@@ -194,6 +194,9 @@ class Engine:
 
     async def run(self) -> None:
         """Work until the experiment is STOPPED. Raises: StoreError if the database is beyond use."""
+        for live in self.rules.live.values():
+            if live.cancel is not None and live.attempt is not None:  # the last manager may not have come to it
+                self.desk.put(s.Cancel(live.attempt))
         desk = asyncio.create_task(self.desk.run())
         works = (self._tuner_task(), self._tick_task(), self._rounds())
         tasks = [desk, *map(asyncio.create_task, works)]

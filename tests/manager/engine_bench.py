@@ -110,9 +110,13 @@ async def bench(
     follow: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Bench]:
-    """A running engine with an experiment named `e` of 4 trials, two at a time."""
+    """A running engine with an experiment named `e` of 4 trials, two at a time; it goes on where one was before."""
     late: list[Engine] = []
-    store = Store.create(folder / "nnilite.sqlite", "e", 1.0)
+    store = Store(folder / "nnilite.sqlite")
+    if store.path.exists():
+        store.open()
+    else:
+        store = Store.create(store.path, "e", 1.0)
     known = s.Settings(**{"concurrency": 2, "max_trials": 4, **settings})
     clock, numbers = Clock(), itertools.count()
     rules = Rules(known, store.snapshot(maximize=True), clock())

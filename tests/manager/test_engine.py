@@ -113,6 +113,28 @@ def test_a_lost_job_is_tried_again_and_its_old_keeper_is_turned_away(tmp_path: P
     play(tmp_path, scenario)
 
 
+def test_a_cancellation_that_a_manager_died_over_is_asked_for_by_the_next(tmp_path: Path) -> None:
+    platform: dict[str, fakes.FakeJob] = {}
+
+    def service(*arguments: Any) -> fakes.FakeService:
+        made = fakes.FakeService(*arguments)
+        made.jobs = platform
+        return made
+
+    async def begun(running: Bench) -> None:
+        await running.until(lambda: len(running.engine.submitted()) == 2)
+        await running.engine.flush()
+        running.engine.desk.put = lambda action: None  # type: ignore[method-assign]  # it dies before it gets to it
+        await running.engine.do(s.CancelTrial("t0", running.engine.now()))
+
+    async def resumed(running: Bench) -> None:
+        await running.until(lambda: platform["nni-e-t0-0"].cancels)
+        assert not platform["nni-e-t1-0"].cancels
+
+    play(tmp_path, begun, service=service)
+    play(tmp_path, resumed, service=service)
+
+
 def test_a_silent_attempt_is_given_up_and_tried_again(tmp_path: Path) -> None:
     async def scenario(running: Bench) -> None:
         await running.until(lambda: "nni-e-t0-1" in running.fake.jobs)
