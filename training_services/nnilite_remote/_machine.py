@@ -151,6 +151,10 @@ class Machine:
             except NniliteError as error:
                 self.lasting = isinstance(error, MachineError) and error.lasting
                 self._drop("down", str(error))
+            except Exception as error:  # else it would be "connecting" for ever, and nobody would know why
+                log.exception("machine %s is set aside for a fault of this program", self.title)
+                self.lasting = False
+                self._drop("down", f"a fault of this program: {error!r}")
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -327,7 +331,7 @@ class Machine:
 
     def left_behind(self, experiment: str) -> str:
         """What to do about what an experiment has left there, in a sentence."""
-        place = f"{self.root or self._service.remote_directory}/{experiment}"
+        place = f"{self.root or self._service.remote_directory.removeprefix('~/')}/{experiment}"
         by_hand = shlex.join([*self.config.ssh_command, shlex.join(["rm", "-r", place])])
         return (
             f"{self.title} was away, so what ran there runs on, and its files stay in {place}. When it is back, "

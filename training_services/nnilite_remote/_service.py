@@ -68,6 +68,7 @@ class RemoteService(TrainingService):
         self._canceled: dict[str, Handle] = {}  # by job
         self._owed = Owed(context.directory / f"{name}-owed.json")
         self._chores: set[asyncio.Task[None]] = set()
+        self._catching_up: set[str] = set()  # machines that are just being told what they have missed
 
     # ------------------------------------------------------------ opening and closing
 
@@ -81,8 +82,6 @@ class RemoteService(TrainingService):
             for config in self.config.machine_list:
                 self._machines[config.key] = Machine(config, self.config, supply, self._changed)
             self._tasks = [asyncio.create_task(m.run(), name=m.title) for m in self._machines.values()]
-            for task in self._tasks:
-                task.add_done_callback(_tell_of_failure)
         await self._await_machines()
         await self._check_gpus()
 
@@ -163,7 +162,8 @@ class RemoteService(TrainingService):
     async def _let_go(self, machine: Machine) -> str:
         """What is left on the machine, and what to do about it; "" if nothing is."""
         key = machine.config.key
-        mine = [dict(handle) for handle in self._canceled.values() if handle["machine"] == key]
+        over = {**self._owed.jobs(REMOVE), **self._canceled}
+        mine = [dict(handle) for handle in over.values() if handle["machine"] == key]
         if not await machine.close(mine) and self._owed.to(key):
             return machine.left_behind(self.context.experiment)
         for what, handle in self._owed.to(key):
@@ -172,9 +172,11 @@ class RemoteService(TrainingService):
 
     def _changed(self) -> None:
         """A machine has come, gone, or told of an end."""
-        for machine in self._machines.values():
-            if machine.up and any(what != FINISH for what, _ in self._owed.to(machine.config.key)):
-                self._chore(self._catch_up(machine))
+        for key, machine in self._machines.items():
+            missed = any(what != FINISH for what, _ in self._owed.to(key))
+            if machine.up and missed and key not in self._catching_up:
+                self._catching_up.add(key)
+                self._chore(self._catch_up(key))
         self.context.wake()
 
     def _owe_finish(self, machine: str) -> None:
@@ -186,12 +188,27 @@ class RemoteService(TrainingService):
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
-    async def _catch_up(self, machine: Machine) -> None:
+    async def _catch_up(self, key: str) -> None:
         """Tell a machine that has come back what it has missed."""
-        for what, handle in self._owed.to(machine.config.key):
-            if what != FINISH:  # that is for the end
-                self._owed.settle(what, handle)
-                await (self.cancel(handle) if what == CANCEL else self.remove(handle))
+        try:
+            for what, handle in self._owed.to(key):
+                if what != FINISH:  # that is for the end
+                    await self._tell(what, handle)
+        finally:
+            self._catching_up.discard(key)
+
+    async def _tell(self, what: str, handle: Handle) -> None:
+        """Cancel or remove a job on its machine: it is owed until the machine has heard of it."""
+        machine = self._machines.get(str(handle["machine"]))
+        if machine is None:
+            return
+        try:
+            await asyncio.wait_for((machine.cancel if what == CANCEL else machine.remove)(dict(handle)), _CALL_S)
+        except (MachineError, asyncio.TimeoutError) as error:
+            log.info("%s of %s will be made up for when its machine is back: %s", what, handle["job"], error)
+            self._owed.add(what, handle)
+        else:
+            self._owed.settle(what, handle)
 
     # ------------------------------------------------------------ submitting
 
@@ -352,15 +369,8 @@ class RemoteService(TrainingService):
                 self._bookings.book(job, booking)
 
     async def cancel(self, handle: Handle) -> None:
-        job = str(handle["job"])
-        self._canceled[job] = handle
-        machine = self._machines.get(str(handle["machine"]))
-        try:
-            if machine is not None:
-                await machine.cancel(dict(handle))
-        except MachineError as error:
-            log.info("%s will be canceled when its machine is back: %s", job, error)
-            self._owed.add(CANCEL, handle)
+        self._canceled[str(handle["job"])] = handle
+        await self._tell(CANCEL, handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         machine = self._machine(handle)
@@ -396,13 +406,7 @@ class RemoteService(TrainingService):
     async def remove(self, handle: Handle) -> None:
         """What holds a secret or much space goes now; the trial's folder, when the experiment stops."""
         self._bookings.free(str(handle["job"]))
-        machine = self._machines.get(str(handle["machine"]))
-        if machine is None:
-            return
-        try:
-            await asyncio.wait_for(machine.remove(dict(handle)), _CALL_S)
-        except (MachineError, asyncio.TimeoutError):
-            self._owed.add(REMOVE, handle)
+        await self._tell(REMOVE, handle)
 
     def describe(self, job: Job) -> Json:
         """The keeper's specification, without secrets, and the machines that may get it."""
@@ -423,12 +427,6 @@ class RemoteService(TrainingService):
         if machine.gpus is not None:
             details["gpus"] = [gpu.name for gpu in machine.gpus]
         return Host(machine.title, machine.state, machine.trouble, len(jobs), details)
-
-
-def _tell_of_failure(task: asyncio.Task[None]) -> None:
-    """A machine's task ends by being cancelled, or by a fault of this program, which must not go unseen."""
-    if not task.cancelled() and task.exception() is not None:
-        log.error("machine %s is given up", task.get_name(), exc_info=task.exception())
 
 
 def labels_of(job: Job) -> list[str]:
