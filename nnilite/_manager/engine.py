@@ -9,6 +9,7 @@ service desk) the training service; what they learn comes back as inputs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -287,7 +288,9 @@ class Engine:
         tuner = self._parts.tuner
         if isinstance(action, s.Ask):
             found = await tuner.generate(action.parameter_ids, action.after)
-            self.put(self._proposed(action, found))
+            with contextlib.suppress(ServiceError):  # the experiment has stopped, nobody wants them any more
+                # a tuner that dies at the next call is rebuilt from what is committed
+                await self.do(self._proposed(action, found))
         elif isinstance(action, s.Tell):
             await tuner.tell(action.number, action.call)
         elif isinstance(action, s.Assess):

@@ -62,9 +62,11 @@ class Rules(State):
         self._asking = False
         if self.state in _OVER:
             return  # nobody will run them; they are not recorded, so they have not happened
-        self._exhausted = len(given.proposals) < given.asked
-        for parameter_id, trial_id, parameters in given.proposals:
-            self._call(Call("generate", parameter_id, trial_id, parameters), tell=False)
+        heard_more = self.calls > self._asked_after + given.asked  # and that may give it new ideas
+        self._exhausted = len(given.proposals) < given.asked and not heard_more
+        for number, (parameter_id, trial_id, parameters) in enumerate(given.proposals, self._asked_after + 1):
+            call = Call("generate", parameter_id, trial_id, parameters)
+            self._out.records.append(s.SaveCall(number, call))
             self._create(trial_id, parameters, parameter_id)
 
     def _ask(self) -> None:
@@ -78,7 +80,9 @@ class Rules(State):
         ids = tuple(range(self._next_parameter_id, self._next_parameter_id + wanted))
         self._next_parameter_id += wanted
         self._asking = True
-        self._out.actions.append(s.Ask(ids, self.calls))
+        self._asked_after = self.calls
+        self.calls += wanted  # calls are numbered in the order in which the tuner gets them, and so are replayed
+        self._out.actions.append(s.Ask(ids, self._asked_after))
 
     def _assessed(self, given: s.Assessed) -> None:
         live = self._current(given.trial, given.attempt)
@@ -318,8 +322,8 @@ class Rules(State):
         known = Call("result", trial.parameter_id, trial.id, trial.parameters, value)
         known = replace(known, customized=trial.parameter_id is None)
         if value is not None:
-            self._call(known)
-        self._call(replace(known, kind="end", value=None, success=state is TrialState.SUCCEEDED))
+            self._tell(known)
+        self._tell(replace(known, kind="end", value=None, success=state is TrialState.SUCCEEDED))
         if self.settings.assess and live.reported:
             self._out.actions.append(s.AssessEnd(trial.id, state is TrialState.SUCCEEDED, self.calls))
         self._note_best(trial)
@@ -359,11 +363,11 @@ class Rules(State):
     def _changed(self, given: s.Changed) -> None:
         self.settings = given.settings
         if given.space is not None:
-            self._call(Call("space", value=given.space))
+            self._tell(Call("space", value=given.space))
         self._save()
 
     def _imported(self, given: s.Imported) -> None:
-        self._call(Call("import", value=given.data))
+        self._tell(Call("import", value=given.data))
 
     def _tick(self, given: s.Tick) -> None:
         if self.duration_s - self._saved_duration_s >= _SAVE_DURATION_EVERY_S:

@@ -35,6 +35,7 @@ class State:
         self._next_parameter_id = snapshot.next_parameter_id
         self._ready = False
         self._asking = False
+        self._asked_after = 0  # the number of the last call before the one that asks
         self._exhausted = False
         self._same_error = ("", 0)
         self._saved_duration_s = snapshot.duration_s
@@ -48,12 +49,11 @@ class State:
             self.duration_s += max(now - self._now, 0.0)
         self._now = max(self._now, now)
 
-    def _call(self, call: Call, tell: bool = True) -> None:
+    def _tell(self, call: Call) -> None:
         self.calls += 1
+        self._exhausted = False  # what it learns may give it new ideas
         self._out.records.append(s.SaveCall(self.calls, call))
-        if tell:
-            self._exhausted = False  # what it learns may give it new ideas
-            self._out.actions.append(s.Tell(self.calls, call))
+        self._out.actions.append(s.Tell(self.calls, call))
 
     def _freed(self) -> None:
         """Something may have become free: who was told that there is no room need not wait out the pause."""

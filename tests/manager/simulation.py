@@ -23,6 +23,7 @@ from nnilite.records import (
     TrialState,
 )
 from nnilite.service import JobState, JobStatus
+from nnilite.tuner import Call
 
 EMPTY = s.Snapshot(ExperimentState.INITIALIZED, "", 0.0, 0, 0, 0, {}, None, ())
 
@@ -77,6 +78,10 @@ class Committed:
         assert not ended or JobState(attempt.state).ended, "an ended attempt came to life again"
         self.attempts[key] = attempt
 
+    def calls_until(self, number: int) -> list[Call]:
+        """What a new tuner is told first."""
+        return [record.call for record in sorted(self.calls, key=lambda r: r.number) if record.number <= number]
+
     def snapshot(self) -> s.Snapshot:
         live = [t for t in self.trials.values() if not t.state.ended]
         counts = {state: sum(t.state is state for t in self.trials.values()) for state in TrialState}
@@ -87,7 +92,7 @@ class Committed:
             0.0,
             len(self.trials),
             max(ids, default=-1) + 1,
-            len(self.calls),
+            max((record.number for record in self.calls), default=0),
             counts,
             None,
             tuple(self._live(t) for t in sorted(live, key=lambda t: t.sequence)),
@@ -112,6 +117,8 @@ class World:
         self.cursors: dict[tuple[str, int], Cursor] = {}
         self.actions: list[s.Action] = []
         self.told: list[s.Tell] = []
+        self.answer: s.Proposed | None = None  # of the tuner, on its way to the rules: no other call before it is there
+        self.heard: list[Call] | None = []  # by the tuner that lives now; None: it proposed what nobody wanted any more
         self.names = 0
         self.left_to_propose = 1_000_000
 
@@ -127,25 +134,45 @@ class World:
         """One of the actions is taken: not always the oldest, as the tasks of the engine run side by side."""
         kinds = (s.Submit, s.Cancel, s.Remove)
         service = [a for a in self.actions if isinstance(a, kinds)]
-        tuner = [a for a in self.actions if not isinstance(a, kinds)]
+        tuner = [self.answer] if self.answer else [a for a in self.actions if not isinstance(a, kinds)]
         queues = [queue for queue in (service, tuner) if queue]
         if queues:
             action = queues[index % len(queues)][0]
-            self.actions.remove(action)
-            self._act(action)
+            if isinstance(action, s.Proposed):
+                self._propose(action)
+            else:
+                self.actions.remove(action)
+                self._act(action)
+
+    def _propose(self, answer: s.Proposed) -> None:
+        self.answer = None
+        self.give(answer)
+        self._hear([Call("generate", number, trial, parameters) for number, trial, parameters in answer.proposals])
 
     def _act(self, action: s.Action) -> None:
         if isinstance(action, s.Ask):
+            self._check_tuner(action.after)
             number = min(len(action.parameter_ids), self.left_to_propose)
             self.left_to_propose -= number
             proposals = tuple((i, self._name(), {"x": i}) for i in action.parameter_ids[:number])
-            self.give(s.Proposed(proposals, len(action.parameter_ids), self.now))
+            self.answer = s.Proposed(proposals, len(action.parameter_ids), self.now)
         elif isinstance(action, s.Tell):
+            self._check_tuner(action.number - 1)
             self.told.append(action)
+            self._hear([action.call])
         elif isinstance(action, s.Submit):
             self._submit(action)
         elif isinstance(action, s.Cancel):
             self._cancel(action)
+
+    def _hear(self, calls: list[Call]) -> None:
+        known = [record.call for record in self.committed.calls]
+        if self.heard is not None:
+            self.heard = [*self.heard, *calls] if all(call in known for call in calls) else None
+
+    def _check_tuner(self, after: int) -> None:
+        """A tuner that died now and was rebuilt would know the same, in the same order."""
+        assert self.heard is None or self.heard == self.committed.calls_until(after)
 
     def _name(self) -> str:
         self.names += 1
@@ -272,7 +299,9 @@ class World:
     def crash(self) -> None:
         """kill -9 of the manager: what was not committed is gone, jobs go on."""
         self.actions.clear()
+        self.answer = None
         self.rules = Rules(self.settings, self.committed.snapshot(), self.now)
+        self.heard = self.committed.calls_until(self.rules.calls)
         self.cursors = {
             key: Cursor(
                 sum(m[:2] == key for m in self.committed.metrics),
@@ -289,7 +318,7 @@ class World:
             ended = (ExperimentState.DONE, ExperimentState.ERROR, ExperimentState.STOPPED)
             if self.rules.state in ended and not self.actions:
                 return
-            if self.actions:
+            if self.actions or self.answer:
                 self.act(0)
                 continue
             for index, job in enumerate(list(self.jobs.values())):
