@@ -16,7 +16,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from . import process
 from .courier import Courier
-from .folder import Folder
+from .folder import Folder, is_gone
 from .link import RestLink, link_of
 from .outbox import Outbox
 from .output import OutputFile
@@ -324,7 +324,7 @@ class Attempt:
     def _is_deleted(self) -> bool:
         """Whether the experiment has been deleted: the attempt's folder, and the file with the manager's address."""
         address = self._spec.callback_file
-        return address is not None and not os.path.exists(address) and not os.path.exists(self._folder.inner)
+        return address is not None and is_gone(address) and is_gone(self._folder.inner)
 
     def _linger(self) -> None:
         """Stay until all is delivered, the time for it is over, the experiment is deleted, or somebody insists."""

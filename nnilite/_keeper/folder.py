@@ -122,5 +122,16 @@ class Folder:
             stream.truncate()
 
 
+def is_gone(path: str) -> bool:
+    """Whether somebody has deleted it: a network file system may fail for a while, and that is something else."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

@@ -169,6 +169,8 @@ class Program:
         about = {"state": state.value, "ended": ended, "pid": os.getpid(), "port": self._address.port}
         about |= {"url": self._address.url, "mode": self._options.mode}
         about |= {"tls_cert": str(self._options.tls_cert.resolve()) if self._options.tls_cert else None}
+        if self._options.mode == "view":  # which does nothing about what a stop has left behind
+            about = {**_registry.read_manager(self._directory), **about}
         try:
             _registry.write_json(self._directory / "manager.json", about)
         except OSError as error:  # a full disk: the state is still served

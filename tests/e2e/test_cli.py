@@ -288,11 +288,14 @@ def test_with_a_token_the_web_address_signs_in_and_commands_work(
 def test_a_view_is_read_only_and_ends_when_stopped(write: Write) -> None:
     _done("create", "-c", write(), "-p", 0, "-f")
     experiment = _only().id
+    about = _registry.read_manager(_only().directory)
+    _registry.write_json(_only().directory / "manager.json", {**about, "left": "box was away"})
     assert _done("view", experiment, "-p", 0)[0] == 0
     assert run(["update", "concurrency", "-v", "3"]) == 4
     assert run(["trial", "ls"]) == 0
     assert run(["stop", experiment]) == 0
     assert not _only().alive
+    assert _managers.left_behind(_only()) == "box was away"  # a view cleans nothing up
 
 
 def test_a_log_is_followed_until_the_trial_has_ended(write: Write) -> None:

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from keeper_bench import Bench, Callback, running, until
+from nnilite._keeper.folder import is_gone
 from nnilite.records import Exited
 
 TEN = 'for i in 0 1 2 3 4 5 6 7 8 9; do echo "intermediate $i" >> "$NNILITE_METRICS"; sleep 0.03; done'
@@ -134,6 +135,13 @@ def test_a_trial_whose_experiment_is_deleted_is_ended(tmp_path):
         shutil.rmtree(bench.folder)
         assert keeper.wait(20) == 128 + 15
         assert not running(trial)
+
+
+def test_files_that_cannot_be_looked_at_are_not_taken_for_deleted(tmp_path):
+    away = tmp_path / "away"
+    away.symlink_to("away")  # in place of a network file system that fails
+    assert not is_gone(str(away / "address"))
+    assert is_gone(str(tmp_path / "address"))
 
 
 def test_a_trial_that_hears_nothing_of_its_manager_is_ended_after_its_time(tmp_path):

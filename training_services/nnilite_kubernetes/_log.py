@@ -29,7 +29,7 @@ class PodLog:
         self._last = b""  # the time of the last line known
         self._same = 0  # how many known lines have that time
         self._unread: list[bytes] = []
-        self._kept = b""
+        self._kept = bytearray()
         self._offset = 0
         self._next = 0.0
 
@@ -56,7 +56,7 @@ class PodLog:
         """What the trial has printed. Raises: ApiError."""
         with self._lock:
             self._fetch()
-            return self._kept[offset : offset + limit]
+            return bytes(self._kept[offset : offset + limit])
 
     def _fetch(self) -> None:
         """Take the lines that are new, without their times."""
