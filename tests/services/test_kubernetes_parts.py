@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,8 +18,10 @@ from nnilite.codedir import pack
 from nnilite.errors import NoCapacity
 from nnilite.service import Job
 from nnilite.testing import eventually, fake_context
+from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
 from nnilite_kubernetes._api import JOBS, PODS
+from nnilite_kubernetes._bootstrap import BOOTSTRAP
 from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._mirror import Mirror
@@ -145,3 +150,31 @@ def test_a_submit_that_goes_on_after_its_time_is_not_joined_by_others(tmp_path):
         cluster.answer.set()
         assert first.result(5)["kind"] == JOBS.kind
     assert submitter.submit(cluster, job)["kind"] == JOBS.kind
+
+
+class Cut(Handler):
+    """A manager that is restarted while it sends its first answer. `owner`: all that it has sent."""
+
+    protocol_version = "HTTP/1.0"
+
+    def do_GET(self):
+        program = b"print('the keeper runs')"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(program)))
+        self.end_headers()
+        self.owner.append(program if self.owner else program[:5])
+        self.wfile.write(self.owner[-1])
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again_by_the_pod(tmp_path):
+    server = Listener(Cut, [])
+    server.start()
+    spec = {"spec": {"token": "t", "job": "j"}, "code_hash": "", "keeper_hash": ""}
+    (tmp_path / "spec").write_bytes(zlib.compress(json.dumps(spec).encode()))
+    (tmp_path / "callback").write_text(server.url)
+    words = [tmp_path, tmp_path / "work", tmp_path / "message", "trial", "RANK", "run", "-", "-"]
+    found = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *words], capture_output=True, text=True, timeout=30, check=False
+    )
+    server.stop()
+    assert "the keeper runs" in found.stdout, found.stderr

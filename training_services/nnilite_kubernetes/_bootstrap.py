@@ -14,7 +14,7 @@ could not deliver is printed, and read from the pod's log by the service.
 """
 
 BOOTSTRAP = r'''
-import base64, hashlib, json, os, runpy, shutil, signal, ssl, subprocess, sys, time
+import base64, hashlib, http.client, json, os, runpy, shutil, signal, ssl, subprocess, sys, time
 import urllib.error, urllib.request, zlib
 
 secret, work, message, role, rank_name, task = sys.argv[1:7]
@@ -69,7 +69,7 @@ def patiently(what, place, call, limit=900):
     while True:
         try:
             return call()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             refused = isinstance(error, urllib.error.HTTPError) and error.code in (401, 403, 404, 410)
             if refused or time.monotonic() > deadline:
                 raise SystemExit("%s cannot be fetched from %s: %s" % (what, place, error))
@@ -151,7 +151,7 @@ def apologize(spec, text):
     event = {"type": "exit", "time": time.time(), "code": None, "message": text}
     try:
         fetch(spec, "/api/v1/callback/" + spec["job"], json.dumps({"events": [event]}).encode())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         print("this cannot be told to the manager: %s" % error, file=sys.stderr, flush=True)
 
 
