@@ -20,7 +20,7 @@ from nnilite.service import Job
 from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
-from nnilite_kubernetes._api import JOBS, PODS
+from nnilite_kubernetes._api import JOBS, PODS, ApiError
 from nnilite_kubernetes._bootstrap import BOOTSTRAP
 from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
@@ -83,6 +83,26 @@ def test_a_log_that_somebody_is_reading_when_its_pod_ends_is_whole(tmp_path):
     assert (tmp_path / "trials/T/0/roles/worker-0.log").read_text() == "one\ntwo\nthree\n"
     assert entry["read"]
     assert [path.name for path in (tmp_path / "trials/T/0/roles").iterdir()] == ["worker-0.log"]
+
+
+def test_the_last_log_of_a_pod_is_asked_for_again_when_the_server_is_in_trouble(tmp_path, monkeypatch):
+    class Troubled(Logs):
+        tries = 0
+
+        def log_stream(self, *place, **how):
+            self.tries += 1
+            if self.tries == 1:
+                raise ApiError("the node does not answer", 500)
+            return super().log_stream(*place, **how)
+
+    monkeypatch.setattr("nnilite_kubernetes._roles._PAUSES_S", (0.01,))
+    last = Log(b"one", b"two")
+    last.go_on.set()
+    records = RoleRecords(Troubled(last=last), "default", tmp_path)
+    records.note(pod("Succeeded"), _ROLE)
+    records.settle([pod()], 5)
+    records.close()
+    assert (tmp_path / "trials/T/0/roles/worker-0.log").read_text() == "one\ntwo\n"
 
 
 class Watched:

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _THREADS = 16
 _MARK = b"NNILITE_EVENT "
 _MOST_BYTES = 16_000_000  # of one log
+_PAUSES_S = (1.0, 3.0)  # before a last log is asked for again
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
@@ -43,12 +44,12 @@ class RoleRecords:
         self._lock = threading.Lock()
         self._readers: dict[str, Future[None]] = {}  # by the uid of the pod: its last reading, begun when it ended
         self._streams: set[Stream] = set()
-        self._closed = False
+        self._closed = threading.Event()
 
     def close(self) -> None:
         """Let all readers go. What they have not read is read by the next manager, if it is there then."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             streams = list(self._streams)
         for stream in streams:
             stream.stop()
@@ -60,7 +61,7 @@ class RoleRecords:
         if not (gone or ending or pod_end(pod, role.container)) or _place(pod) is None:
             return
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 return
             entry = self._enter(pod, role, gone)
             uid = pod["metadata"]["uid"]
@@ -108,14 +109,18 @@ class RoleRecords:
 
     def _keep(self, pod: Json, role: Role, last: bool) -> None:
         """Copy a pod's log to its file. Raises: ApiError, if it is not the last time."""
-        try:
-            self._copy(pod, role, last)
-        except ApiError as error:
-            if not last:
-                raise
-            log.info("the log of the pod %s cannot be read (any more): %s", pod["metadata"]["name"], error)
-        except OSError as error:
-            log.warning("the log of the pod %s cannot be kept: %s", pod["metadata"]["name"], error)
+        for pause_s in (*(_PAUSES_S if last else ()), None):
+            try:
+                self._copy(pod, role, last)
+            except ApiError as error:
+                if not last:
+                    raise
+                if error.passing and pause_s is not None and not self._closed.wait(pause_s):
+                    continue
+                log.info("the log of the pod %s cannot be read (any more): %s", pod["metadata"]["name"], error)
+            except OSError as error:
+                log.warning("the log of the pod %s cannot be kept: %s", pod["metadata"]["name"], error)
+            return
 
     def _copy(self, pod: Json, role: Role, last: bool) -> None:
         trial, attempt = _place(pod) or ("", "")
@@ -129,7 +134,7 @@ class RoleRecords:
         stream = self._cluster.log_stream(self._namespace, entry["pod"], role.container, _MOST_BYTES, follow=last)
         with self._lock:
             self._streams.add(stream)
-            closed = self._closed
+            closed = self._closed.is_set()
         try:
             if closed:
                 stream.stop()
@@ -138,7 +143,7 @@ class RoleRecords:
             with self._lock:
                 self._streams.discard(stream)
         with self._lock:
-            if last and not self._closed:
+            if last and not self._closed.is_set():
                 entries = _read(folder)
                 there = path.exists()
                 for known in (known for known in entries if known["uid"] == uid):
