@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _CALL_TIMEOUT_S = 50.0
+_CLOSE_TIMEOUT_S = 9.0  # below the manager's own: what the others have to say must not be lost
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,12 @@ class Several(TrainingService):
         return [host for member in self._members.values() for host in member.hosts()] + closed
 
     async def close(self) -> None:
-        closings = (member.close() for member in self._members.values())
+        closings = (asyncio.wait_for(member.close(), _CLOSE_TIMEOUT_S) for member in self._members.values())
         found = await asyncio.gather(*closings, return_exceptions=True)
-        left = [str(error) or type(error).__name__ for error in found if error is not None]
+        for name, error in zip(self._members, found, strict=True):
+            if error is not None and not isinstance(error, ServiceError):
+                log.warning("%s is not closed in good order: %r", name, error)
+        left = [str(error) for error in found if isinstance(error, ServiceError)]
         if left:
             raise ServiceError("; ".join(left))
 

@@ -108,3 +108,21 @@ def test_what_a_service_leaves_behind_is_told_and_the_others_are_closed_all_the_
     with pytest.raises(ServiceError, match="near was away; far was away"):
         asyncio.run(Several("several", members, context).close())
     assert closed == ["near", "far"]
+
+
+def test_what_is_left_behind_is_told_though_another_service_cannot_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Leaving(FakeService):
+        async def close(self) -> None:
+            raise ServiceError("near was away")
+
+    class Hanging(FakeService):
+        async def close(self) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr("nnilite._manager.several._CLOSE_TIMEOUT_S", 0.05)
+    made = [kind(name, None, fake_context(tmp_path)) for name, kind in (("far", Hanging), ("near", Leaving))]
+    several = Several("several", [Member(service, "a", None) for service in made], fake_context(tmp_path))
+    with pytest.raises(ServiceError, match=r"^near was away$"):
+        asyncio.run(asyncio.wait_for(several.close(), 5))

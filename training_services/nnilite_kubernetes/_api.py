@@ -291,7 +291,7 @@ class Stream:
         """End the iteration soon."""
         self._stopped.set()
         with contextlib.suppress(OSError, AttributeError, ValueError, RuntimeError):
-            self._answer.shutdown()  # wakes the reader; urllib3 before 2.3 has it not, and then a daemon thread stays
+            self._answer.shutdown()  # wakes the reader
 
 
 class Watch(Stream):

@@ -426,6 +426,7 @@ class ClusterService(TrainingService):
         for resource in (SECRETS, *self._kind.owned):
             cluster.delete(resource, self._namespace, name)
         self._logs.pop(uid, None)
+        self._notes.pop(name, None)
         self._ended.pop((name, uid), None)
         self._canceled.discard(uid)
 
