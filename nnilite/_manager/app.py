@@ -15,8 +15,8 @@ from typing import Any
 
 from nnilite._manager import steps as s
 from nnilite._manager.checkpoints import Checkpoints
-from nnilite._manager.engine import Engine, Superseded, Taken
-from nnilite._manager.intake import OutOfStep
+from nnilite._manager.engine import Engine, Taken
+from nnilite._manager.intake import OutOfStep, Superseded
 from nnilite._manager.jobs import JobMaker
 from nnilite._manager.ledger import StoreLedger
 from nnilite._manager.reader import Reader
@@ -224,11 +224,13 @@ class Manager(Reading):
     async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:
         trial, attempt = self._parts.jobs.parse(job)
         try:
-            return _answer(await self.engine.take(trial, attempt, events))
-        except OutOfStep:
-            raise Gap(_answer(await self.engine.take(trial, attempt, ()))) from None
+            try:
+                return _answer(await self.engine.take(trial, attempt, events))
+            except OutOfStep:
+                known = await self.engine.take(trial, attempt, ())
         except Superseded:
             raise GivenUp("a newer attempt of this trial has taken its place") from None
+        raise Gap(_answer(known))
 
     def callback_token(self, job: str) -> str:
         return self._parts.jobs.token(job)

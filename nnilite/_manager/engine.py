@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nnilite._manager import steps as s
-from nnilite._manager.intake import Cursor, Cursors, JobKey, fresh
+from nnilite._manager.intake import Cursor, Cursors, JobKey, Superseded, fresh
 from nnilite._manager.rules import Rules
 from nnilite._manager.service_desk import ServiceDesk
 from nnilite._manager.tuner_host import TunerHost
@@ -59,10 +59,6 @@ class Taken:
     cancel: bool
     metrics: int
     output: dict[str, int]
-
-
-class Superseded(Exception):
-    """A newer attempt has taken the place of this one, or it was never submitted."""
 
 
 @dataclass

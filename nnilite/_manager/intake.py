@@ -31,6 +31,10 @@ class OutOfStep(Exception):
     """The batch begins after what was taken: something is missing before it."""
 
 
+class Superseded(Exception):
+    """A newer attempt has taken the place of this one, or it was never submitted."""
+
+
 def fresh(cursor: Cursor, events: Iterable[KeeperEvent]) -> tuple[list[KeeperEvent], list[Output]]:
     """The new events and the new output; moves the cursor. Raises: OutOfStep; then the cursor stays."""
     ahead = replace(cursor, output=dict(cursor.output))

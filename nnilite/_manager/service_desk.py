@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from nnilite._manager import steps as s
+from nnilite._manager.intake import OutOfStep, Superseded
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, ServiceError
 from nnilite.records import Attempt, KeeperEvent, Trial
 from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
@@ -226,6 +227,8 @@ class ServiceDesk:
             try:
                 events = await self._guarded(self.service.reports(attempt.handle), CALL_TIMEOUT_S)
                 await self._front.take(attempt.trial, attempt.number, events)
-            except NniliteError as error:
-                log.warning("the reports of trial %s cannot be read: %s", attempt.trial, error)
+            except Superseded:
+                return  # its keeper was quicker, and the trial is being tried again
+            except (NniliteError, OutOfStep, OSError) as error:
+                log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error or "some are missing")
         self._front.put(s.Seen(attempt.trial, attempt.number, status, self._front.now()))

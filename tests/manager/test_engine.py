@@ -16,7 +16,7 @@ from nnilite._manager.engine import Superseded
 from nnilite._manager.intake import OutOfStep
 from nnilite._manager.ledger import StoreLedger
 from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, StoreError
-from nnilite.records import ExperimentState, MetricKind, Output, Reported, Started, TrialState
+from nnilite.records import Exited, ExperimentState, MetricKind, Output, Reported, Started, TrialState
 from nnilite.testing import fakes
 
 Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
@@ -341,6 +341,37 @@ def test_reports_in_a_platforms_log_are_followed_while_the_job_runs(tmp_path: Pa
         await running.until(lambda: running.engine.rules.live["t0"].last_intermediate == 7.0)
 
     play(tmp_path, scenario, follow=True)
+
+
+def test_the_platforms_word_on_an_attempt_that_its_keeper_ended_meanwhile_harms_nobody(tmp_path: Path) -> None:
+    late: list[Bench] = []
+
+    class Slow(fakes.FakeService):
+        async def reports(self, handle: Any) -> Any:
+            if handle["job"] == "nni-e-t0-0":
+                await late[0].engine.take("t0", 0, [Exited(1.0, 75)])
+                await late[0].until(lambda: late[0].engine.rules.live["t0"].trial.attempt == 1)
+            return ()
+
+    async def scenario(running: Bench) -> None:
+        late.append(running)
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        running.fake.jobs["nni-e-t0-0"].finish(75)
+        await running.until(lambda: "nni-e-t0-1" in running.fake.jobs)
+        await running.run_all(4)
+
+    play(tmp_path, scenario, service=Slow, retry_exit_codes=frozenset({75}), retries_failed=1)
+
+
+@pytest.mark.parametrize("gap", [Reported(5, MetricKind.PERIODICAL, 0, 7.0, 2.0), Output("stdout", 99, b"late")])
+def test_reports_of_a_platform_that_lack_some_harm_nobody(tmp_path: Path, gap: Any) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        running.fake.jobs["nni-e-t0-0"].events = [gap]
+        running.fake.jobs["nni-e-t0-0"].finish()
+        await running.run_all(4)
+
+    play(tmp_path, scenario)
 
 
 class ElasticService(fakes.FakeService):
