@@ -65,6 +65,7 @@ class ClusterService(TrainingService):
         self._objects: Mirror | None = None
         self._pods: Mirror | None = None
         self._ended: dict[tuple[str, str], JobStatus] = {}  # by name and uid: an object may go, its end stays
+        self._reporters: dict[str, Json] = {}  # by the uid of their job: the latest reporting pods that have ended
         self._canceled: set[str] = set()  # uids
         self._notes: dict[str, tuple[float, str]] = {}  # by name: when looked for, and the cluster's latest warning
         self._logs: dict[str, PodLog] = {}  # by uid
@@ -228,7 +229,10 @@ class ClusterService(TrainingService):
         name = content["metadata"]["name"]
         newer = {pod["metadata"]["uid"] for pod in more}
         pods = [*more, *(pod for pod in self._pods_of(name) if pod["metadata"]["uid"] not in newer)]
-        canceled = content["metadata"]["uid"] in self._canceled or _is_canceled(content)
+        uid = content["metadata"]["uid"]
+        if not pods and uid in self._reporters and self._kind.outcome(content).state is not None:
+            pods = [self._reporters[uid]]  # deleted already, as the job has ended
+        canceled = uid in self._canceled or _is_canceled(content)
         return Facts(content, pods, self._kind.roles(_job_of(content)), canceled)
 
     def _patience(self, facts: Facts, found: JobStatus) -> JobStatus:
@@ -271,6 +275,8 @@ class ClusterService(TrainingService):
         if role is not None and self._roles is not None:
             self._roles.note(pod, role, gone)
         if content is not None:
+            if role is not None and role.reports and not _is_alive(pod):
+                self._reporters[content["metadata"]["uid"]] = pod
             self._remember(content, pod)
             if role is not None:
                 (self._mourn if gone else self._replace)(content, pod, role)
@@ -428,6 +434,7 @@ class ClusterService(TrainingService):
         self._logs.pop(uid, None)
         self._notes.pop(name, None)
         self._ended.pop((name, uid), None)
+        self._reporters.pop(uid, None)
         self._canceled.discard(uid)
 
     def _keep_logs(self, pods: Sequence[Json]) -> None:
