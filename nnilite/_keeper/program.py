@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import List
+from typing import Callable, List
 
 from .attempt import deliver, run
-from .spec import SpecError, load
+from .spec import Spec, SpecError, load
 from .wake import Wake
 
 USAGE = """usage: keeper.pyz run SPEC.json        run an attempt of a trial (-: the specification comes on stdin)
@@ -23,7 +23,7 @@ def main(arguments: List[str]) -> int:
     _open_streams()
     command, *rest = arguments or [""]
     if command == "run" and len(rest) == 1:
-        return _run(rest[0])
+        return _load_and(run, rest[0])
     if command == "deliver" and len(rest) == 2:
         return _deliver(rest[0], rest[1])
     if command == "serve" and not rest:
@@ -36,24 +36,19 @@ def main(arguments: List[str]) -> int:
     return BAD_INPUT
 
 
-def _run(source: str) -> int:
+def _load_and(work: Callable[[Spec, Wake], int], source: str) -> int:
     wake = Wake()
     wake.listen()
     try:
         spec = load(source)
     except SpecError as error:
         return _bad(error)
-    return run(spec, wake)
+    return work(spec, wake)
 
 
 def _deliver(directory: str, source: str) -> int:
-    wake = Wake()
-    wake.listen()
-    try:
-        spec = load(source)
-    except SpecError as error:
-        return _bad(error)
-    return deliver(spec._replace(directory=os.path.abspath(directory)), wake)
+    directory = os.path.abspath(directory)
+    return _load_and(lambda spec, wake: deliver(spec._replace(directory=directory), wake), source)
 
 
 def _open_streams() -> None:

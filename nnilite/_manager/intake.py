@@ -30,6 +30,9 @@ class Cursor:
 class OutOfStep(Exception):
     """The batch begins after what was taken: something is missing before it."""
 
+    def __init__(self) -> None:
+        super().__init__("something is missing before them")
+
 
 class Superseded(Exception):
     """A newer attempt has taken the place of this one, or it was never submitted."""

@@ -230,5 +230,5 @@ class ServiceDesk:
             except Superseded:
                 return  # its keeper was quicker, and the trial is being tried again
             except (NniliteError, OutOfStep, OSError) as error:
-                log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error or "some are missing")
+                log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
         self._front.put(s.Seen(attempt.trial, attempt.number, status, self._front.now()))

@@ -364,7 +364,9 @@ def test_the_platforms_word_on_an_attempt_that_its_keeper_ended_meanwhile_harms_
 
 
 @pytest.mark.parametrize("gap", [Reported(5, MetricKind.PERIODICAL, 0, 7.0, 2.0), Output("stdout", 99, b"late")])
-def test_reports_of_a_platform_that_lack_some_harm_nobody(tmp_path: Path, gap: Any) -> None:
+def test_reports_of_a_platform_that_lack_some_harm_nobody(
+    tmp_path: Path, gap: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(running: Bench) -> None:
         await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
         running.fake.jobs["nni-e-t0-0"].events = [gap]
@@ -372,6 +374,7 @@ def test_reports_of_a_platform_that_lack_some_harm_nobody(tmp_path: Path, gap: A
         await running.run_all(4)
 
     play(tmp_path, scenario)
+    assert "the reports of trial t0 cannot be taken: something is missing before them" in caplog.text
 
 
 class ElasticService(fakes.FakeService):

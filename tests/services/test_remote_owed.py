@@ -11,7 +11,7 @@ pytest.importorskip("paramiko")
 
 from nnilite.testing import fake_context
 from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
-from nnilite_remote._errors import LinkLost
+from nnilite_remote._errors import LinkLost, words
 from nnilite_remote._machine import Machine, Supply
 from nnilite_remote._owed import CANCEL, FINISH, REMOVE
 
@@ -122,3 +122,20 @@ def test_the_command_that_cleans_up_by_hand_names_the_folder_as_the_shell_there_
         return machine(tmp_path, remote_directory="~/my trials").left_behind("EXP")
 
     assert "ssh box 'rm -r '\"'\"'my trials/EXP'\"'\"''" in asyncio.run(scenario())
+
+
+def test_a_machine_that_does_not_answer_is_said_not_to(tmp_path, monkeypatch):
+    monkeypatch.setattr("nnilite_remote._service._POLL_S", 0.01)
+
+    async def scenario():
+        box = Box()
+        box.statuses = lambda handles: asyncio.Event().wait()
+        async with service_with(tmp_path, box) as service:
+            return await service.poll([HANDLE])
+
+    [status] = asyncio.run(scenario())
+    assert status.reason == "box: does not answer"
+
+
+def test_an_error_without_words_is_told_by_its_kind():
+    assert (words(EOFError()), words(OSError("no route"))) == ("EOFError", "no route")

@@ -23,7 +23,7 @@ import paramiko
 from paramiko.ssh_exception import SSHException
 
 from nnilite.records import Json
-from nnilite_remote._errors import LinkLost, MachineError, RunsWindows
+from nnilite_remote._errors import LinkLost, MachineError, RunsWindows, words
 from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Stream:
             self.channel.settimeout(_HELLO_S)
             self.channel.exec_command(command([interpreter] if interpreter else pythons(python_path)))
         except (SSHException, OSError, EOFError) as error:
-            raise LinkLost(f"cannot start a command: {error or type(error).__name__}") from error
+            raise LinkLost(f"cannot start a command: {words(error)}") from error
 
     def greet(self, settings: dict[str, Json]) -> dict[str, Any]:
         """Send the agent's text and its settings; its first words. Raises: MachineError, LinkLost."""
@@ -161,7 +161,7 @@ class Stream:
         try:
             self.channel.sendall(data)
         except (OSError, EOFError) as error:
-            raise LinkLost(f"the connection broke: {error or type(error).__name__}") from error
+            raise LinkLost(f"the connection broke: {words(error)}") from error
 
 
 class AgentLink:

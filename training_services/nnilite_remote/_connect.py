@@ -22,7 +22,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from nnilite_remote._errors import MachineError, RunsWindows
+from nnilite_remote._errors import MachineError, RunsWindows, words
 from nnilite_remote._known_hosts import HostKey, HostKeyPolicy, KnownHosts
 from nnilite_remote._route import Hop
 
@@ -101,7 +101,7 @@ def _handshake(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
         key = transport.get_remote_server_key()
     except (SSHException, OSError, EOFError) as error:
         transport.close()
-        raise MachineError(f"does not speak SSH with us: {error or type(error).__name__}") from error
+        raise MachineError(f"does not speak SSH with us: {words(error)}") from error
     try:
         known.check(hop.known_as, HostKey(key.get_name(), key.asbytes()))
         if "windows" in transport.remote_version.lower():
@@ -139,7 +139,7 @@ def _sign_in(transport: paramiko.Transport, hop: Hop) -> None:
             _by_keys(transport, hop, tried)
     except (SSHException, OSError, EOFError) as error:
         if not isinstance(error, AuthenticationException):
-            raise MachineError(f"broke off as {hop.user} signed in: {error or type(error).__name__}") from error
+            raise MachineError(f"broke off as {hop.user} signed in: {words(error)}") from error
         tried.append(str(error))
     finally:
         if not transport.is_authenticated():

@@ -5,6 +5,11 @@ from __future__ import annotations
 from nnilite.errors import ServiceError
 
 
+def words(error: BaseException) -> str:
+    """What it says, or its kind where it says nothing, as a connection's EOFError does."""
+    return str(error) or type(error).__name__
+
+
 class MachineError(ServiceError):
     """A machine cannot be used now. `lasting`: it will not work before a person has changed something."""
 

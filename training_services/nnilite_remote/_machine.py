@@ -35,7 +35,7 @@ from nnilite_remote._agent_link import AgentLink, Stream, digest_of, upload
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._connect import Connection, connect
 from nnilite_remote._download import save, unpack
-from nnilite_remote._errors import LinkLost, MachineError
+from nnilite_remote._errors import LinkLost, MachineError, words
 from nnilite_remote._route import RouteMap
 from nnilite_remote._tunnel import Gate
 
@@ -351,7 +351,7 @@ class Machine:
         except (OSError, EOFError, SSHException) as error:
             if isinstance(error, FileNotFoundError):
                 raise MachineError(str(error)) from error
-            raise LinkLost(f"the connection broke: {error or type(error).__name__}") from error
+            raise LinkLost(f"the connection broke: {words(error)}") from error
 
     async def _ask(self, do: str, answer_s: float = _ANSWER_S, **more: Json) -> Any:
         if self._link is None:

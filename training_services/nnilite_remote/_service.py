@@ -353,8 +353,10 @@ class RemoteService(TrainingService):
             return f"{machine.title} is {machine.state}: {machine.trouble}", None
         try:
             return "", await asyncio.wait_for(machine.statuses([dict(handle) for handle in handles]), _POLL_S)
-        except (MachineError, asyncio.TimeoutError) as error:
-            return f"{machine.title}: {error or 'does not answer'}", None
+        except MachineError as error:
+            return f"{machine.title}: {error}", None
+        except asyncio.TimeoutError:
+            return f"{machine.title}: does not answer", None
 
     def _note(self, handle: Handle, status: JobStatus) -> None:
         """Keep the bookings true."""
