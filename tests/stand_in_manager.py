@@ -4,11 +4,53 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+TRIAL = {
+    "id": "trial1",
+    "sequence": 0,
+    "state": "SUCCEEDED",
+    "reason": "",
+    "parameters": {"x": 0.5, "act": "re\nlu"},
+    "parameterId": 0,
+    "source": "algorithm",
+    "attempt": 0,
+    "created": 1.0,
+    "started": 1.0,
+    "ended": 3.5,
+    "value": {"default": 0.25, "loss": "NaN"},
+    "latest": None,
+}
+PROFILE = {
+    "id": "abcd",
+    "name": "digits",
+    "state": "RUNNING",
+    "reason": "",
+    "config": {"trialCommand": "python3 trial.py"},
+    "searchSpace": {},
+    "platforms": ["local"],
+    "directory": "/somewhere/abcd",
+    "created": 1.0,
+    "started": 1.0,
+    "ended": None,
+    "duration": 12.0,
+    "limits": {"trialConcurrency": 2, "maxTrialNumber": 30, "maxExperimentDuration": None, "maxTrialDuration": None},
+    "counts": {"SUCCEEDED": 4, "WAITING": 1},
+    "best": TRIAL,
+    "optimize": "minimize",
+    "hosts": [],
+    "waiting": [{"reason": "no GPU is free", "count": 1}],
+    "nextSequence": 5,
+    "revision": 9,
+}
+
+Make = Callable[..., Path]
+"""Makes an experiment known; its folder."""
 
 
 @dataclass

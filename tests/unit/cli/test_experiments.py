@@ -1,0 +1,138 @@
+"""`nnictl experiment`, `config`, `update`, `webui` and `top`: what they ask, what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nnilite._cli.program import run
+from stand_in_manager import PROFILE, TRIAL, Make, StandIn
+
+
+def test_experiments_are_listed_the_running_ones_by_default(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    make("gone", running=False, state="DONE")
+    run(["experiment", "list"])
+    assert "gone" not in capsys.readouterr().out
+    run(["experiment", "list", "--all", "--json"])
+    listed = {one["id"]: one["state"] for one in json.loads(capsys.readouterr().out)}
+    assert listed == {"abcd": "RUNNING", "gone": "DONE"}
+
+
+def test_the_status_tells_why_trials_wait(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["experiment", "status"]) == 0
+    out = capsys.readouterr().out
+    assert out == "RUNNING; trials: 5 of 30: 4 SUCCEEDED, 1 WAITING\n1 trial waits: no GPU is free\n"
+
+
+def test_the_status_for_scripts_has_nnis_fields(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    run(["experiment", "status", "--json"])
+    status = json.loads(capsys.readouterr().out)
+    assert (status["status"], status["errors"]) == ("RUNNING", [])
+
+
+def test_show_tells_the_best_parameters(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["experiment", "show"]) == 0
+    out = capsys.readouterr().out
+    assert "Best metric: default=0.25, loss=nan (trial trial1, no. 0)" in out
+    assert "  x: 0.5\n" in out
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "sent"),
+    [
+        ("concurrency", "3", {"trialConcurrency": 3}),
+        ("trialnum", "100", {"maxTrialNumber": 100}),
+        ("duration", "2h", {"maxExperimentDuration": 7200}),
+        ("duration", "90", {"maxExperimentDuration": 90}),
+        ("trialduration", "1.5M", {"maxTrialDuration": 90}),
+    ],
+)
+def test_limits_are_changed_in_nnis_spellings(
+    make: Make, manager: StandIn, what: str, value: str, sent: dict[str, int]
+) -> None:
+    make("abcd")
+    manager.says("PATCH /experiment", PROFILE)
+    assert run(["update", what, "-v", value]) == 0
+    assert json.loads(manager.asked[-1].body) == sent
+
+
+def test_a_wrong_duration_is_told(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["update", "duration", "-v", "soon"]) == 1
+    assert "--value soon" in capsys.readouterr().err
+
+
+def test_a_broken_search_space_file_is_told_with_its_line(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    path = tmp_path / "space.json"
+    path.write_text('{"x":\n oops}')
+    assert run(["update", "searchspace", "-f", str(path)]) == 1
+    assert f"{path}:2: This is not JSON" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_told_with_its_name(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["experiment", "import", "-f", "/no/such.json"]) == 1
+    assert capsys.readouterr().err == "ERROR: /no/such.json: No such file or directory.\n"
+
+
+def test_an_export_can_be_imported_again(make: Make, manager: StandIn, tmp_path: Path) -> None:
+    make("abcd")
+    manager.says("POST /import", {"imported": 1})
+    path = tmp_path / "out.json"
+    assert run(["experiment", "export", "-f", str(path)]) == 0
+    assert run(["experiment", "import", "-f", str(path)]) == 0
+    sent = json.loads(manager.asked[-1].body)
+    assert sent[0]["parameter"] == TRIAL["parameters"]
+    assert sent[0]["value"] == {"default": 0.25, "loss": "NaN"}
+
+
+def test_nnis_exports_with_metrics_as_text_are_imported_as_numbers(
+    make: Make, manager: StandIn, tmp_path: Path
+) -> None:
+    make("abcd")
+    manager.says("POST /import", {"imported": 2})
+    path = tmp_path / "nni.json"
+    path.write_text(json.dumps([{"parameter": {}, "value": "0.5"}, {"parameter": {}, "value": '{"default": 1}'}]))
+    assert run(["experiment", "import", "-f", str(path)]) == 0
+    assert [one["value"] for one in json.loads(manager.asked[-1].body)] == [0.5, {"default": 1}]
+
+
+def test_csv_goes_to_standard_output_by_default(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["experiment", "export", "-t", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "x,act,trialJobId,reward,loss"
+
+
+def test_an_export_that_fails_leaves_no_half_file(make: Make, manager: StandIn, tmp_path: Path) -> None:
+    make("abcd")
+    manager.says("GET /trials", {"error": "The disk is gone."}, 503)
+    assert run(["experiment", "export", "-f", str(tmp_path / "out.csv")]) == 5
+    assert list(tmp_path.glob("*out.csv*")) == []
+
+
+def test_the_configuration_is_json(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["config", "show"]) == 0
+    assert json.loads(capsys.readouterr().out) == PROFILE["config"]
+
+
+def test_the_address_of_the_web_page_signs_in(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("POST /sign-in-links", {"path": "/?token=once"}, 201)
+    assert run(["webui", "url"]) == 0
+    assert capsys.readouterr().out == f"{manager.url}/?token=once\n"
+
+
+def test_top_shows_one_look_when_piped(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["top"]) == 0
+    assert "4/30" in capsys.readouterr().out

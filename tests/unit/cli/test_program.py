@@ -1,0 +1,100 @@
+"""nnictl's command line: its help, its mistakes, and how it finds experiments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nnilite import _registry
+from nnilite._cli.program import COMMANDS, run
+from stand_in_manager import Make, StandIn
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            run([name, "--help"])
+        assert ended.value.code == 0
+        assert name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["creat"], "did you mean 'create'?"),
+        (["create"], "the following arguments are required: -c/--config"),
+        (["stop", "--port", "65536"], "65536 is not a port"),
+        (["create", "-c", "x", "--por", "1"], "unrecognized arguments: --por 1"),
+        (["trial", "ls", "--head", "0"], "0 is not a number of at least 1"),
+        (["experiment"], "required: WHAT"),
+    ],
+)
+def test_a_wrong_command_line_is_told_and_exits_with_2(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys; from nnilite._cli.program import run\ntry: run(['create', '--help'])\nexcept SystemExit: pass\n"
+    code += "print('\\nLOADED', {'rich', 'yaml', 'tornado', 'schema', 'optuna', 'sqlite3'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.endswith("LOADED set()\n")
+
+
+def test_no_experiment_is_not_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["experiment", "status"]) == 3
+    assert capsys.readouterr().err.startswith("ERROR: There is no experiment running")
+    assert run(["trial", "ls", "nosuch"]) == 3
+
+
+def test_several_running_experiments_need_an_id(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    make("abxy")
+    assert run(["experiment", "status"]) == 4
+    assert "abcd" in capsys.readouterr().err
+    assert run(["experiment", "status", "abc"]) == 0
+
+
+def test_a_running_command_on_a_stopped_experiment_says_how_to_resume_it(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd", running=False)
+    assert run(["update", "concurrency", "abcd", "-v", "3"]) == 4
+    assert "nnictl resume abcd" in capsys.readouterr().err
+
+
+def test_a_manager_that_does_not_answer_is_unreachable(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make("abcd")
+    _registry.write_json(folder / "manager.json", {"url": "http://127.0.0.1:1", "port": 1, "state": "RUNNING"})
+    assert run(["experiment", "status"]) == 5
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(make: Make) -> None:
+    make("abcd")
+    with pytest.raises(FileNotFoundError):
+        run(["--debug", "experiment", "import", "-f", "/no/such.json"])
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(make: Make) -> None:
+    make("abcd")
+    command = f"{sys.executable} -m nnilite._cli algo list | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
+    code = "from nnilite._cli import program; program._carry_out = lambda o: 1 / 0; program.run(['experiment', 'list'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ERROR: This is a mistake in nnilite itself: ZeroDivisionError")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,140 @@
+"""`nnictl trial` and `log`: what they ask, what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite._cli.program import run
+from stand_in_manager import PROFILE, TRIAL, Make, StandIn
+
+
+def test_trials_are_a_plain_table_when_piped(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["trial", "ls"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["NO", "ID", "STATE", "METRIC", "TIME", "PARAMETERS", "REASON"]
+    assert row.split() == ["0", "trial1", "SUCCEEDED", "default=0.25,", "loss=nan", "2.5s", "x=0.5", r"act=re\nlu"]
+
+
+def test_the_best_are_the_smallest_where_the_metric_is_minimized(make: Make, manager: StandIn) -> None:
+    make("abcd")
+    run(["trial", "ls", "--head", "2"])
+    run(["trial", "ls", "--tail", "3"])
+    asked = [one.path.partition("?")[2] for one in manager.asked if "/trials?" in one.path]
+    assert asked == ["sort=value&descending=false&offset=0&limit=2", "sort=value&descending=true&offset=0&limit=3"]
+
+
+def test_the_front_of_several_objectives_is_listed(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    assert run(["trial", "ls", "--front"]) == 1
+    assert "no `objectives`" in capsys.readouterr().err
+    tuner = {"name": "NSGA2", "classArgs": {"objectives": {"acc": "maximize", "ms": "minimize"}}}
+    manager.says("GET /experiment", {**PROFILE, "config": {"tuner": tuner}})
+    results = [{"acc": 0.5, "ms": 10}, {"acc": 0.9, "ms": 30}, {"acc": 0.4, "ms": 20}, {"acc": 0.95}]
+    trials = [{**TRIAL, "id": f"t{k}", "value": value} for k, value in enumerate(results)]
+    manager.says("GET /trials", {"trials": trials, "total": 4})
+    assert run(["trial", "ls", "--front", "--json"]) == 0
+    assert [trial["id"] for trial in json.loads(capsys.readouterr().out)] == ["t1", "t0"]
+
+
+def test_trials_are_killed_by_id(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("DELETE /trials/trial1", TRIAL)
+    assert run(["trial", "kill", "-T", "trial1"]) == 0
+    assert run(["trial", "kill", "-T", "other"]) == 3
+    assert "trial1" in capsys.readouterr().out
+
+
+def test_a_trial_without_files_here_is_shown(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("GET /trials/trial1", {**TRIAL, "attempts": []})
+    manager.says("GET /trials/trial1/metrics", {"metrics": [], "next": 0})
+    assert run(["trial", "show", "-T", "trial1"]) == 0
+    assert capsys.readouterr().out.endswith("Files\nNone yet.\n")
+
+
+def test_one_file_of_a_trial_is_printed(make: Make, manager: StandIn, capsysbinary: Any) -> None:
+    make("abcd")
+    manager.says("GET /trials/trial1/files/0/roles/worker-1.log", b"a worker\n")
+    assert run(["log", "trial", "-T", "trial1", "--file", "0/roles/worker-1.log"]) == 0
+    assert capsysbinary.readouterr().out == b"a worker\n"
+    assert run(["log", "trial", "-T", "trial1", "--file", "0/none.log"]) == 3
+    assert run(["log", "trial", "--file", "0/roles/worker-1.log"]) == 1
+
+
+def test_a_trial_is_scaled(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("PUT /trials/trial1/workers", TRIAL)
+    assert run(["trial", "scale", "trial1", "4", "--experiment", "abcd"]) == 0
+    assert json.loads(manager.asked[-1].body) == {"workers": 4}
+    assert capsys.readouterr().out == "Trial trial1 is to have 4 workers.\n"
+    with pytest.raises(SystemExit):
+        run(["trial", "scale", "trial1", "0"])
+
+
+def test_failed_trials_are_run_again_by_state(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("POST /trials/rerun", {"trials": [TRIAL, TRIAL]})
+    assert run(["trial", "rerun", "--status", "FAILED"]) == 0
+    assert json.loads(manager.asked[-1].body) == {"state": "FAILED"}
+    assert capsys.readouterr().out.startswith("2 trials run again")
+
+
+def test_own_parameters_are_added(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("POST /trials", {**TRIAL, "warning": "x is odd"}, 201)
+    assert run(["trial", "add", "-p", '{"x": 1}']) == 0
+    assert capsys.readouterr().err == "WARNING: x is odd\n"
+    assert json.loads(manager.asked[-1].body) == {"parameters": {"x": 1}}
+    assert run(["trial", "add", "-p", "{x: 1"]) == 1
+    assert "this is not JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"), [(["-T", "1"], "three\n"), (["-H", "2"], "one\ntwo\n"), ([], "one\ntwo\nthree\n")]
+)
+def test_logs_are_read_from_either_end(
+    make: Make, option: list[str], wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make("abcd", running=False)
+    (folder / "log" / "manager.log").write_text("one\ntwo\nthree\n")
+    assert run(["log", "manager", "abcd", *option]) == 0
+    assert capsys.readouterr().out == wanted
+
+
+def test_a_log_that_is_not_there_yet_is_not_found(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["log", "tuner"]) == 3
+    assert "no log of the tuner yet" in capsys.readouterr().err
+
+
+def test_a_trials_output_goes_to_the_streams_it_came_from(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    for stream in ("stdout", "stderr"):
+        text = f"on {stream}\n".encode()
+        manager.says(f"GET /trials/trial1/output/{stream}", b"", headers={"X-Next-Offset": "10"})
+        manager.says(f"GET /trials/trial1/output/{stream}?offset=0&limit=1048576", text)
+    assert run(["log", "trial", "-T", "trial1"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("on stdout\n", "on stderr\n")
+
+
+def test_downloaded_files_stay_in_their_folder(
+    make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    manager.says("GET /trials/trial1/files", {"files": [{"path": "a/b c.txt", "size": 2, "mtime": 1.0}]})
+    manager.says("GET /trials/trial1/files/a/b%20c.txt", b"hi")
+    assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "here")]) == 0
+    assert (tmp_path / "here" / "a" / "b c.txt").read_bytes() == b"hi"
+    manager.says("GET /trials/trial1/files", {"files": [{"path": "../out", "size": 2, "mtime": 1.0}]})
+    assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "there")]) == 1
+    assert not (tmp_path / "out").exists()
