@@ -419,8 +419,9 @@ class Rules(State):
         if limit is None and self._exhausted and not self._asking:
             limit = "the tuner has no more parameters to propose"
             self._become(ExperimentState.TUNER_NO_MORE_TRIAL if self.live else ExperimentState.DONE, limit)
-        elif limit is not None:
-            self._become(ExperimentState.NO_MORE_TRIAL if self.live else ExperimentState.DONE, limit)
+        elif limit is not None:  # what the tuner was asked for before still runs: it will not propose it again
+            more = self.live or self._asking
+            self._become(ExperimentState.NO_MORE_TRIAL if more else ExperimentState.DONE, limit)
         else:
             self._become(ExperimentState.RUNNING if self._ready else ExperimentState.INITIALIZED, "")
 

@@ -223,7 +223,7 @@ class SaveMetric:
 
 @dataclass(frozen=True)
 class SaveCall:
-    """A call of the tuner, numbered from 1 without gaps: the history by which it is rebuilt."""
+    """A call of the tuner, numbered from 1: the history by which it is rebuilt. Unwanted proposals leave gaps."""
 
     number: int
     call: Call

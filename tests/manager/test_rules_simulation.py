@@ -43,6 +43,7 @@ SETTINGS = st.builds(
     retry_exit_codes=st.just(frozenset({77})),
     max_trial_duration_s=st.sampled_from([None, 50.0]),
     assess=st.booleans(),
+    max_duration_s=st.sampled_from([None, 50.0]),
 )
 
 
@@ -54,6 +55,8 @@ def check_always(world: World) -> None:
     numbers = [record.number for record in world.committed.calls]
     assert len(set(numbers)) == len(numbers), "two calls of the tuner have one number"
     states = [trial.state for trial in world.committed.trials.values()]
+    asked = world.answer or any(isinstance(action, s.Ask) for action in world.actions)
+    assert not (asked and world.rules.state is ExperimentState.DONE), "done, and yet there may be more trials"
     assert world.rules.counts == {state: states.count(state) for state in TrialState}
 
 
@@ -136,4 +139,15 @@ def test_a_tuner_without_ideas_is_asked_again_when_a_result_came_while_it_was_as
     asked = rules.step(s.Proposed((), 1, 1.0)).actions
     assert [type(action) for action in asked] == [s.Ask]
     rules.step(s.Proposed((), 1, 1.0))
+    assert rules.state is ExperimentState.DONE
+
+
+def test_what_the_tuner_was_asked_for_before_the_time_was_over_still_runs() -> None:
+    rules = Rules(s.Settings(1, max_duration_s=10.0), EMPTY, 0.0)
+    rules.step(s.TunerReady())
+    rules.step(s.Tick(20.0))
+    assert rules.state is ExperimentState.NO_MORE_TRIAL, "it would not propose the same again when the limit is raised"
+    rules.step(s.Proposed(((0, "t", {"x": 0}),), 1, 21.0))
+    rules.step(s.Submitted("t", 0, "local", {}, 21.0))
+    rules.step(s.Told("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0)), 22.0))
     assert rules.state is ExperimentState.DONE
