@@ -105,6 +105,17 @@ def test_imported_results_teach_bohb():
     assert sum(0.6 < x < 1.0 for x in fresh) >= 7
 
 
+def test_bohb_takes_another_space_while_trials_run_that_do_not_fit_it():
+    tuner = ready(BOHBTuner("minimize", max_budget=9, min_points_in_model=4, random_fraction=0.0, seed=0))
+    tuner.import_data([{"parameter": {"x": k / 20}, "value": abs(k / 20 - 0.4)} for k in range(11)])
+    running = [tuner.generate_parameters(k) for k in range(9)]
+    tuner.update_search_space({"x": {"_type": "choice", "_value": [0.1, 0.2, 0.3, 0.4, 0.5]}})
+    for k, parameters in enumerate(running):
+        end(tuner, k, parameters, 0.5)
+    fresh = [tuner.generate_parameters(k)["x"] for k in range(9, 14)]
+    assert fresh.count(0.4) >= 3
+
+
 def test_a_population_never_runs_a_member_twice_at_a_time(tmp_path):
     tuner = ready(PBTTuner(population_size=3, all_checkpoint_dir=str(tmp_path), seed=0))
     running = [tuner.generate_parameters(k) for k in range(3)]

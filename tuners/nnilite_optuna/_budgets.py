@@ -214,16 +214,19 @@ class BOHBTuner(BudgetTuner):
     def _restart(self) -> None:
         super()._restart()
         self._results: dict[float, list[Point]] = {}
+        self._shown: dict[int, Point] = {}  # to the model as running, by identity
         self._modelled: float | None = None
         self._model = _Density(self._share, self._samples, self.seed)
         self._model.update_search_space(self.space.json)
 
     def _opened(self, point: Point) -> None:
         super()._opened(point)
+        self._shown[id(point)] = point
         self._model.show(point)
 
     def _closed(self, point: Point) -> None:
         super()._closed(point)
+        del self._shown[id(point)]
         budget = budget_of(point, self._most)
         self._model.end(point, point.state is PointState.DONE and budget == self._modelled)
         if point.state is not PointState.DONE:
@@ -233,7 +236,7 @@ class BOHBTuner(BudgetTuner):
         needed = self._needed if self._needed is not None else len(self.space.parameters) + 1
         if len(known) >= needed and (self._modelled is None or budget > self._modelled):
             self._modelled = budget
-            self._model.begin_again(known, [p for p in self.points if p.state is PointState.RUNNING])
+            self._model.begin_again(known, list(self._shown.values()))
 
     def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
         if self._modelled is None or rng.random() < self._luck:
@@ -264,8 +267,7 @@ class _Density(OptunaTuner):
         """Forget all, then learn from these."""
         self._restart()
         for point in (*known, *running):
-            if point.flat is not None:
-                self.show(point)
+            self.show(point)
         for point in known:
             self.end(point, True)
 
