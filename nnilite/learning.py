@@ -59,7 +59,7 @@ class Point:
     state: PointState = PointState.RUNNING
     losses: tuple[float, ...] | None = None
     value: Json = None
-    notes: dict[str, Any] = field(default_factory=dict)  # the subclass's own
+    notes: dict[str, Any] = field(default_factory=dict)  # of the subclass's model, gone with it
 
     @property
     def loss(self) -> float | None:
@@ -134,6 +134,7 @@ class LearningTuner(Tuner):
         self._restart()
         for point in self.points:
             point.flat = self._flat(point.parameters)
+            point.notes.clear()
             self._introduce(point)
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from nnilite.class_args import construct
@@ -144,6 +146,15 @@ def test_a_member_that_failed_does_not_go_on_from_its_own_checkpoint(tmp_path):
     end(tuner, 1, members[1])
     after = [tuner.generate_parameters(k) for k in range(2, 4)]
     assert [p["load_checkpoint_dir"] for p in after] == [members[0]["save_checkpoint_dir"]] * 2
+
+
+def test_a_member_that_diverged_goes_on_as_one_of_the_best(tmp_path):
+    tuner = ready(PBTTuner(population_size=3, all_checkpoint_dir=str(tmp_path), seed=0))
+    for epoch, values in enumerate([(0.9, 0.8, 0.1), (math.nan, 0.8, 0.7)]):
+        members = [tuner.generate_parameters(3 * epoch + k) for k in range(3)]
+        for k, value in enumerate(values):
+            end(tuner, 3 * epoch + k, members[k], value)
+    assert tuner.generate_parameters(6)["load_checkpoint_dir"] == members[1]["save_checkpoint_dir"]
 
 
 def test_impossible_budgets_get_a_sentence():

@@ -197,6 +197,20 @@ def test_a_result_without_a_finite_number_does_no_harm(name, value):
     assert tuner.space.contains(own(tuner, tuner.generate_parameters(14))) is None
 
 
+def test_cmaes_keeps_away_from_where_results_are_no_numbers():
+    """The best is at the edge to where there are none; if those were only ignored, it would be there far more often."""
+    space, poor = {axis: {"_type": "uniform", "_value": [-5, 5]} for axis in "xy"}, 0
+    for seed in range(6):
+        tuner = construct(tuner_class("CMAES"), {"seed": seed})
+        tuner.update_search_space(space)
+        for k in range(120):
+            parameters = tuner.generate_parameters(k)
+            value = math.nan if parameters["x"] > 1 else abs(parameters["y"]) - parameters["x"]
+            poor += k >= 60 and math.isnan(value)
+            tuner.receive_trial_result(k, parameters, value, customized=False, trial_job_id=str(k))
+    assert poor / 360 < 0.2
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_customised_and_imported_results_are_learnt(name):
     tuner = started(name)

@@ -40,8 +40,9 @@ class PBTTuner(LearningTuner):
     """NNI's PBT (Jaderberg et al., 2017, "Population Based Training of Neural Networks"). All space types.
 
     The member that is furthest behind goes on first. If it is among the poorest, it takes parameters and checkpoint of
-    one of the best, and its parameters are changed a little. It need not wait for the others. After a failure a member
-    tries again from its last checkpoint, or, if it has none, from that of one of the best.
+    one of the best, and its parameters are changed a little. It need not wait for the others. A member that diverged (its
+    result is no number), or failed before its first checkpoint, goes on as one of the poorest; after any other failure it
+    tries again from its own checkpoint.
 
     Args:
         optimize_mode: "maximize" or "minimize".
@@ -162,6 +163,8 @@ class PBTTuner(LearningTuner):
         member.running = False
         if point.state is PointState.DONE:
             member.flat, member.directory, member.loss = point.flat, str(point.parameters[SAVE]), point.loss
+        elif point.state is PointState.POOR:
+            member.loss = None  # it has diverged: from its own checkpoint it might do so again
 
 
 def _place(point: Point) -> tuple[int, int] | None:

@@ -65,7 +65,6 @@ class BudgetTuner(LearningTuner):
         return {LOAD: str(own / str(max(slot.rung - 1, 0))), SAVE: str(own / str(slot.rung))}
 
     def _opened(self, point: Point) -> None:
-        point.notes.pop(_SLOT, None)
         if not self._planned or point.parameter_id not in self._running or not _has_budget(point):
             return
         slot = self._next or self._plan.next()

@@ -68,8 +68,8 @@ class CMAESTuner(LearningTuner):
         self._axes = [p for p in self.space.parameters if p.count != 1]
         self._optimizer: CMA | None = None
         self._run = 0
-        self._known: list[Point] = []  # results from elsewhere
-        self._solutions: list[tuple[np.ndarray, float]] = []
+        self._known: list[Point] = []  # results from elsewhere, or from before the space was changed
+        self._generation: list[Point] = []
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         flat = {p.path: p.sample(rng) for p in self.space.parameters}
@@ -85,25 +85,31 @@ class CMAESTuner(LearningTuner):
             point.notes[_RUN] = self._run
 
     def _closed(self, point: Point) -> None:
-        if point.state is not PointState.DONE or point.loss is None or not self._axes:
+        if point.state is PointState.FAILED or not self._axes:
             return
-        if point.notes.get(_RUN) is None:
-            self._known.append(point)
-        elif point.notes[_RUN] == self._run:
+        if point.notes.get(_RUN) == self._run:
             self._learn_from(point)
+        elif _RUN not in point.notes and point.loss is not None:
+            self._known.append(point)
 
     def _learn_from(self, point: Point) -> None:
-        import numpy as np
-
         optimizer = self._current()
-        self._solutions.append((np.array(self._places(point)), point.loss or 0.0))
-        if len(self._solutions) < optimizer.population_size:
+        self._generation.append(point)
+        if len(self._generation) < optimizer.population_size:
             return
-        optimizer.tell(self._solutions)
-        self._solutions = []
+        optimizer.tell(self._solutions())
+        self._generation = []
         if self._again and optimizer.should_stop():
             self._run += 1
             self._optimizer = None
+
+    def _solutions(self) -> list[tuple[np.ndarray, float]]:
+        """The generation with its losses, the best first; what counts is their order, so poor ones take the worst."""
+        import numpy as np
+
+        ranked = sorted(self._generation, key=lambda point: (point.loss is None, point.loss or 0.0))
+        worst = max((point.loss for point in ranked if point.loss is not None), default=0.0)
+        return [(np.array(self._places(p)), worst if p.loss is None else p.loss) for p in ranked]
 
     def _places(self, point: Point) -> list[float]:
         flat = point.flat or {}
