@@ -163,7 +163,11 @@ class TrainingService(ABC):
         return []
 
     async def remove(self, handle: Handle) -> None:
-        """Free what an ended job still holds on the platform (a Secret, a queue entry, a folder)."""
+        """Free what an ended job still holds on the platform (a Secret, a queue entry, a folder).
+
+        Asked for, by the next manager too, until it returns without an error: harmless if all is free already.
+        Raises: ServiceError if it cannot be done now.
+        """
 
     async def close(self) -> None:
         """Let go of connections. Running jobs go on. Raises: ServiceError on what should have gone and has not."""

@@ -203,6 +203,7 @@ class Engine:
                 task.result()
             self.desk.finish()
             await asyncio.wait([desk], timeout=_ABANDON_AFTER_S)
+            await self._round([entry for entry in self._inbox if isinstance(entry.given, s.Removed)])
         finally:
             await end_tasks(tasks)
 

@@ -1,4 +1,4 @@
-"""A trial that has not ended, as the rules keep it in memory."""
+"""A trial that has not ended, and an attempt that has not been removed, as the rules keep them in memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from nnilite.records import Attempt, Exited, Json, Trial, TrialState
 from nnilite.tuner import scalar
 
 _LONGEST_RETRY_DELAY_S = 60.0
+_REMOVE_AGAIN_S = 60.0  # and twice as long each time: the service may hang over it, and others wait meanwhile
+_LONGEST_REMOVE_AGAIN_S = 3600.0
 _VALUE = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\b\d[\w.+-]*""")
 
 
@@ -38,6 +40,19 @@ def error_kind(message: str) -> str:
     """The same for errors that differ only in numbers and quoted values: the last line without them."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return _VALUE.sub("...", lines[-1]) if lines else ""
+
+
+@dataclass
+class Removal:
+    """Its service has still to free what an ended attempt held there."""
+
+    attempt: Attempt
+    due: float | None = None  # when to ask; None: it has been asked and has not answered
+    failures: int = 0
+
+    def failed(self, now: float) -> None:
+        self.due = now + min(_REMOVE_AGAIN_S * 2.0**self.failures, _LONGEST_REMOVE_AGAIN_S)
+        self.failures += 1
 
 
 @dataclass

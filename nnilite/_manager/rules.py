@@ -7,6 +7,7 @@ trial, every waiting trial has a reason, and a word about an attempt that is no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -294,8 +295,7 @@ class Rules(State):
             self._finish(live, TrialState.FAILED, f"lost: {reason}", self._now)
 
     def _again(self, live: Live, reason: str, delay_s: float | None = None) -> None:
-        if live.attempt is not None and live.attempt.handle is not None:
-            self._out.actions.append(s.Remove(live.attempt))
+        self._remove(live.attempt)
         delay_s = retry_delay_s(live.lost + live.failed) if delay_s is None else delay_s
         live.reset(not_before=self._now + delay_s)
         self._count(live.trial.state, TrialState.WAITING)
@@ -329,8 +329,17 @@ class Rules(State):
         self._note_best(trial)
         if state is TrialState.SUCCEEDED:
             self._same_error = ("", 0)
-        if live.attempt is not None and live.attempt.handle is not None:
-            self._out.actions.append(s.Remove(live.attempt))
+        self._remove(live.attempt)
+
+    def _removed(self, given: s.Removed) -> None:
+        removal = self._removals.get((given.trial, given.attempt))
+        if removal is None:
+            return
+        if given.done:
+            del self._removals[given.trial, given.attempt]
+            self._out.records.append(s.SaveRemoval(given.trial, given.attempt, owed=False))
+        else:
+            removal.failed(self._now)
 
     def _count_failure(self, message: str) -> None:
         kind = error_kind(message)
@@ -374,6 +383,7 @@ class Rules(State):
             self._save()
         for live in list(self.live.values()):
             self._check_time(live)
+        self._remove_again(self._now)
 
     def _check_time(self, live: Live) -> None:
         limit = self.settings.max_trial_duration_s
@@ -392,6 +402,7 @@ class Rules(State):
         self._become(ExperimentState.STOPPING, self.reason if over else given.reason)
         for live in list(self.live.values()):
             self._cancel(live, TrialState.USER_CANCELED, given.reason)
+        self._remove_again(math.inf)  # the last chance until a resume
 
     def _abandon(self, given: s.Abandon) -> None:
         if self.state is ExperimentState.STOPPING:
@@ -447,6 +458,7 @@ _HANDLERS: dict[type, Callable[[Rules, Any], None]] = {
     s.Told: Rules._told,
     s.Late: Rules._late,
     s.Seen: Rules._seen,
+    s.Removed: Rules._removed,
     s.Assessed: Rules._assessed,
     s.CancelTrial: Rules._cancel_trial,
     s.Rerun: Rules._rerun,

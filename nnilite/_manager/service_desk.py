@@ -141,15 +141,23 @@ class ServiceDesk:
         if isinstance(action, _Scaling):
             await self._scale(action)
             return
-        handle = action.attempt.handle
+        attempt, handle = action.attempt, action.attempt.handle
         if handle is None:
             return
-        call = self.service.cancel if isinstance(action, s.Cancel) else self.service.remove
+        if isinstance(action, s.Cancel):
+            await self._tell("cancel", attempt.trial, self.service.cancel(handle))
+            return
+        done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
+        self._front.put(s.Removed(attempt.trial, attempt.number, done, self._front.now()))
+
+    async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
+        """False if it cannot be done now."""
         try:
-            await self._guarded(call(handle), CALL_TIMEOUT_S)
+            await self._guarded(call, CALL_TIMEOUT_S)
         except NniliteError as error:
-            word = "cancel" if isinstance(action, s.Cancel) else "clean up after"
-            log.warning("cannot %s trial %s: %s", word, action.attempt.trial, error)
+            log.warning("cannot %s trial %s: %s", what, trial, error)
+            return False
+        return True
 
     async def _submit(self, action: s.Submit) -> s.Input:
         trial, attempt = action.trial.id, action.attempt.number

@@ -1,6 +1,6 @@
 """What the rules know of an experiment, and the small steps that change it: each leaves its record.
 
-Only trials that have not ended are kept in memory.
+Only trials that have not ended, and removals that are owed, are kept in memory.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from nnilite._manager import steps as s
-from nnilite._manager.live import Live, finite
-from nnilite.records import ExperimentState, Trial, TrialState
+from nnilite._manager.live import Live, Removal, finite
+from nnilite.records import Attempt, ExperimentState, Trial, TrialState
 from nnilite.tuner import Call
 
 _ACTIVE = (ExperimentState.RUNNING, ExperimentState.NO_MORE_TRIAL, ExperimentState.TUNER_NO_MORE_TRIAL)
@@ -40,6 +40,7 @@ class State:
         self._same_error = ("", 0)
         self._saved_duration_s = snapshot.duration_s
         self._out = s.Outcome()
+        self._removals = {(a.trial, a.number): Removal(a, due=now) for a in snapshot.removals}
         for known in snapshot.live:
             self.live[known.trial.id] = Live.restored(known, now)
 
@@ -60,6 +61,20 @@ class State:
         for live in self.live.values():
             if live.busy:
                 live.not_before, live.busy = self._now, False
+
+    def _remove(self, attempt: Attempt | None) -> None:
+        """The attempt has ended: its service is to free what it still holds, and owes it until it has."""
+        if attempt is not None and attempt.handle is not None:
+            self._removals[attempt.trial, attempt.number] = Removal(attempt)
+            self._out.records.append(s.SaveRemoval(attempt.trial, attempt.number, owed=True))
+            self._out.actions.append(s.Remove(attempt))
+
+    def _remove_again(self, until: float) -> None:
+        """Ask once more for the removals that are due."""
+        for removal in self._removals.values():
+            if removal.due is not None and removal.due <= until:
+                removal.due = None
+                self._out.actions.append(s.Remove(removal.attempt))
 
     def _note_best(self, trial: Trial) -> None:
         score = finite(trial.value)

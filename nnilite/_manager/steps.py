@@ -127,6 +127,16 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Removed:
+    """The service was asked to free what an ended attempt held there; `done`: it has."""
+
+    trial: str
+    attempt: int
+    done: bool
+    now: float
+
+
+@dataclass(frozen=True)
 class Assessed:
     trial: str
     attempt: int
@@ -192,6 +202,7 @@ Input = (
     | Told
     | Late
     | Seen
+    | Removed
     | Assessed
     | CancelTrial
     | Rerun
@@ -230,6 +241,15 @@ class SaveCall:
 
 
 @dataclass(frozen=True)
+class SaveRemoval:
+    """Whether the service has still to free what an ended attempt held there."""
+
+    trial: str
+    attempt: int
+    owed: bool
+
+
+@dataclass(frozen=True)
 class SaveExperiment:
     state: ExperimentState
     reason: str
@@ -238,7 +258,7 @@ class SaveExperiment:
     settings: Settings
 
 
-Record = SaveTrial | SaveAttempt | SaveMetric | SaveCall | SaveExperiment
+Record = SaveTrial | SaveAttempt | SaveMetric | SaveCall | SaveRemoval | SaveExperiment
 
 
 # ---------------------------------------------------------------- outputs: actions
@@ -335,3 +355,4 @@ class Snapshot:
     counts: Mapping[TrialState, int]
     best: Trial | None
     live: tuple[LiveTrial, ...]
+    removals: tuple[Attempt, ...] = ()  # ended attempts whose removal is owed

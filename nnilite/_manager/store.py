@@ -32,9 +32,12 @@ from nnilite.tuner import Call
 
 FILE_NAME = "nnilite.sqlite"
 _APPLICATION_ID = 0x6E6E696C  # "nnil": tells our files from other programs'
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-_SCHEMA = """
+_REMOVALS = """
+CREATE TABLE removals (
+  trial INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (trial, number)) WITHOUT ROWID"""
+_SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE trials (
   sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parameter_id INTEGER, parameters TEXT NOT NULL,
@@ -54,11 +57,12 @@ CREATE UNIQUE INDEX metrics_place ON metrics (trial, attempt, idx);
 CREATE TABLE calls (
   number INTEGER PRIMARY KEY, kind TEXT NOT NULL, trial TEXT, parameter_id INTEGER, value TEXT, success INTEGER,
   customized INTEGER NOT NULL);
+{_REMOVALS};
 """
 
 _TRANSIENT = ("full", "disk I/O", "readonly", "unable to open")  # what SQLite says of a disk in trouble
 
-_MIGRATIONS: dict[int, str] = {}
+_MIGRATIONS: dict[int, str] = {1: _REMOVALS}
 """From a schema version to the statements that lead to the next one."""
 
 
@@ -159,6 +163,7 @@ class Store:
         attempts: dict[tuple[str, int], Attempt] = {}
         metrics: list[tuple[Any, ...]] = []
         calls: list[tuple[Any, ...]] = []
+        removals: dict[tuple[str, int], bool] = {}
         experiment: s.SaveExperiment | None = None
         for record in records:
             if isinstance(record, s.SaveMetric):
@@ -171,6 +176,8 @@ class Store:
                 attempts[record.attempt.trial, record.attempt.number] = record.attempt
             elif isinstance(record, s.SaveCall):
                 calls.append(_call_row(record))
+            elif isinstance(record, s.SaveRemoval):
+                removals[record.trial, record.attempt] = record.owed
             else:
                 experiment = record
         return self._commit(
@@ -178,6 +185,7 @@ class Store:
             [_attempt_row(a) for a in attempts.values()],
             metrics,
             calls,
+            removals,
             experiment,
         )
 
@@ -187,6 +195,7 @@ class Store:
         attempts: list[tuple[Any, ...]],
         metrics: list[tuple[Any, ...]],
         calls: list[tuple[Any, ...]],
+        removals: dict[tuple[str, int], bool],
         experiment: s.SaveExperiment | None,
     ) -> int:
         db, revision = self._use(), self._revision + 1
@@ -197,6 +206,8 @@ class Store:
                 db.executemany(_PUT_ATTEMPT, attempts)
                 db.executemany(_ADD_METRIC, metrics)
                 db.executemany("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", calls)
+                db.executemany(_ADD_REMOVAL, [key for key, owed in removals.items() if owed])
+                db.executemany(_DROP_REMOVAL, [key for key, owed in removals.items() if not owed])
                 if experiment is not None:
                     db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", _experiment_rows(experiment))
                 db.execute("COMMIT")
@@ -236,6 +247,7 @@ class Store:
                 counts={TrialState(state): number for state, number in counts},
                 best=self._best(maximize),
                 live=tuple(self._live()),
+                removals=tuple(self._removals()),
             )
 
     def _best(self, maximize: bool) -> Trial | None:
@@ -265,6 +277,14 @@ class Store:
                 lost=sum(a.state == "LOST" for a in attempts),
                 failed=sum(a.state == "FAILED" for a in attempts),
             )
+
+    def _removals(self) -> Iterator[Attempt]:
+        query = (
+            "SELECT t.id, a.* FROM removals r JOIN attempts a ON a.trial = r.trial AND a.number = r.number "
+            "JOIN trials t ON t.sequence = r.trial ORDER BY r.trial, r.number"
+        )
+        for trial, *row in self._use().execute(query).fetchall():
+            yield attempt_from(trial, tuple(row))
 
     def _last_intermediate(self, trial: Trial) -> tuple[Json, int]:
         """The last intermediate result of the current attempt (None if there is none), and how many there are."""
@@ -329,6 +349,9 @@ _PUT_ATTEMPT = (
     "((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ADD_METRIC = "INSERT INTO metrics VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?)"
+
+_ADD_REMOVAL = "INSERT OR IGNORE INTO removals VALUES ((SELECT sequence FROM trials WHERE id = ?), ?)"
+_DROP_REMOVAL = "DELETE FROM removals WHERE trial = (SELECT sequence FROM trials WHERE id = ?) AND number = ?"
 
 
 def _trial_row(t: Trial) -> tuple[Any, ...]:

@@ -70,7 +70,10 @@ class FakeJob:
 
 
 class FakeService(TrainingService):
-    """Jobs in memory. `refuse_with` is raised by `submit` as long as it is set; `calls` names all calls in order."""
+    """Jobs in memory. `refuse_with` and `remove_with` are raised by `submit` and `remove` as long as they are set.
+
+    `calls` names all calls in order.
+    """
 
     Config: ClassVar[type] = NoConfig
 
@@ -78,6 +81,7 @@ class FakeService(TrainingService):
         super().__init__(name, config or NoConfig(), context or fake_context(Path()))
         self.jobs: dict[str, FakeJob] = {}  # by name, in the order of submission
         self.refuse_with: NniliteError | None = None
+        self.remove_with: NniliteError | None = None
         self.calls: list[str] = []
         self.is_open = False
 
@@ -111,6 +115,8 @@ class FakeService(TrainingService):
 
     async def remove(self, handle: Handle) -> None:
         self.calls.append(f"remove {handle['job']}")
+        if self.remove_with is not None:
+            raise self.remove_with
         job = self.jobs.get(str(handle["job"]))
         if job is not None:
             job.removed = True

@@ -118,8 +118,9 @@ async def bench(
     else:
         store = Store.create(store.path, "e", 1.0)
     known = s.Settings(**{"concurrency": 2, "max_trials": 4, **settings})
-    clock, numbers = Clock(), itertools.count()
+    clock = Clock()
     rules = Rules(known, store.snapshot(maximize=True), clock())
+    numbers = itertools.count(rules.next_sequence)
     made = service("fake", None, fake_context(folder, wake=lambda: late[0].desk.wake()))
     jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, folder / "checkpoints")
     tuner, kept = FakeTuner(), ledger(store, folder)

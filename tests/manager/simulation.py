@@ -36,6 +36,7 @@ class SimulatedJob:
     attempt: int
     spool: list[KeeperEvent] = field(default_factory=list)  # all that ever happened, numbered
     alive: bool = True
+    removed: bool = False
 
     def report(self, final: bool, value: float) -> None:
         metrics = [e for e in self.spool if isinstance(e, Reported)]
@@ -55,6 +56,7 @@ class Committed:
     attempts: dict[tuple[str, int], Attempt] = field(default_factory=dict)
     metrics: list[tuple[str, int, int]] = field(default_factory=list)
     calls: list[s.SaveCall] = field(default_factory=list)
+    removals: set[tuple[str, int]] = field(default_factory=set)
     experiment: s.SaveExperiment | None = None
 
     def take(self, records: list[s.Record]) -> None:
@@ -68,6 +70,9 @@ class Committed:
                 self.metrics.append((m.trial, m.attempt, m.index))
             elif isinstance(record, s.SaveCall):
                 self.calls.append(record)
+            elif isinstance(record, s.SaveRemoval):
+                change = self.removals.add if record.owed else self.removals.discard
+                change((record.trial, record.attempt))
             else:
                 self.experiment = record
 
@@ -96,6 +101,7 @@ class Committed:
             counts,
             None,
             tuple(self._live(t) for t in sorted(live, key=lambda t: t.sequence)),
+            tuple(self.attempts[key] for key in sorted(self.removals)),
         )
 
     def _live(self, trial: Trial) -> s.LiveTrial:
@@ -164,6 +170,8 @@ class World:
             self._submit(action)
         elif isinstance(action, s.Cancel):
             self._cancel(action)
+        elif isinstance(action, s.Remove):
+            self.remove(action, True)
 
     def _hear(self, calls: list[Call]) -> None:
         known = [record.call for record in self.committed.calls]
@@ -188,6 +196,11 @@ class World:
         job = self.jobs.get((action.attempt.trial, action.attempt.number))
         if job is not None and job.alive:
             job.exit(-15)
+
+    def remove(self, action: s.Remove, done: bool) -> None:
+        key = (action.attempt.trial, action.attempt.number)
+        self.jobs[key].removed |= done
+        self.give(s.Removed(*key, done, self.now))
 
     # ------------------------------------------------------------ what workers do
 
@@ -289,6 +302,14 @@ class World:
                 self.give(s.Refused(action.trial.id, action.attempt.number, "no room", busy, self.now))
                 return
 
+    def hold_on(self) -> None:
+        """The service cannot remove a job now."""
+        for action in self.actions:
+            if isinstance(action, s.Remove):
+                self.actions.remove(action)
+                self.remove(action, False)
+                return
+
     def customize(self) -> None:
         self.give(s.Customized(self._name(), {"x": -1}, self.now))
 
@@ -327,3 +348,10 @@ class World:
                     job.exit(0)
                 self.poll(index)
             self.pass_time(30.0)
+
+    def wait_for_removals(self) -> None:
+        """Hours pass, if need be."""
+        for _ in range(20):
+            self.pass_time(3600.0)
+            while self.actions:
+                self.act(0)

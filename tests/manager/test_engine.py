@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from nnilite._manager import steps as s
 from nnilite._manager.engine import Superseded
 from nnilite._manager.intake import OutOfStep
 from nnilite._manager.ledger import StoreLedger
+from nnilite._manager.store import Store
 from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, StoreError
 from nnilite.records import Exited, ExperimentState, MetricKind, Output, Reported, Started, TrialState
 from nnilite.testing import fakes
@@ -133,6 +135,50 @@ def test_a_cancellation_that_a_manager_died_over_is_asked_for_by_the_next(tmp_pa
 
     play(tmp_path, begun, service=service)
     play(tmp_path, resumed, service=service)
+
+
+def test_a_removal_that_a_manager_died_over_is_asked_for_by_the_next(tmp_path: Path) -> None:
+    platform: dict[str, fakes.FakeJob] = {}
+
+    def service(*arguments: Any) -> fakes.FakeService:
+        made = fakes.FakeService(*arguments)
+        made.jobs = platform
+        return made
+
+    async def begun(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in platform)
+        running.engine.desk.put = lambda action: None  # type: ignore[method-assign]  # it dies before it gets to it
+        await running.run_job("nni-e-t0-0")
+
+    async def resumed(running: Bench) -> None:
+        await running.until(lambda: platform["nni-e-t0-0"].removed)
+
+    play(tmp_path, begun, service=service)
+    assert not platform["nni-e-t0-0"].removed
+    play(tmp_path, resumed, service=service)
+
+
+def test_a_removal_that_fails_is_asked_for_again_and_once_more_at_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnilite._manager.live._REMOVE_AGAIN_S", 0.05)
+
+    async def scenario(running: Bench) -> None:
+        running.fake.remove_with = ServiceError("the platform is away")
+        await running.run_all(4)
+        await running.until(lambda: running.fake.calls.count("remove nni-e-t0-0") > 2)
+        monkeypatch.setattr("nnilite._manager.live._REMOVE_AGAIN_S", 3600.0)
+        asked = {name: running.fake.calls.count(f"remove {name}") for name in running.fake.jobs}
+        await running.until(lambda: all(running.fake.calls.count(f"remove {name}") > n for name, n in asked.items()))
+        running.fake.remove_with = None
+        await running.engine.do(s.Stop(running.engine.now()))
+        await running.ended
+        assert all(job.removed for job in running.fake.jobs.values())
+
+    play(tmp_path, scenario)
+    with contextlib.closing(Store(tmp_path / "nnilite.sqlite")) as store:
+        store.open()
+        assert not store.snapshot(maximize=True).removals
 
 
 def test_a_silent_attempt_is_given_up_and_tried_again(tmp_path: Path) -> None:

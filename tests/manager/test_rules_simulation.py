@@ -29,6 +29,7 @@ STEP = st.one_of(
     st.tuples(st.just("stale"), INDEX),
     st.tuples(st.just("cancel"), INDEX),
     st.tuples(st.just("refuse"), st.booleans()),
+    st.tuples(st.just("hold_on")),
     st.tuples(st.just("rerun"), INDEX),
     st.tuples(st.just("customize")),
     st.tuples(st.just("pass_time"), st.sampled_from([0.1, 5.0, 100.0])),
@@ -42,8 +43,8 @@ SETTINGS = st.builds(
     retries_failed=st.integers(0, 1),
     retry_exit_codes=st.just(frozenset({77})),
     max_trial_duration_s=st.sampled_from([None, 50.0]),
-    assess=st.booleans(),
     max_duration_s=st.sampled_from([None, 50.0]),
+    assess=st.booleans(),
 )
 
 
@@ -54,9 +55,9 @@ def check_always(world: World) -> None:
     assert len(set(world.committed.metrics)) == len(world.committed.metrics), "a metric was doubled"
     numbers = [record.number for record in world.committed.calls]
     assert len(set(numbers)) == len(numbers), "two calls of the tuner have one number"
-    states = [trial.state for trial in world.committed.trials.values()]
     asked = world.answer or any(isinstance(action, s.Ask) for action in world.actions)
     assert not (asked and world.rules.state is ExperimentState.DONE), "done, and yet there may be more trials"
+    states = [trial.state for trial in world.committed.trials.values()]
     assert world.rules.counts == {state: states.count(state) for state in TrialState}
 
 
@@ -85,6 +86,9 @@ def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
     assert world.rules.state is ExperimentState.DONE
     assert not world.rules.live
     assert all(trial.state.ended for trial in world.committed.trials.values())
+    world.wait_for_removals()
+    assert not world.committed.removals
+    assert all(job.removed for job in world.jobs.values()), "what a job held is never freed"
 
 
 @settings(max_examples=RUNS // 5, deadline=None, suppress_health_check=list(HealthCheck))

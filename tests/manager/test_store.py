@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._manager import steps as s
-from nnilite._manager.store import Store
+from nnilite._manager.store import SCHEMA_VERSION, Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, ExperimentState, Metric, MetricKind, Trial, TrialState
 from nnilite.tuner import Call
@@ -83,6 +83,14 @@ def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> Non
     assert store.calls(2) == calls[:2]
 
 
+def test_a_removal_is_owed_until_it_is_done(store: Store) -> None:
+    ended = Attempt("t0", 0, "local", {"pid": 7}, "FAILED")
+    store.write([s.SaveTrial(trial(0)), s.SaveAttempt(ended), s.SaveRemoval("t0", 0, owed=True)])
+    assert store.snapshot(True).removals == (ended,)
+    store.write([s.SaveRemoval("t0", 0, owed=True), s.SaveRemoval("t0", 0, owed=False)])
+    assert store.snapshot(True).removals == ()
+
+
 def test_limits_that_the_user_changed_win_over_the_config(store: Store) -> None:
     store.write([s.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, s.Settings(7, max_trials=9))])
     assert store.settings(s.Settings(1, silence_s=5.0)) == s.Settings(7, max_trials=9, silence_s=5.0)
@@ -140,22 +148,32 @@ def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
 
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.create(path, "abc", 1.0).close()
-    monkeypatch.setattr("nnilite._manager.store.SCHEMA_VERSION", 3)
-    steps = {1: "ALTER TABLE meta ADD COLUMN a TEXT", 2: "ALTER TABLE meta ADD COLUMN b TEXT"}
+    monkeypatch.setattr("nnilite._manager.store.SCHEMA_VERSION", SCHEMA_VERSION + 2)
+    first, second = "ALTER TABLE meta ADD COLUMN a TEXT", "ALTER TABLE meta ADD COLUMN b TEXT"
+    steps = {SCHEMA_VERSION: first, SCHEMA_VERSION + 1: second}
     monkeypatch.setattr("nnilite._manager.store._MIGRATIONS", steps)
     for _ in range(2):
         reopened(path).close()
     with sqlite3.connect(path) as db:
         assert [row[1] for row in db.execute("PRAGMA table_info(meta)")] == ["key", "value", "a", "b"]
-        assert db.execute("PRAGMA user_version").fetchone() == (3,)
+        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 2,)
     db.close()
+
+
+def test_a_database_without_removals_gets_them(path: Path) -> None:
+    Store.create(path, "abc", 1.0).close()
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP TABLE removals; PRAGMA user_version = 1")
+    db.close()
+    with contextlib.closing(reopened(path)) as store:
+        assert store.snapshot(True).removals == ()
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.create(path, "abc", 1.0).close()
-    monkeypatch.setattr("nnilite._manager.store.SCHEMA_VERSION", 2)
+    monkeypatch.setattr("nnilite._manager.store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     broken = "ALTER TABLE meta ADD COLUMN a TEXT; ALTER TABLE nothing ADD COLUMN b TEXT"
-    monkeypatch.setattr("nnilite._manager.store._MIGRATIONS", {1: broken})
+    monkeypatch.setattr("nnilite._manager.store._MIGRATIONS", {SCHEMA_VERSION: broken})
     with pytest.raises(StoreError):
         reopened(path)
     with sqlite3.connect(path) as db:
