@@ -58,6 +58,9 @@ def from_meta(meta: Any, file: Path) -> list[Registered]:
     return [_one(entry, file) for entry in entries]
 
 
+_WITHOUT_EFFECT = ("classArgsValidator", "acceptClassArgs", "isAdvisor")  # of NNI; the constructor says it all
+
+
 def _one(entry: Mapping[str, Any], file: Path) -> Registered:
     kind = str(entry.get("algoType", ""))
     if kind not in ("tuner", "assessor", "advisor"):
@@ -65,6 +68,10 @@ def _one(entry: Mapping[str, Any], file: Path) -> Registered:
     for key in ("builtinName", "className"):
         if not isinstance(entry.get(key), str) or not entry[key]:
             raise ConfigError("is missing", Place(str(file), field=key))
+    for key in entry:
+        if key not in ("algoType", "builtinName", "className", "codeDirectory", *_WITHOUT_EFFECT):
+            hint = "; give it in the experiment's configuration" if key == "classArgs" else ""
+            raise ConfigError(f"is nothing that can be registered{hint}", Place(str(file), field=str(key)))
     if "." not in entry["className"]:
         raise ConfigError("must be module.Class", Place(str(file), field="className"))
     code = entry.get("codeDirectory")

@@ -72,6 +72,7 @@ def test_an_unregistered_tuner_is_gone(folder: Path) -> None:
         ({"algoType": "optimizer"}, 1, "must be tuner or assessor"),
         ({"builtinName": "TPE"}, 4, "choose another builtinName"),
         ({"builtinName": None}, 1, "builtinName"),
+        ({"classArgs": {"seed": 1}}, 1, "classArgs: is nothing that can be registered; give it in the experiment's"),
     ],
 )
 def test_what_cannot_be_registered_is_said(

@@ -338,6 +338,8 @@ def test_nni_has_the_bases_of_tuners_where_nnilite_is_installed(alone):
         "assert nni.NoMoreTrialError is nnilite.NoMoreTrialError\nassert issubclass(Tuner, nnilite.Tuner)\n"
         "assert nni.utils.OptimizeMode('maximize') is nni.utils.OptimizeMode.Maximize\n"
         "assert nni.utils.extract_scalar_reward({'default': 2}) == 2\n"
+        "validator = nni.ClassArgsValidator()\n"
+        "assert validator.range('size', int, 1, 9).validate(5) == validator.choices('size', 4, 5).validate(5)\n"
     )
     assert run_alone(alone, program).stderr == ""
 

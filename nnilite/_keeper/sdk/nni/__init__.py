@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 _MODULES = ("assessor", "experiment", "trial", "tuner", "utils")
-_FROM_NNILITE = ("Experiment", "NoMoreTrialError")  # need the whole package, as there is where tuners run
+_ELSEWHERE = {"ClassArgsValidator": "nni.utils", "Experiment": "nnilite", "NoMoreTrialError": "nnilite"}
+"""What is only there where the whole package is, as it is where tuners run."""
 
 
 def _become_the_real_one() -> None:
@@ -52,8 +53,8 @@ def __getattr__(name: str) -> Any:
 
     if name in _MODULES:
         return importlib.import_module(f"nni.{name}")
-    if name in _FROM_NNILITE:
-        return getattr(importlib.import_module("nnilite"), name)
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     raise AttributeError(
         f"nni.{name} is not among the parts of NNI that nnilite offers. To have it from the real package, "
         "install that and set NNILITE_REAL_NNI=1 in the environment of the trial."

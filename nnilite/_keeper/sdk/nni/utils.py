@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MetricType", "OptimizeMode", "extract_scalar_reward", "merge_parameter"]
+__all__ = ["ClassArgsValidator", "MetricType", "OptimizeMode", "extract_scalar_reward", "merge_parameter"]
 
 
 class OptimizeMode(Enum):
@@ -23,6 +24,32 @@ class MetricType:
 
     FINAL = "FINAL"
     PERIODICAL = "PERIODICAL"
+
+
+class ClassArgsValidator:
+    """Kept for NNI's tuners, whose modules define one; neither NNI 3 nor nnilite calls it."""
+
+    def validate_class_args(self, **kwargs: Any) -> None:
+        """Raise for arguments that are wrong."""
+
+    def choices(self, key: str, *args: Any) -> Any:
+        """A check by the package `schema`: one of these."""
+        from schema import Or
+
+        return Or(*args, error=f"{key} must be one of {args}")
+
+    def range(self, key: str, keyType: type, start: Any, end: Any) -> Any:
+        """A check by the package `schema`: of this type, from start to end."""
+        from schema import And
+
+        error = f"{key} must be of type {keyType.__name__}, from {start} to {end}"
+        return And(keyType, lambda value: start <= value <= end, error=error)
+
+    def path(self, key: str) -> Any:
+        """A check by the package `schema`: a path that exists."""
+        from schema import And
+
+        return And(os.path.exists, error=f"{key} must be a path that exists")
 
 
 def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float | int:
