@@ -101,10 +101,13 @@ def test_at_the_end_checkpoints_stay_if_they_are_to(tmp_path, keep, left):
 class Box:
     """A machine as the mover sees it."""
 
-    def __init__(self, title: str, attempt=None, lost=False, checkpoint=None, trouble: str = "") -> None:
+    def __init__(
+        self, title: str, attempt=None, lost=False, checkpoint=None, trouble: str = "", error=MachineError
+    ) -> None:
         self.title = title
+        self._error = error
         self.up = True
-        self.got = 0
+        self.got = self.refused = 0
         self._trouble = trouble
         self._trace = {"attempt": attempt, "lost": lost, "checkpoint": checkpoint, "directory": f"/{title}"}
 
@@ -119,7 +122,8 @@ class Box:
 
     async def take_checkpoints(self, trial, attempt, archive):
         if self._trouble:
-            raise MachineError(self._trouble)
+            self.refused += 1
+            raise self._error(self._trouble)
         self.got += 1
         self._trace["checkpoint"] = attempt
 
@@ -150,10 +154,11 @@ def test_nothing_is_moved_where_the_newest_are_already(tmp_path):
     assert asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[1])) == []
 
 
-def test_a_trial_starts_without_them_if_they_cannot_be_moved(tmp_path, caplog):
-    boxes = [Box("source", 0, lost=True, checkpoint=0), Box("full", trouble="no space")]
+@pytest.mark.parametrize("error", [MachineError, OSError, RuntimeError])
+def test_a_trial_starts_without_them_if_they_cannot_be_moved(tmp_path, caplog, error):
+    boxes = [Box("source", 0, lost=True, checkpoint=0), Box("full", trouble="no space", error=error)]
     asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[1]))
-    assert caplog.text.count("no space") == 3
+    assert boxes[1].refused == 3
     assert "starts on full without its checkpoints on source" in caplog.text
 
 

@@ -38,13 +38,12 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._moves: dict[str, asyncio.Task[None]] = {}  # by trial
-        self._failures: dict[str, int] = {}
+        self._tries: dict[str, int] = {}
 
     async def traces(self, trial: str, machines: Sequence[Machine]) -> dict[Machine, Trace]:
         """What the machines that are up have of the trial. Raises: NoCapacity while something is on its way."""
-        move = self._moves.get(trial)
-        if move is not None and not move.done():
-            raise NoCapacity(move.get_name())
+        if trial in self._moves:
+            raise NoCapacity(self._moves[trial].get_name())
         asked = [machine for machine in machines if machine.up]
         found = await asyncio.gather(*(_trace(machine, trial) for machine in asked))
         return {machine: trace for machine, trace in zip(asked, found, strict=True) if trace is not None}
@@ -55,12 +54,14 @@ class Checkpoints:
         if not saved or saved.get(target) == max(saved.values()):
             return
         source = max(saved, key=lambda machine: saved[machine])
-        if self._failures.get(trial, 0) >= _TRIES:
+        tries = self._tries.pop(trial, 0)
+        if tries == _TRIES:
             log.warning("trial %s starts on %s without its checkpoints on %s", trial, target.title, source.title)
-            del self._failures[trial]
             return
+        self._tries[trial] = tries + 1
         what = f"its checkpoints are being brought from {source.title} to {target.title}"
         self._moves[trial] = asyncio.create_task(self._move(trial, source, target, traces[source]), name=what)
+        self._moves[trial].add_done_callback(lambda _: self._moves.pop(trial))
         raise NoCapacity(what)
 
     async def _move(self, trial: str, source: Machine, target: Machine, trace: Trace) -> None:
@@ -68,20 +69,20 @@ class Checkpoints:
         try:
             await source.give_checkpoints(trace.directory, archive)
             await target.take_checkpoints(trial, trace.checkpoint or 0, archive)
-        except MachineError as error:
-            self._failures[trial] = self._failures.get(trial, 0) + 1
+        except (MachineError, OSError) as error:  # this machine's disk may be full
             log.warning("the checkpoints of trial %s on %s cannot be moved: %s", trial, source.title, error)
         else:
-            self._failures.pop(trial, None)
+            del self._tries[trial]
             log.info("the checkpoints of trial %s are on %s now", trial, target.title)
         finally:
             archive.unlink(missing_ok=True)
 
     async def close(self) -> None:
         """Leave what is on its way where it was."""
-        for move in self._moves.values():
+        moves = list(self._moves.values())
+        for move in moves:
             move.cancel()
-        await asyncio.gather(*self._moves.values(), return_exceptions=True)
+        await asyncio.gather(*moves, return_exceptions=True)
 
 
 def rank(machine: Machine, traces: Mapping[Machine, Trace]) -> int:
