@@ -22,11 +22,12 @@ from nnilite._manager.rules import Rules
 from nnilite._manager.service_desk import ServiceDesk
 from nnilite._manager.tuner_host import TunerHost
 from nnilite.errors import ServiceError, StoreError, TunerError
-from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Output, Trial
+from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Output, Trial, TrialState
 from nnilite.service import Job, TrainingService
 
 log = logging.getLogger(__name__)
 
+_CANCELED = (TrialState.USER_CANCELED, TrialState.SYS_CANCELED, TrialState.EARLY_STOPPED)
 _CANCELS = 5
 _TICK_S = 1.0
 _STORE_RETRY_S = 2.0
@@ -161,9 +162,14 @@ class Engine:
         if chunks:
             await self._parts.ledger.append_output(key, chunks)
         await self._hand_over(key, news, known)
-        live = self.rules.live.get(trial)
-        cancel = live is not None and live.trial.attempt == attempt and live.cancel is not None
-        return Taken(cancel, cursor.metrics, dict(cursor.output))
+        return Taken(self._is_unwanted(key, known), cursor.metrics, dict(cursor.output))
+
+    def _is_unwanted(self, key: JobKey, known: tuple[Trial, Attempt, Cursor] | None) -> bool:
+        """Whether the keeper is to end its trial: somebody asked for it, perhaps while its platform was away."""
+        live = self.rules.live.get(key[0])
+        if live is None:
+            return known is not None and known[0].state in _CANCELED
+        return live.trial.attempt == key[1] and live.cancel is not None
 
     async def _hand_over(
         self, key: JobKey, news: list[KeeperEvent], known: tuple[Trial, Attempt, Cursor] | None

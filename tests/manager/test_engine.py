@@ -181,6 +181,23 @@ def test_a_removal_that_fails_is_asked_for_again_and_once_more_at_the_stop(
         assert not store.snapshot(maximize=True).removals
 
 
+def test_a_job_whose_platform_did_not_confirm_its_end_is_ended_through_its_keeper(tmp_path: Path) -> None:
+    async def stopped(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        await running.engine.take("t0", 0, [Started(1.0)])
+        for job in running.fake.jobs.values():
+            job.obeys = False
+        await running.engine.do(s.Stop(running.engine.now()))
+        await running.engine.do(s.Abandon(running.engine.now()))
+        await running.ended
+
+    async def resumed(running: Bench) -> None:
+        assert (await running.engine.take("t0", 0, [])).cancel
+
+    play(tmp_path, stopped)
+    play(tmp_path, resumed)
+
+
 def test_a_silent_attempt_is_given_up_and_tried_again(tmp_path: Path) -> None:
     async def scenario(running: Bench) -> None:
         await running.until(lambda: "nni-e-t0-1" in running.fake.jobs)
