@@ -50,10 +50,18 @@ def _write(entry: Entry, file: Any, *, with_code: bool) -> None:
     about = {"format": FORMAT, "id": entry.id, "name": entry.name, "platform": entry.platform, "started": entry.started}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         archive.writestr(ABOUT, json.dumps(about))
-        for path in _files(entry.directory):
-            archive.write(path, f"experiment/{path.relative_to(entry.directory).as_posix()}")
-        if with_code:
-            _write_code(entry, archive)
+        own = os.fstat(file.fileno())
+        for path, name in _content(entry, with_code=with_code):
+            if not os.path.samestat(path.stat(), own):  # written into what it packs, it would grow without end
+                archive.write(path, name)
+
+
+def _content(entry: Entry, *, with_code: bool) -> Iterator[tuple[Path, str]]:
+    """Each file with its name in the zip file."""
+    for path in _files(entry.directory):
+        yield path, f"experiment/{path.relative_to(entry.directory).as_posix()}"
+    if with_code:
+        yield from _code(entry)
 
 
 def _files(directory: Path) -> Iterator[Path]:
@@ -75,13 +83,13 @@ def _childless(folder: Path) -> bool:
     return folder.is_symlink() or next(folder.iterdir(), None) is None
 
 
-def _write_code(entry: Entry, archive: zipfile.ZipFile) -> None:
+def _code(entry: Entry) -> Iterator[tuple[Path, str]]:
     from nnilite.codedir import list_files
 
     listed = list_files(_config(entry.directory)["trialCodeDirectory"])
     for file in listed.files:
         if file.target is None:
-            archive.write(listed.root / file.path, f"code/{file.path}")
+            yield listed.root / file.path, f"code/{file.path}"
     for note in listed.notes:
         warn(note)
 

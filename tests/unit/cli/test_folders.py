@@ -66,6 +66,20 @@ def test_a_saved_experiment_comes_back_elsewhere(make: Make, tmp_path: Path) -> 
     assert (Path(config["trialCodeDirectory"]) / "trial.py").read_text() == "print(1)"
 
 
+@pytest.mark.timeout(20)
+def test_a_zip_file_in_the_code_directory_does_not_hold_itself(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make("abcd", running=False)
+    (tmp_path / "my code").mkdir()
+    (tmp_path / "my code" / "trial.py").write_text("print(1)")
+    _registry.write_json(folder / "config.json", {"trialCodeDirectory": str(tmp_path / "my code")})
+    monkeypatch.chdir(tmp_path / "my code")
+    assert run(["experiment", "save", "abcd", "--code"]) == 0
+    names = zipfile.ZipFile("nni_experiment_abcd.zip").namelist()
+    assert [name for name in names if name.startswith("code/")] == ["code/trial.py"]
+
+
 def test_what_belongs_to_one_manager_is_not_saved(make: Make, tmp_path: Path) -> None:
     folder = make("abcd", running=False)
     (folder / "token").write_text("secret")
