@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
+import threading
 from pathlib import Path
 
 from platforms.kube.apiserver import KubeApiserver, missing
@@ -21,7 +21,7 @@ from platforms.kube.other_operators import install_adaptdl, install_frameworkcon
 _TURN_S = 0.2
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, over: threading.Event) -> None:
     installed = [install(), install_frameworkcontroller(), install_adaptdl()]
     crds = {key: file for each in installed for key, file in each.crds.items()}
     operators = Operators(tuple(kind for each in installed for kind in each.controllers), crds)
@@ -32,16 +32,13 @@ def main(folder: Path) -> None:
         server.define(list(crds.values()))
         print(server.kubeconfig, flush=True)  # noqa: T201
         api = Api(server.kubeconfig)
-        while True:
+        while not over.wait(_TURN_S):
             names = namespaces(api)
             for name in names - running.keys():
                 running[name] = Machinery(api, name, folder / "nodes" / name, operators)
                 running[name].start()
             for name in running.keys() - names:
                 running.pop(name).close()
-            time.sleep(_TURN_S)
-    except KeyboardInterrupt:
-        pass
     finally:
         for each in running.values():
             each.close()
@@ -58,5 +55,7 @@ def namespaces(api: Api) -> set[str]:
 if __name__ == "__main__":
     if missing() or len(sys.argv) != 2:
         sys.exit(missing() or __doc__)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    main(Path(sys.argv[1]))
+    interrupted = threading.Event()  # an exception could be lost: in a finalizer, say
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: interrupted.set())
+    main(Path(sys.argv[1]), interrupted)

@@ -136,7 +136,7 @@ class Run:
         try:
             self._insist(lambda: call("POST", path, {"apiVersion": "v1", "kind": "Binding", **binding}))
         except ApiError as error:
-            if error.status in (404, 409):  # deleted meanwhile
+            if error.status in (403, 404, 409):  # deleted meanwhile, or its namespace
                 return False
             raise
         return not self._over()
