@@ -20,13 +20,14 @@ from nnilite.service import Job
 from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
-from nnilite_kubernetes._api import JOBS, PODS, ApiError
+from nnilite_kubernetes._api import JOBS, PODS, ApiError, connect
 from nnilite_kubernetes._bootstrap import BOOTSTRAP
 from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._roles import RoleRecords
 from nnilite_kubernetes._submitter import Submitter
+from platforms.kube.kubeconfig import write_kubeconfig
 
 _ROLE = Role("worker", "trial", KubernetesConfig())
 
@@ -53,9 +54,6 @@ class Log:
         self.half.set()
         assert self.go_on.wait(10)
         yield from self.text[1:]
-
-    def stop(self) -> None:
-        self.go_on.set()
 
 
 class Logs:
@@ -137,6 +135,31 @@ def test_a_fault_of_ours_in_what_a_watch_tells_does_not_end_the_watch(caplog):
     eventually(lambda: "pod-2" in heard, 10)
     mirror.close()
     assert "a fault of this program" in caplog.text
+
+
+class Silent(Handler):
+    """A server that never answers. `owner`: released for each request."""
+
+    def do_GET(self):
+        self.owner.release()
+        self.connection.recv(1)  # until the client has gone
+
+
+def test_closing_wakes_those_who_wait_for_the_head_of_an_answer(tmp_path):
+    asked = threading.Semaphore(0)
+    server = Listener(Silent, asked)
+    server.start()
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", {"server": server.url}, {"token": "any"})
+    cluster = connect(str(kubeconfig), None)
+    with ThreadPoolExecutor() as threads:
+        waiting = [threads.submit(cluster.log_stream, "default", "pod", "trial", 100, follow=True) for _ in range(2)]
+        waiting.append(threads.submit(cluster.call, "GET", "/version"))
+        assert all(asked.acquire(timeout=5) for _ in waiting)
+        cluster.close()
+        assert all(isinstance(each.exception(5), ApiError) for each in waiting)
+    with pytest.raises(ApiError):  # somebody who did not hear of it
+        cluster.call("GET", "/version")
+    server.stop()
 
 
 class SlowCluster:

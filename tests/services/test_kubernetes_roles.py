@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 import pytest
 
@@ -126,6 +127,20 @@ def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_benc
     before = records(bench, name)
     bench.restart()
     assert records(bench, name) == before
+
+
+@pytest.mark.everywhere
+def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(machinery, cluster, open_bench):
+    bench = open_bench(worker=role("trap '' TERM; while :; do sleep 0.1; done"))
+    name = bench.submit(bench.job("", grace_s=60))
+    bench.wait(name, JobState.RUNNING)
+    bench.call(bench.service.cancel(bench.handles[name]))
+    readers = lambda: [each for each in threading.enumerate() if each.name.startswith("pod-logs")]  # noqa: E731
+    eventually(readers)
+    bench.close()
+    eventually(lambda: not readers(), 5)
+    bench.open()
+    machinery.node.run_of(cluster.pods()[0]["metadata"]["name"]).kill()
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
+from nnilite_kubernetes._connections import Connections
 from nnilite_kubernetes._exec import Execution
 
 log = logging.getLogger(__name__)
@@ -111,9 +112,11 @@ class Cluster:
         self.host = str(configuration.host).rstrip("/")
         self._configuration = configuration
         self._pool = RESTClientObject(configuration).pool_manager
+        self._connections = Connections(self._pool)
 
     def close(self) -> None:
-        """Let connections go."""
+        """Let connections go. Calls and streams of other threads end with an ApiError."""
+        self._connections.break_off()
         self._pool.clear()
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json | None:

@@ -43,16 +43,15 @@ class RoleRecords:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-logs")
         self._lock = threading.Lock()
         self._readers: dict[str, Future[None]] = {}  # by the uid of the pod: its last reading, begun when it ended
-        self._streams: set[Stream] = set()
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Let all readers go. What they have not read is read by the next manager, if it is there then."""
+        """Read no more; readers end with the connections of the cluster, which is to be closed after this.
+
+        What they have not read is read by the next manager, if it is there then.
+        """
         with self._lock:
             self._closed.set()
-            streams = list(self._streams)
-        for stream in streams:
-            stream.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def note(self, pod: Json, role: Role, gone: bool = False) -> None:
@@ -132,16 +131,7 @@ class RoleRecords:
         path = folder / "roles" / entry["log"]
         draft = path.with_suffix(".last" if last else ".new")  # the pod may end while somebody looks
         stream = self._cluster.log_stream(self._namespace, entry["pod"], role.container, _MOST_BYTES, follow=last)
-        with self._lock:
-            self._streams.add(stream)
-            closed = self._closed.is_set()
-        try:
-            if closed:
-                stream.stop()
-            _save(stream, path, draft)
-        finally:
-            with self._lock:
-                self._streams.discard(stream)
+        _save(stream, path, draft)
         with self._lock:
             if last and not self._closed.is_set():
                 entries = _read(folder)

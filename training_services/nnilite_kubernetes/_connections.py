@@ -1,0 +1,57 @@
+"""The open connections of a urllib3 pool manager, all of which can be broken off from another thread.
+
+A reader that waits for the head of an answer has nothing yet by which it could be stopped, and a kubelet may send none
+until the container prints something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any
+from weakref import WeakSet
+
+from urllib3 import PoolManager
+
+
+class Connections:
+    """Notes the sockets of the pools that the manager makes from now on."""
+
+    def __init__(self, manager: PoolManager) -> None:
+        self._lock = threading.Lock()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._broken = False
+        pools = manager.pool_classes_by_scheme
+        manager.pool_classes_by_scheme = {scheme: self._noting(pool) for scheme, pool in pools.items()}
+
+    def break_off(self) -> None:
+        """Whoever waits for an answer gets an error, now and from now on."""
+        with self._lock:
+            self._broken = True
+            for each in self._sockets:
+                _break(each)
+
+    def _noting(self, pool: Any) -> Any:
+        """The same kind of pool, of connections that are noted."""
+
+        def connect(connection: Any) -> None:
+            pool.ConnectionCls.connect(connection)
+            self._note(connection.sock)
+
+        kind = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"connect": connect})
+        return type(pool.__name__, (pool,), {"ConnectionCls": kind})
+
+    def _note(self, sock: Any) -> None:
+        """TLS within the TLS of a proxy is no socket; it has only its time limit."""
+        if not isinstance(sock, socket.socket):
+            return
+        with self._lock:
+            self._sockets.add(sock)
+            if self._broken:
+                _break(sock)
+
+
+def _break(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed already
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket's own takes TLS away from under the reader
