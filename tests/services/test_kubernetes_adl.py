@@ -54,6 +54,21 @@ def test_a_trial_owns_its_volume(cluster, open_bench):
     eventually(lambda: not cluster.all(CLAIMS) and not cluster.secrets())
 
 
+def test_a_volume_that_a_manager_left_half_made_is_owned_or_deleted_by_the_next_one(cluster, open_bench):
+    bench = open_bench(adaptive=True)
+    bench.finish(bench.run("true"))
+    [claim], [job] = cluster.all(CLAIMS), cluster.all(ADAPTDLJOBS)
+    left = {"name": "left", **{part: claim["metadata"][part] for part in ("labels", "annotations")}}
+    cluster.api.create(CLAIMS, cluster.namespace, {"metadata": left, "spec": claim["spec"]})
+    nobody = {"metadata": {"ownerReferences": None}}
+    cluster.api.patch(CLAIMS, cluster.namespace, claim["metadata"]["name"], nobody)
+    bench.restart()
+    owners = lambda: [each["metadata"].get("ownerReferences") for each in cluster.all(CLAIMS)]  # noqa: E731
+    eventually(lambda: len(owners()) == 1)
+    [[owner]] = owners()
+    assert owner["uid"] == job["metadata"]["uid"]
+
+
 def test_a_replica_that_fails_fails_the_trial(open_bench):
     bench = open_bench(min_replicas=2)
     status = bench.wait(bench.run('test "$ADAPTDL_REPLICA_RANK" = 0 && sleep 60; exit 3'))

@@ -232,6 +232,19 @@ def test_removing_jobs_leaves_nothing_of_ours_and_all_of_others(cluster, open_be
         bench.call(bench.service.remove(bench.handles[name]))
     eventually(lambda: [secret["metadata"]["name"] for secret in cluster.secrets()] == ["theirs"])
     eventually(lambda: not cluster.all(JOBS) and not cluster.pods())
+    eventually(lambda: not bench.service._memories)
+
+
+def test_a_removal_that_the_server_refused_is_completed_by_the_next_manager(faults, cluster, open_bench):
+    bench = open_bench(faults.kubeconfig)
+    name = bench.run("true")
+    bench.finish(name)
+    faults.fail("DELETE", 500)
+    assert isinstance(bench.refusal(bench.service.remove(bench.handles[name])), ServiceError)
+    bench.restart()
+    for _ in range(2):
+        bench.call(bench.service.remove(bench.handles[name]))
+    eventually(lambda: not cluster.all(JOBS) and not cluster.pods() and not cluster.secrets())
 
 
 def test_a_manager_that_moved_is_told_to_running_keepers(this_machine, cluster, open_bench):

@@ -36,10 +36,9 @@ def check_rights(cluster: Cluster, namespace: str, kind: Kind, sends_code: bool)
 def rights(kind: Kind, sends_code: bool) -> Iterator[Right]:
     """All that will be needed."""
     yield from ((kind.resource, verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete"))
-    yield from ((SECRETS, verb, "") for verb in ("create", "get", "list", "patch", "delete"))
+    for resource in (SECRETS, *kind.owned):
+        yield from ((resource, verb, "") for verb in ("create", "get", "list", "patch", "delete"))
     yield from ((PODS, "list", ""), (PODS, "watch", ""), (PODS, "get", "log"))
-    for resource in kind.owned:
-        yield from ((resource, verb, "") for verb in ("create", "get", "patch", "delete"))
     for resource, verb in kind.needs:
         yield resource, verb, ""
     if sends_code:

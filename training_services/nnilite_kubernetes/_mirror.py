@@ -79,13 +79,6 @@ class Mirror:
         with self._lock:
             self._objects.setdefault(content["metadata"]["name"], content)
 
-    def drop(self, name: str, uid: str) -> None:
-        """The server has just told that this object is gone."""
-        with self._lock:
-            known = self._objects.get(name)
-            if known is not None and known["metadata"]["uid"] == uid:
-                del self._objects[name]
-
     def _run(self) -> None:
         while not self._closed.is_set():
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +22,11 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._access import check_quotas, check_rights
-from nnilite_kubernetes._api import EVENTS, PODS, SECRETS, ApiError, Cluster, connect
+from nnilite_kubernetes._api import EVENTS, PODS, SECRETS, ApiError, Cluster, Resource, connect
 from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._kind import Kind
 from nnilite_kubernetes._log import PodLog
+from nnilite_kubernetes._memory import Memory, Note
 from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._roles import RoleRecords
 from nnilite_kubernetes._status import (
@@ -64,11 +66,8 @@ class ClusterService(TrainingService):
         self._cluster: Cluster | None = None
         self._objects: Mirror | None = None
         self._pods: Mirror | None = None
-        self._ended: dict[tuple[str, str], JobStatus] = {}  # by name and uid: an object may go, its end stays
-        self._reporters: dict[str, Json] = {}  # by the uid of their job: the latest reporting pods that have ended
-        self._canceled: set[str] = set()  # uids
-        self._notes: dict[str, tuple[float, str]] = {}  # by name: when looked for, and the cluster's latest warning
-        self._logs: dict[str, PodLog] = {}  # by uid
+        self._memories: dict[tuple[str, str], Memory] = {}  # by the names and uids of the jobs' objects
+        self._lock = threading.Lock()
         self._roles: RoleRecords | None = None
         self._submitter = Submitter(self._kind, config, context)
 
@@ -112,15 +111,27 @@ class ClusterService(TrainingService):
         return Job("nni-sample", self.context.experiment, "sample", 0, 0, {"report": report}, gpus)
 
     def _tidy_up(self, cluster: Cluster) -> None:
-        """Keepers of an earlier manager find the present one by the file in their Secret; Secrets without a job go."""
-        value = manifests.encoded(self._submitter.address(cluster))
-        found = cluster.select(SECRETS, self._namespace, labelSelector=manifests.selector(self.context.experiment))
-        for item in found.get("items") or []:
-            metadata = item["metadata"]
-            if not metadata.get("ownerReferences") and self._object(metadata["name"]) is None:
-                cluster.delete(SECRETS, self._namespace, metadata["name"], metadata["uid"])
-            elif (item.get("data") or {}).get("callback") not in (None, value):
-                cluster.patch(SECRETS, self._namespace, metadata["name"], {"data": {"callback": value}})
+        """What an earlier manager left half made is set right; its keepers are told where this one is."""
+        address = manifests.encoded(self._submitter.address(cluster))
+        selector = manifests.selector(self.context.experiment)
+        for resource in (SECRETS, *self._kind.owned):
+            for item in cluster.select(resource, self._namespace, labelSelector=selector).get("items") or []:
+                kept = self._settled(cluster, resource, item)
+                if kept and (item.get("data") or {}).get("callback") not in (None, address):
+                    change = {"data": {"callback": address}}
+                    cluster.patch(resource, self._namespace, item["metadata"]["name"], change)
+
+    def _settled(self, cluster: Cluster, resource: Resource, item: Json) -> bool:
+        """What was made for a job goes if there is no such job, and else belongs to it; False if it is gone."""
+        metadata = item["metadata"]
+        if metadata.get("ownerReferences"):
+            return True
+        owner = self._object(metadata["name"])
+        if owner is None:
+            cluster.delete(resource, self._namespace, metadata["name"], metadata["uid"])
+            return False
+        self._submitter.own(cluster, resource, item, owner)
+        return True
 
     async def close(self) -> None:
         for mirror in (self._objects, self._pods):
@@ -130,12 +141,14 @@ class ClusterService(TrainingService):
             self._roles.close()
         self._objects = self._pods = self._roles = None
         pool, self._pool = self._pool, None
-        if pool is not None:
-            if self._cluster is not None and self._submitter.filling:
+        try:
+            if pool is not None and self._cluster is not None and self._submitter.filling:
                 await asyncio.get_running_loop().run_in_executor(pool, self._submitter.close, self._cluster)
-            pool.shutdown(wait=False, cancel_futures=True)
-        if self._cluster is not None:
-            self._cluster.close()
+        finally:  # no thread may wait for the server any more: the process would wait for the thread
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+            if self._cluster is not None:
+                self._cluster.close()
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         if self._pool is None:
@@ -171,13 +184,14 @@ class ClusterService(TrainingService):
 
     def _status(self, handle: Handle) -> JobStatus:
         uid, name = str(handle["uid"]), self._name(str(handle["job"]))
-        if (name, uid) in self._ended:
-            return self._ended[name, uid]
+        memory = self._memory(name, uid)
+        if memory.end is not None:
+            return memory.end
         if handle.get("report") == "stdout":
             self._follow(handle)
         content = self._object(name)
         if content is None or content["metadata"]["uid"] != uid:
-            return self._ended.get((name, uid)) or self._gone(name, uid)
+            return memory.end or self._gone(name, memory)
         facts = self._facts(content)
         found = status(self._kind, facts)
         if found.state.ended and found.ended is None and any(_is_alive(pod) for pod in facts.pods):
@@ -188,16 +202,22 @@ class ClusterService(TrainingService):
         if found.state is JobState.WAITING and not facts.canceled:
             found = self._patience(facts, found)
         if found.state.ended:
-            self._ended[name, uid] = found
+            memory.end = found
             if found.state is JobState.LOST and any(_is_alive(pod) for pod in facts.pods):
                 self._delete(content)  # the other roles would go on beside the next attempt
         return found
 
-    def _gone(self, name: str, uid: str) -> JobStatus:
+    def _memory(self, name: str, uid: str) -> Memory:
+        return self._memories.setdefault((name, uid), Memory())
+
+    def _memory_of(self, content: Json) -> Memory:
+        return self._memory(content["metadata"]["name"], content["metadata"]["uid"])
+
+    def _gone(self, name: str, memory: Memory) -> JobStatus:
         """The object is gone; its pods may still be ending."""
         if any(_is_alive(pod) for pod in self._pods_of(name)):
             return JobStatus(JobState.RUNNING, "it is being ended")
-        if uid in self._canceled:
+        if memory.canceled:
             return JobStatus(JobState.CANCELED, "canceled")
         return JobStatus(JobState.LOST, "its object is no longer in the cluster")
 
@@ -222,17 +242,19 @@ class ClusterService(TrainingService):
     def _facts(self, content: Json) -> Facts:
         known = self._facts_without_asking(content, ())
         silent = unexplained(known)
-        return known if silent is None else replace(known, note=self._note(silent))
+        if silent is None:
+            return known
+        return replace(known, note=self._note(silent, self._memory_of(content)))
 
     def _facts_without_asking(self, content: Json, more: Sequence[Json]) -> Facts:
         """`more`: pods that may no longer be known."""
         name = content["metadata"]["name"]
         newer = {pod["metadata"]["uid"] for pod in more}
         pods = [*more, *(pod for pod in self._pods_of(name) if pod["metadata"]["uid"] not in newer)]
-        uid = content["metadata"]["uid"]
-        if not pods and uid in self._reporters and self._kind.outcome(content).state is not None:
-            pods = [self._reporters[uid]]  # deleted already, as the job has ended
-        canceled = uid in self._canceled or _is_canceled(content)
+        memory = self._memory_of(content)
+        if not pods and memory.reporter is not None and self._kind.outcome(content).state is not None:
+            pods = [memory.reporter]  # deleted already, as the job has ended
+        canceled = memory.canceled or _is_canceled(content)
         return Facts(content, pods, self._kind.roles(_job_of(content)), canceled)
 
     def _patience(self, facts: Facts, found: JobStatus) -> JobStatus:
@@ -245,25 +267,28 @@ class ClusterService(TrainingService):
         self._delete(facts.content)
         return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
 
-    def _note(self, content: Json) -> str:
+    def _note(self, content: Json, memory: Memory) -> str:
         """The latest warning about a job that has no pods, or a pod that does not start: quota, account, volumes."""
-        metadata = content["metadata"]
-        looked, text = self._notes.get(metadata["name"], (0.0, ""))
-        if time.monotonic() - looked < _NOTES_EVERY_S:
-            return text
+        metadata, known = content["metadata"], memory.note
+        if known is None or known.uid != metadata["uid"]:
+            known = Note(metadata["uid"], float("-inf"), "")
+        if time.monotonic() - known.looked < _NOTES_EVERY_S:
+            return known.text
         try:
-            query = {"fieldSelector": f"involvedObject.uid={metadata['uid']},type=Warning"}
+            query = {"fieldSelector": f"involvedObject.uid={known.uid},type=Warning"}
             found = self._connected().select(EVENTS, self._namespace, **query).get("items") or []
         except ApiError as error:
             log.debug("events of %s cannot be read: %s", metadata["name"], error)
             found = []
         found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-        text = f"{found[-1].get('reason')}: {found[-1].get('message')}" if found else text
-        self._notes[metadata["name"]] = (time.monotonic(), text)
+        text = f"{found[-1].get('reason')}: {found[-1].get('message')}" if found else known.text
+        memory.note = Note(known.uid, time.monotonic(), text)
         return text
 
     def _object_changed(self, content: Json, gone: bool) -> None:
-        if gone:
+        if gone and self._memory_of(content).removed:
+            self._memories.pop((content["metadata"]["name"], content["metadata"]["uid"]), None)
+        elif gone:
             self._remember(content)
         self.context.wake()
 
@@ -274,9 +299,9 @@ class ClusterService(TrainingService):
         role = self._role(pod)
         if role is not None and self._roles is not None:
             self._roles.note(pod, role, gone)
-        if content is not None:
+        if content is not None and not self._memory_of(content).removed:
             if role is not None and role.reports and not _is_alive(pod):
-                self._reporters[content["metadata"]["uid"]] = pod
+                self._memory_of(content).reporter = pod
             self._remember(content, pod)
             if role is not None:
                 (self._mourn if gone else self._replace)(content, pod, role)
@@ -302,15 +327,15 @@ class ClusterService(TrainingService):
         """The trial is lost with its reporting pod: another one would begin it anew within the same attempt."""
         end = pod_end(pod, role.container)
         speaks = role.reports and rank(pod) == 0 and (end is None or end.state is JobState.CANCELED)
-        name, uid = content["metadata"]["name"], content["metadata"]["uid"]
-        if not (speaks and self._kind.remakes_pods) or uid in self._canceled:
+        name, memory = content["metadata"]["name"], self._memory_of(content)
+        if not (speaks and self._kind.remakes_pods) or memory.canceled:
             return
         try:
             now = self._connected().get(self._kind.resource, self._namespace, name) or content
             if self._kind.outcome(now).state or now["metadata"].get("deletionTimestamp") or _is_canceled(now):
                 return
             reason = f"its pod {pod['metadata']['name']} was deleted by somebody else"
-            self._ended.setdefault((name, uid), JobStatus(JobState.LOST, reason))
+            memory.end = memory.end or JobStatus(JobState.LOST, reason)
             self._delete(content)
         except ApiError as error:
             log.warning("what became of %s cannot be told: %s", name, error)
@@ -319,10 +344,10 @@ class ClusterService(TrainingService):
         """Keep the end of a job whose objects may be gone when it is asked for."""
         facts = self._facts_without_asking(content, pods)
         found = status(self._kind, facts)
-        metadata = content["metadata"]
         certain = found.ended is not None or not any(_is_alive(pod) for pod in facts.pods)
         if found.state.ended and certain and (pods or found.state is not JobState.LOST):
-            self._ended.setdefault((metadata["name"], metadata["uid"]), found)
+            memory = self._memory_of(content)
+            memory.end = memory.end or found
 
     # ------------------------------------------------------------ canceling, logs, the end
 
@@ -335,7 +360,7 @@ class ClusterService(TrainingService):
         content = self._object(self._name(str(handle["job"])))
         if content is None:
             return
-        self._canceled.add(content["metadata"]["uid"])
+        self._memory_of(content).canceled = True
         try:
             self._connected().patch(self._kind.resource, self._namespace, content["metadata"]["name"], _CANCEL)
         except ApiError as error:
@@ -377,16 +402,18 @@ class ClusterService(TrainingService):
         return pod_log.output(offset, limit) if pod_log is not None else b""
 
     def _log_of(self, handle: Handle) -> PodLog | None:
-        uid = str(handle["uid"])
-        known = self._logs.get(uid)
-        content = None if known is not None else self._object(self._name(str(handle["job"])))
+        uid, name = str(handle["uid"]), self._name(str(handle["job"]))
+        memory = self._memory(name, uid)
+        content = None if memory.log is not None else self._object(name)
         if content is None or content["metadata"]["uid"] != uid:
-            return known
+            return memory.log
         pod, role = reporting(self._facts_without_asking(content, ()))
         if pod is None:
             return None
         place = (self._namespace, pod["metadata"]["name"], role.container)
-        return self._logs.setdefault(uid, PodLog(self._connected(), *place))
+        with self._lock:  # two would give the same output twice
+            memory.log = memory.log or PodLog(self._connected(), *place)
+        return memory.log
 
     async def scale(self, handle: Handle, workers: int) -> None:
         await self._in_thread(self._scale, handle, workers)
@@ -422,20 +449,19 @@ class ClusterService(TrainingService):
         await self._in_thread(self._remove, handle)
 
     def _remove(self, handle: Handle) -> None:
-        """Delete the object and its Secret; by the uid, so that nothing else can be hit."""
+        """Delete the object and what it owns, also what is left of an earlier try; nothing else of that name."""
         cluster, name, uid = self._connected(), self._name(str(handle["job"])), str(handle["uid"])
         content = self._object(name)
         if content is not None and content["metadata"]["uid"] != uid:
             return
         self._keep_logs([pod for pod in self._pods_of(name) if not _is_alive(pod)])
+        if content is None:
+            self._memories.pop((name, uid), None)
+        else:  # its end is still to be heard of
+            self._memories[name, uid] = Memory(removed=True)
         cluster.delete(self._kind.resource, self._namespace, name, uid, self._kind.deletion)
         for resource in (SECRETS, *self._kind.owned):
             cluster.delete(resource, self._namespace, name)
-        self._logs.pop(uid, None)
-        self._notes.pop(name, None)
-        self._ended.pop((name, uid), None)
-        self._reporters.pop(uid, None)
-        self._canceled.discard(uid)
 
     def _keep_logs(self, pods: Sequence[Json]) -> None:
         """Those of pods that have ended; the others' are read while they are being deleted."""

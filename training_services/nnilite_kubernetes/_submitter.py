@@ -89,7 +89,7 @@ class Submitter:
             raise
         self._refused = 0
         for resource, companion in kept:
-            self._own(cluster, resource, companion, made)
+            self.own(cluster, resource, companion, made)
         return made
 
     def describe(self, job: Job) -> list[Json]:
@@ -152,7 +152,7 @@ class Submitter:
             except ApiError as error:
                 log.warning("the %s of a refused job cannot be deleted: %s", resource.kind, error)
 
-    def _own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
+    def own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
         """The object of a job owns its companions, so that the cluster deletes all together."""
         if content["metadata"].get("ownerReferences"):
             return
