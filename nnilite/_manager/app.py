@@ -22,6 +22,7 @@ from nnilite._manager.ledger import StoreLedger
 from nnilite._manager.reader import Reader
 from nnilite._manager.reading import About, Reading, Standing
 from nnilite._manager.rules import Rules
+from nnilite._manager.tuner_host import TunerHost
 from nnilite._rest.backend import CallbackAnswer, Gap, GivenUp, Limits, Profile, TrialQuery, Waiting
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, TrialState
@@ -52,6 +53,7 @@ class Machinery:
     jobs: JobMaker
     service: TrainingService
     ledger: StoreLedger
+    tuner: TunerHost
 
 
 class Publisher:
@@ -152,13 +154,20 @@ class Manager(Reading):
     # ------------------------------------------------------------ changes by people
 
     async def update(self, changes: Mapping[str, Json]) -> Profile:
-        settings = _changed(self.engine.rules.settings, changes)
         space = changes.get("search_space")
         if space is not None:
-            SearchSpace.parse(space, Place(field="searchSpace"))
-            self.about = replace(self.about, space=space)
+            await self._check_space(space)
+        settings = _changed(self.engine.rules.settings, changes)
         await self.engine.do(s.Changed(settings, space))
+        if space is not None:
+            self.about = replace(self.about, space=space)
         return await self.profile()
+
+    async def _check_space(self, space: Json) -> None:
+        """What the tuner refuses once it is recorded would end the experiment. Raises: ConfigError, TunerError."""
+        if not (self.about.config.get("tuner") or {}).get("className"):  # one's own may want anything
+            SearchSpace.parse(space, Place(field="searchSpace"))
+        await self._parts.tuner.try_space(space)
 
     async def stop(self) -> None:
         await self.engine.do(s.Stop(self.engine.now()))

@@ -90,7 +90,7 @@ def assemble(directory: Path, config: ExperimentConfig, store: Store, address: A
     late.append(engine)
     about = about_experiment(directory, config, store, maximize)
     reader = Reader(store.path)
-    manager = Manager(about, Machinery(engine, jobs, service, ledger), reader, token)
+    manager = Manager(about, Machinery(engine, jobs, service, ledger, tuner), reader, token)
     publisher.manager = manager
     return Assembled(manager, engine, publisher, tuner, service, ledger, reader, float(config.grace_period))
 

@@ -15,7 +15,7 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,14 @@ class TunerHost:
 
     async def assess_end(self, trial: str, success: bool, after: int) -> None:
         await self._insist({"do": "assess_end", "trial": trial, "success": success}, after)
+
+    async def try_space(self, space: Json) -> None:
+        """See whether a tuner made anew, in a process of its own, takes this search space. Raises: TunerError."""
+        other = TunerHost(replace(self._plan, space=space, assessor=None), self._calls, self._histories)
+        try:
+            await other.open(0)
+        finally:
+            await other.close()
 
     async def close(self) -> None:
         """Let the tuner say goodbye, then end the process."""

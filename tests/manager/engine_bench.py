@@ -19,6 +19,7 @@ from nnilite._manager.reader import Reader
 from nnilite._manager.reading import About
 from nnilite._manager.rules import Rules
 from nnilite._manager.store import Store
+from nnilite.errors import TunerError
 from nnilite.records import Exited, Json, KeeperEvent, MetricKind, Reported, Started, Trial
 from nnilite.service import TrainingService
 from nnilite.testing.fakes import FakeService, fake_context
@@ -48,6 +49,10 @@ class FakeTuner:
 
     async def assess_end(self, trial: str, success: bool, after: int) -> None:
         """Nothing to learn."""
+
+    async def try_space(self, space: Json) -> None:
+        if "layer" in space:
+            raise TunerError("no layers")
 
 
 class Watched:
@@ -128,7 +133,8 @@ async def bench(
     late.append(Engine(parts))
     reader = Reader(store.path)
     about = About("e", folder, {}, ("fake",), 1.0, True, {})
-    manager = Manager(about, Machinery(late[0], jobs, made, kept), reader, None)
+    machinery = Machinery(late[0], jobs, made, kept, tuner)  # type: ignore[arg-type]
+    manager = Manager(about, machinery, reader, None)
     task = asyncio.create_task(late[0].run())
     try:
         yield Bench(late[0], made, tuner, kept, manager, task)

@@ -17,7 +17,7 @@ from nnilite._manager.engine import Superseded
 from nnilite._manager.intake import OutOfStep
 from nnilite._manager.ledger import StoreLedger
 from nnilite._manager.store import Store
-from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, StoreError
+from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, SpaceError, StoreError, TunerError
 from nnilite.records import Exited, ExperimentState, MetricKind, Output, Reported, Started, TrialState
 from nnilite.testing import fakes
 
@@ -359,6 +359,20 @@ def test_files_that_a_trial_wrote_elsewhere_are_fetched_once_for_a_while(tmp_pat
         assert fetched == [tmp_path / "trials" / "t0" / "0"]
 
     play(tmp_path, scenario, service=Elsewhere)
+
+
+def test_a_search_space_that_the_tuner_refuses_is_not_taken(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+        await running.manager.update({"search_space": space})
+        for wrong, error in (({**space, "layer": space["x"]}, TunerError), ({"x": 1}, SpaceError)):
+            with pytest.raises(error):
+                await running.manager.update({"search_space": wrong, "max_trials": 9})
+        assert (await running.manager.profile()).space == space
+        assert running.engine.rules.settings.max_trials == 4
+        assert [call.kind for call in running.tuner.calls] == ["space"]
+
+    play(tmp_path, scenario)
 
 
 def test_failures_with_a_success_between_them_are_not_in_a_row(tmp_path: Path) -> None:

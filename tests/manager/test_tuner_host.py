@@ -25,7 +25,9 @@ from nni.tuner import Tuner   # as an archived project has it
 class Counting(Tuner):
     def __init__(self, bad=None, hang=None, once=None):
         self.results, self.bad, self.hang, self.once = [], bad, hang, once
-    def update_search_space(self, space): print("a print of the user's")
+    def update_search_space(self, space):
+        print("a print of the user's")
+        if "layer" in space: raise ValueError("no layers")
     def generate_parameters(self, parameter_id, **kwargs):
         if parameter_id == self.hang: time.sleep(1000)
         if parameter_id == self.bad:
@@ -82,6 +84,17 @@ def test_parameters_come_back_for_each_id(tmp_path: Path) -> None:
         return await host.generate((4, 5), 0)
 
     assert run(tmp_path, scenario) == [{"x": 4, "results": 0}, {"x": 5, "results": 0}]
+
+
+def test_a_space_is_tried_without_the_tuner_that_runs(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await tell(host, past, 0.5)
+        await host.try_space({"x": 1})
+        with pytest.raises(TunerError, match=r"(?s)no layers.*in update_search_space"):
+            await host.try_space({"layer": 1})
+        return await host.generate((1,), 1)
+
+    assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
 
 
 def test_a_killed_host_is_rebuilt_from_the_history(tmp_path: Path) -> None:
