@@ -111,20 +111,26 @@ def _entry_point(group: str, name: str) -> EntryPoint | None:
     return found.get(key) or (found.get(key[: -len(suffix)]) if key.endswith(suffix) else None)
 
 
-_LEFT_OUT = {
-    "ppo": "PPO is for architecture search only",
-    "regularizedevolution": "RegularizedEvolution is for architecture search only; Evolution searches parameters",
-    "networkmorphism": "NetworkMorphism is for architecture search only",
-    "tpe_legacy": "TPE_legacy stood for hyperopt; TPE takes its place",
+_NO_MORE = {
+    TUNERS: {
+        "ppo": "PPO is for architecture search only",
+        "regularizedevolution": "RegularizedEvolution is for architecture search only; Evolution searches parameters",
+        "networkmorphism": "NetworkMorphism is for architecture search only",
+        "tpe_legacy": "TPE_legacy stood for hyperopt; TPE takes its place",
+    },
+    SERVICES: {
+        "hybrid": "write a list of training services, one for each platform",
+        **dict.fromkeys(("aml", "dlc", "dlts", "openpai", "pai"), "NNI's platform of this name is not installed"),
+    },
 }
-"""NNI's algorithms that nnilite has on purpose not."""
+"""NNI's names that nothing is installed for, and why, or what to write."""
 
 
 def _unknown(group: str, name: str) -> str:
-    left_out = _LEFT_OUT.get(name.lower().removesuffix("tuner"))
-    if group == TUNERS and left_out:
-        return f"there is no tuner {name!r}: {left_out}. docs/reference/tuners says more."
     known = names(group)
+    why = _NO_MORE.get(group, {}).get(name.lower().removesuffix(_SUFFIX[group]))
+    if why:
+        return f"there is no {_WORD[group]} {name!r}: {why}. Installed: {', '.join(known) or 'none'}."
     close = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
     hint = f"; did you mean {_found(group)[close[0]].name!r}?" if close else "."
     return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known) or 'none'}."

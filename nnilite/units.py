@@ -231,9 +231,10 @@ class PathRule(Enum):
         except (RuntimeError, ValueError) as error:  # no such user, a null character
             raise ValueError(f"{value!r} is not a usable path: {error}") from error
         if self is PathRule.FILE and not path.is_file():
-            raise ValueError(f"the file {str(path)!r} does not exist")
+            raise ValueError(f"{str(path)!r} is no file" if path.exists() else f"the file {str(path)!r} does not exist")
         if self is PathRule.DIRECTORY and not path.is_dir():
-            raise ValueError(f"the folder {str(path)!r} does not exist")
+            known = path.exists()
+            raise ValueError(f"{str(path)!r} is no folder" if known else f"the folder {str(path)!r} does not exist")
         return path
 
 

@@ -6,7 +6,6 @@ Raising the number of trials or the duration of one that is DONE lets it go on. 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -59,21 +58,7 @@ def search_space(options: argparse.Namespace) -> None:
 
 
 def read_document(path: Path) -> Any:
-    """A JSON or YAML file. Raises: ConfigError with the place of a mistake, OSError."""
-    from nnilite.errors import ConfigError, Place
+    """A JSON or YAML file, read as a search space in one is. Raises: ConfigError with the place of a mistake."""
+    from nnilite.config._source import read_space
 
-    text = path.read_text(encoding="utf-8")
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        if path.suffix == ".json":
-            place = Place(file=str(path), line=error.lineno)
-            raise ConfigError(f"This is not JSON: {error.msg}.", place) from error
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = Place(file=str(path), line=mark.line + 1 if mark else None)
-        raise ConfigError(f"This is neither JSON nor YAML: {getattr(error, 'problem', error)}.", place) from error
+    return read_space(path)[0]

@@ -19,9 +19,29 @@ def plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
+_OLDER = {
+    "trial": "trialCommand",
+    "command": "trialCommand",
+    "codedir": "trialCodeDirectory",
+    "gpunum": "trialGpuNumber",
+    "searchspacepath": "searchSpaceFile",
+    "logdir": "experimentWorkingDirectory",
+    "builtintunername": "name",
+    "builtinassessorname": "name",
+    "builtinadvisorname": "name",
+    "ip": "host",
+    "username": "user",
+    "passwd": "password",
+}
+"""Names of NNI's older format that look unlike today's, or more like a wrong one."""
+
+
 def meant_by(given: str, known: Iterable[str]) -> str | None:
     """The known name that a misspelt one is nearest to, None if it is near to none."""
     by_plain = {plain(name): name for name in known}
+    older = by_plain.get(plain(_OLDER.get(plain(given), "")))
+    if older:
+        return older
     close = difflib.get_close_matches(plain(given), by_plain, n=1)
     return by_plain[close[0]] if close else None
 

@@ -92,7 +92,7 @@ class Record(Kind):
         """All given fields, each perhaps INVALID; what is not given and has a default is left out."""
         raw = as_mapping(raw)
         if not isinstance(raw, Mapping):
-            return at.fault(f"must be a mapping with {self._outline()}, not {raw!r}")
+            return at.fault(f"must be a mapping with {self._outline()}, not {raw!r}{self._likely(raw)}")
         values: dict[str, Any] = {}
         misspelt = [key for key, value in raw.items() if not self._read_one(key, value, values, at)]
         meant = {meant_by(str(key), [entry.key for entry in self.entries]) for key in misspelt}
@@ -123,6 +123,13 @@ class Record(Kind):
 
     def _outline(self) -> str:
         return ", ".join(entry.key for entry in self.entries[:4]) + (", ..." if len(self.entries) > 4 else "")
+
+    def _likely(self, raw: Any) -> str:
+        """A text alone is mostly meant as the first field, such as a tuner's name."""
+        first = next(iter(self.entries), None)
+        return (
+            f"; did you mean {{{first.key}: {raw}}}?" if first and isinstance(raw, str) and first.kind is TEXT else ""
+        )
 
     def write(self, value: Any, secrets: bool) -> Json:
         pairs = ((entry, getattr(value, entry.name)) for entry in self.entries)

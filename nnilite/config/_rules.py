@@ -101,9 +101,9 @@ def _space(values: Values, at: At) -> None:
         at.below("searchSpaceFile").fault("give either searchSpace or searchSpaceFile, not both")
     elif file is not None:
         _space_file(file, values, at)
-    elif given is None:
+    elif given is None and values.get("use_annotation") is not True:  # that was the fault
         at.fault("there is no search space; give searchSpace or searchSpaceFile")
-    else:
+    elif given is not None:
         _space_content(given, values, at.reading.source, at.below("searchSpace"))
 
 

@@ -139,12 +139,13 @@ class ServiceKind(Kind):
     words = "object with a platform"
 
     def fits(self, raw: Any) -> bool:
-        return isinstance(raw, (Mapping, ServiceConfig))
+        return isinstance(raw, (Mapping, ServiceConfig, str))  # a text, too, so that it is told what it lacks
 
     def read(self, raw: Any, at: At) -> Any:
         raw = as_mapping(raw)
         if not isinstance(raw, Mapping):
-            return at.fault(f"must be a mapping with platform and its fields, not {raw!r}")
+            hint = f"; did you mean {{platform: {raw}}}?" if isinstance(raw, str) else ""
+            return at.fault(f"must be a mapping with platform and its fields, not {raw!r}{hint}")
         platform = find(raw, "platform")
         if not isinstance(platform, str):
             return at.fault(f"platform is not set; installed are {', '.join(platforms()) or 'none'}")

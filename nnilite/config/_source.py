@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from nnilite._space_checks import dotted
 from nnilite.config._fields import plain
 from nnilite.errors import ConfigError, Place
 
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+_NO_YAML = "is not YAML"
 _FREE_JSON = {"searchspace", "classargs"}  # where 1e-5 can only be meant as a number
 
 
@@ -97,13 +99,23 @@ def read_space(path: Path) -> tuple[Any, Source]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        if path.suffix.lower() == ".json" and "\t" in text:  # YAML would only complain about the tab
-            message = f"is not JSON: {error.msg}, column {error.colno}"
-            raise ConfigError(message, Place(str(path), error.lineno)) from error
-        return parse_yaml(text, str(path), numbers=True)
+        return _lenient(text, path, error)
     except RecursionError:
         raise ConfigError("is nested too deep", Place(str(path))) from None
-    return value, Source(str(path), _nodes(text))
+    root = _nodes(text)
+    if root is not None:
+        _Check(str(path)).node(root, False, ())
+    return value, Source(str(path), root)
+
+
+def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, Source]:
+    """YAML, or JSON with a comma too many. What was meant as JSON is told what is wrong with it as such."""
+    try:
+        return parse_yaml(text, str(path), numbers=True)
+    except ConfigError as other:
+        if path.suffix.lower() != ".json" or not other.message.startswith(_NO_YAML):
+            raise
+    raise ConfigError(f"is not JSON: {error.msg}, column {error.colno}", Place(str(path), error.lineno)) from error
 
 
 def _nodes(text: str) -> yaml.Node | None:
@@ -116,7 +128,12 @@ def _nodes(text: str) -> yaml.Node | None:
 
 def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any, Source]:
     """Content and lines. `numbers`: 1e-5 is a number everywhere, not only in search space and classArgs."""
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"holds a character that no text has, {text[error.position]!a}; is it the right file?"
+        raise ConfigError(message, Place(file, line)) from error
     try:
         root = loader.get_single_node()
         if root is None:
@@ -126,7 +143,7 @@ def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any,
     except yaml.MarkedYAMLError as error:
         raise _marked(error, file) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"is not YAML: {' '.join(str(error).split())}", Place(file)) from error
+        raise ConfigError(f"{_NO_YAML}: {' '.join(str(error).split())}", Place(file)) from error
     except RecursionError:
         raise ConfigError("is nested too deep", Place(file)) from None
     finally:
@@ -139,7 +156,7 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None) -> ConfigError:
     if "'\\t'" in problem:
         problem += "; indent with blanks, not tabs"
     line = mark.line + 1 if mark else None
-    return ConfigError(f"is not YAML: {problem}", Place(file, line))
+    return ConfigError(f"{_NO_YAML}: {problem}", Place(file, line))
 
 
 class _Check:

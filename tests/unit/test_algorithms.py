@@ -88,3 +88,11 @@ def test_a_broken_list_of_registrations_is_said_with_its_place(folder: Path) -> 
     (path,) = folder.glob("config*/algorithms.json")
     path.write_text("{")
     assert run(["algo", "list"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("platform", "reason"), [("aml", "NNI's platform of this name"), ("hybrid", "write a list of")]
+)
+def test_a_platform_of_nni_that_is_not_installed_is_not_taken_for_a_misspelt_one(platform: str, reason: str) -> None:
+    with pytest.raises(PluginError, match=reason):
+        _plugins.training_service_class(platform)

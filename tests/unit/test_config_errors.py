@@ -57,6 +57,23 @@ def test_the_file_used_here_is_good(tmp_path):
         (with_line("maxTrialNumber: 2.0"), 9, "maxTrialNumber", "whole number, not 2.0"),
         (with_line('maxTrialNumber: "2"'), 9, "maxTrialNumber", "whole number, not '2'"),
         (with_line("maxTrialNumber: true"), 9, "maxTrialNumber", "whole number, not True"),
+        (with_line("maxTrialNum: 2"), 9, "maxTrialNum", "did you mean maxTrialNumber?"),
+        (with_line("logDir: x"), 9, "logDir", "did you mean experimentWorkingDirectory?"),
+        (with_line("  builtinTunerName: TPE", "  name: TPE"), 6, "tuner.builtinTunerName", "did you mean name?"),
+        (with_line("tuner: TPE", "tuner:\n  name: TPE"), 5, "tuner", "did you mean {name: TPE}?"),
+        (
+            with_line("trainingService: local", "trainingService:\n  platform: local"),
+            7,
+            "trainingService",
+            "{platform: l",
+        ),
+        (
+            with_line("useAnnotation: true", "searchSpace:\n  x: {_type: uniform, _value: [0, 1]}"),
+            1,
+            "useAnnotation",
+            "",
+        ),
+        (with_line("trialCodeDirectory: it's $x.yaml"), 9, "trialCodeDirectory", "is no folder"),
         (with_line("maxTrialNumber: 0"), 9, "maxTrialNumber", "at least 1"),
         (with_line("maxTrialDuration: 90 min"), 9, "maxTrialDuration", "unknown unit 'min'"),
         (with_line("trialCodeDirectory: gone"), 9, "trialCodeDirectory", "the folder '.*gone' does not exist"),
@@ -121,6 +138,7 @@ def test_a_missing_field_is_named(tmp_path, missing, reason):
         ("a: &x [*x]\n", "contains itself"),
         ("a: 1\n---\nb: 2\n", "is not YAML"),
         ("a: " + "[" * 3000 + "]" * 3000, "is nested too deep"),
+        ("a: 1\nb: \0\n", ":2: holds a character that no text has, '\\x00'"),
     ],
 )
 def test_a_file_that_is_no_config_gets_a_sentence(tmp_path, text, reason):
@@ -156,6 +174,13 @@ def test_a_search_space_file_that_is_no_json_says_on_which_line(tmp_path):
     (tmp_path / "s.json").write_text('{\n\t"x": {\n\t"_type" "uniform"}}', "utf-8")
     text = GOOD.replace("searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: s.json")
     assert str(fault(tmp_path, text)).startswith(f"{tmp_path}/s.json:3: is not JSON")
+
+
+def test_a_parameter_that_is_twice_in_the_search_space_file_is_told(tmp_path):
+    one = '"x": {"_type": "choice", "_value": [1]}'
+    (tmp_path / "s.json").write_text(f"{{{one},\n{one}}}", "utf-8")
+    text = GOOD.replace("searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: s.json")
+    assert str(fault(tmp_path, text)) == f"{tmp_path}/s.json:2: x: is there twice, first on line 1"
 
 
 def test_both_search_space_and_file_are_refused(tmp_path):

@@ -73,15 +73,15 @@ def test_a_broken_search_space_file_is_told_with_its_line(
 ) -> None:
     make("abcd")
     path = tmp_path / "space.json"
-    path.write_text('{"x":\n oops}')
+    path.write_text('{"x":\n oops]}')
     assert run(["update", "searchspace", "-f", str(path)]) == 1
-    assert f"{path}:2: This is not JSON" in capsys.readouterr().err
+    assert f"{path}:2: is not JSON" in capsys.readouterr().err
 
 
 def test_a_missing_file_is_told_with_its_name(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     assert run(["experiment", "import", "-f", "/no/such.json"]) == 1
-    assert capsys.readouterr().err == "ERROR: /no/such.json: No such file or directory.\n"
+    assert capsys.readouterr().err == "ERROR: /no/such.json: cannot be read: No such file or directory\n"
 
 
 def test_an_export_can_be_imported_again(make: Make, manager: StandIn, tmp_path: Path) -> None:

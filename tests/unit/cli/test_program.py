@@ -10,6 +10,7 @@ import pytest
 
 from nnilite import _registry
 from nnilite._cli.program import COMMANDS, run
+from nnilite.errors import ConfigError
 from stand_in_manager import Make, StandIn
 
 
@@ -81,7 +82,7 @@ def test_a_manager_that_does_not_answer_is_unreachable(
 
 def test_debug_shows_the_traceback(make: Make) -> None:
     make("abcd")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ConfigError):
         run(["--debug", "experiment", "import", "-f", "/no/such.json"])
 
 
