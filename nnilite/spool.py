@@ -20,7 +20,7 @@ from nnilite._keeper.link import MARK
 from nnilite._keeper.spool import SpoolReader
 from nnilite.records import Exited, Json, KeeperEvent, MetricKind, Output, Reported, Started
 
-__all__ = ["parse_event", "read_events", "read_log", "read_metrics"]
+__all__ = ["MARK", "parse_event", "read_events", "read_log", "read_metrics"]
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 
 from nnilite.records import KeeperEvent, Output
-from nnilite.spool import read_log
+from nnilite.spool import MARK, read_log
 from nnilite_kubernetes._api import ApiError, Cluster
 
-_MARK = b"NNILITE_EVENT "
+EVENT = MARK.encode()  # what lines begin with by which keepers tell events
 _KEPT_BYTES = 16_000_000
 _FOLLOW_S = 3.0
 
@@ -38,8 +38,8 @@ class PodLog:
         with self._lock:
             self._fetch()
             lines, self._unread = self._unread, []
-        events: list[KeeperEvent] = list(read_log(b"\n".join(line for line in lines if line.startswith(_MARK))))
-        text = b"".join(line + b"\n" for line in lines if not line.startswith(_MARK))
+        events: list[KeeperEvent] = list(read_log(b"\n".join(line for line in lines if line.startswith(EVENT))))
+        text = b"".join(line + b"\n" for line in lines if not line.startswith(EVENT))
         if text and with_output:
             events.insert(0, Output("stdout", self._offset, text))
             self._offset += len(text)
@@ -78,5 +78,5 @@ class PodLog:
             self._same = self._same + 1 if stamp == self._last else 1
             self._last = stamp
             self._unread.append(text)
-            if not text.startswith(_MARK) and len(self._kept) < _KEPT_BYTES:
+            if not text.startswith(EVENT) and len(self._kept) < _KEPT_BYTES:
                 self._kept += text + b"\n"

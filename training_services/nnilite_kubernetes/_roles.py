@@ -21,13 +21,13 @@ from pathlib import Path
 
 from nnilite.records import Json
 from nnilite_kubernetes._api import ApiError, Cluster, Stream
+from nnilite_kubernetes._log import EVENT
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._status import container_start, pod_end, rank
 
 log = logging.getLogger(__name__)
 
 _THREADS = 16
-_MARK = b"NNILITE_EVENT "
 _MOST_BYTES = 16_000_000  # of one log
 _PAUSES_S = (1.0, 3.0)  # before a last log is asked for again
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -197,7 +197,7 @@ def _save(stream: Stream, path: Path, draft: Path) -> None:
         with draft.open("wb") as file:
             for line in stream.lines():
                 taken += len(line) + 1
-                if not line.startswith(_MARK):
+                if not line.startswith(EVENT):
                     written += file.write(line + b"\n")
             if taken >= _MOST_BYTES:
                 file.write(b"(the log is longer; the rest was left out)\n")

@@ -171,17 +171,22 @@ def _by_keeper(word: Json, terminated: Json, host: str) -> JobStatus:
 
 def _by_container(terminated: Json, host: str) -> JobStatus:
     """The end of a container whose keeper could not say how."""
+    state, message, code = _guessed(terminated)
+    started, ended = seconds(terminated.get("startedAt")), seconds(terminated.get("finishedAt"))
+    return JobStatus(state, message, code, host, started=started, ended=ended)
+
+
+def _guessed(terminated: Json) -> tuple[JobState, str, int | None]:
+    """State, message and exit code."""
     code, reason = int(terminated.get("exitCode") or 0), str(terminated.get("reason") or "")
-    times = {"started": seconds(terminated.get("startedAt")), "ended": seconds(terminated.get("finishedAt"))}
     message = _sentence(reason if reason not in ("Error", "Completed") else "", terminated.get("message"))
     if code == 0:
-        return JobStatus(JobState.SUCCEEDED, message, 0, host, **times)  # type: ignore[arg-type]
+        return JobState.SUCCEEDED, message, 0
     if reason == "OOMKilled":
-        sentence = "it was killed for going over its memory limit (OOMKilled)"
-        return JobStatus(JobState.FAILED, sentence, code, host, **times)  # type: ignore[arg-type]
+        return JobState.FAILED, "it was killed for going over its memory limit (OOMKilled)", code
     if code in (137, 143) or reason == "ContainerStatusUnknown":
-        return JobStatus(JobState.LOST, message or f"its container was killed ({code})", None, host)
-    return JobStatus(JobState.FAILED, message or f"its container ended with {code}", code, host, **times)  # type: ignore[arg-type]
+        return JobState.LOST, message or f"its container was killed ({code})", None
+    return JobState.FAILED, message or f"its container ended with {code}", code
 
 
 def _disrupted(status: Json) -> bool:
