@@ -66,18 +66,15 @@ def _fault(name: str, message: str) -> ConfigError:
 
 def number(name: str, value: Any, low: float | None = None, high: float | None = None) -> float:
     """`value` as a float if it is a finite number in [low, high]. Raises: ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not _within(low, value, high):
         raise _fault(name, f"must be a number{_range(low, high)}, not {value!r}")
-    if (low is not None and value < low) or (high is not None and value > high):
-        raise _fault(name, f"must be{_range(low, high)}, not {value!r}")
     return float(value)
 
 
 def whole_number(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
     """`value` if it is an integer in [low, high]. Raises: ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not isinstance(value, int) or isinstance(value, bool) or not _within(low, value, high):
         raise _fault(name, f"must be a whole number{_range(low, high)}, not {value!r}")
-    number(name, value, low, high)
     return value
 
 
@@ -93,6 +90,10 @@ def without_effect(name: str, value: Any, default: Any, reason: str) -> None:
     """Warn of a value that NNI heeds and we do not, unless it is the default."""
     if value != default:
         log.warning("classArgs.%s: %r has no effect: %s", name, value, reason)
+
+
+def _within(low: float | None, value: float, high: float | None) -> bool:
+    return math.isfinite(value) and (low is None or low <= value) and (high is None or value <= high)
 
 
 def _range(low: float | None, high: float | None) -> str:

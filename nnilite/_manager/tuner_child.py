@@ -7,6 +7,7 @@ user's traceback, and the manager decides.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import socket
@@ -21,7 +22,7 @@ from nnilite import _plugins
 from nnilite._keeper import SHIM
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.class_args import construct
-from nnilite.errors import ConfigError, NoMoreTrialError, PluginError
+from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError
 from nnilite.tuner import Call, Tuner
 
 Message = dict[str, Any]
@@ -54,8 +55,8 @@ class Child:
         try:
             return {"ok": self._does[request["do"]](request)}
         except (ConfigError, PluginError) as error:
-            return {"error": str(error), "fatal": True}
-        except Exception as error:  # the user's code may raise anything
+            return {"error": f"{error}\n{_user_traceback(error.__cause__)}".rstrip(), "fatal": True}
+        except (Exception, SystemExit) as error:  # the user's code may raise anything
             logging.getLogger("tuner").exception("%s failed", request["do"])
             return {"error": _sentence(error), "fatal": False, "traceback": _user_traceback(error)}
 
@@ -140,14 +141,22 @@ def _make(spec: Message, find: Callable[[str], type], base: type) -> Any:
     name, class_name = spec.get("name"), spec.get("className")
     arguments = spec.get("classArgs") or {}
     if class_name is None:
-        return construct(find(str(name)), arguments)
+        return _construct(find(str(name)), arguments, base)
     directory = spec.get("codeDirectory")
     if directory:
         sys.path.insert(0, str(Path(directory)))
     found = _plugins.import_class(class_name)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(f"{class_name} is not derived from nnilite.{base.__name__}.")
-    return construct(found, arguments)
+    return _construct(found, arguments, base)
+
+
+def _construct(found: type, arguments: Message, base: type) -> Any:
+    try:
+        return construct(found, arguments)
+    except ConfigError as error:
+        where = (base.__name__.lower(), error.place.field)
+        raise ConfigError(error.message, Place(field=".".join(filter(None, where)))) from error
 
 
 def _good(answer: Any) -> bool:
@@ -158,16 +167,23 @@ def _good(answer: Any) -> bool:
     raise TypeError(f"assess_trial must return AssessResult.Good or AssessResult.Bad, not {answer!r}")
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _user_traceback(error: Exception) -> str:
-    """The traceback without the frames of the manager and of the base classes."""
-    frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if _PACKAGE not in Path(frame.filename).parents]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(users or list(frames))]
+def _user_traceback(error: BaseException | None) -> str:
+    """The traceback without the frames of the manager, the base classes and Python's import; "" if nothing is left."""
+    if error is None:
+        return ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    if not frames and not isinstance(error, SyntaxError):  # which has its place within itself
+        return ""
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
     return "".join([*lines, *traceback.format_exception_only(type(error), error)])
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith("<") and not {_PACKAGE, Path(importlib.__file__).parent} & set(Path(file).parents)
 
 
 def _plain(value: Any) -> Any:

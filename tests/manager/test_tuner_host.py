@@ -139,10 +139,33 @@ def test_a_hung_tuner_meets_its_time_limit(tmp_path: Path) -> None:
 
 def test_an_unknown_class_argument_is_told_as_a_failure_of_the_construction(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
-        with pytest.raises(TunerError, match="no such argument"):
+        with pytest.raises(TunerError, match=r"tuner\.classArgs\.colour: Counting has no such argument"):
             await host.open(0)
 
     run(tmp_path, scenario, colour="blue")
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def x(:\n", "SyntaxError: invalid syntax"),
+        ("raise SystemExit('no data')\n", "SystemExit: no data"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_with_its_own_lines_alone(
+    tmp_path: Path, code: str, last: str
+) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        (tmp_path / host._plan.tuner["codeDirectory"] / "counting.py").write_text(code)
+        with pytest.raises(TunerError) as caught:
+            await host.open(0)
+        return str(caught.value)
+
+    text = run(tmp_path, scenario)
+    assert 'counting.py", line 1' in text
+    assert text.endswith(last)
+    assert "importlib" not in text
 
 
 def test_what_the_user_prints_goes_to_the_log(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_medianstop_is_quick_with_ten_thousand_trials():
 
 
 def test_medianstop_checks_its_arguments():
-    with pytest.raises(ConfigError, match=r"classArgs.start_step: must be of at least 0, not -1"):
+    with pytest.raises(ConfigError, match=r"classArgs.start_step: must be a whole number of at least 0, not -1"):
         construct(MedianstopAssessor, {"start_step": -1})
 
 

@@ -160,5 +160,5 @@ def test_a_member_that_diverged_goes_on_as_one_of_the_best(tmp_path):
 def test_impossible_budgets_get_a_sentence():
     with pytest.raises(ConfigError, match=r"classArgs\.max_budget: must not be below min_budget \(5\)"):
         construct(ASHATuner, {"min_budget": 5, "max_budget": 2})
-    with pytest.raises(ConfigError, match=r"classArgs\.eta: must be of at least 2"):
+    with pytest.raises(ConfigError, match=r"classArgs\.eta: must be a whole number of at least 2"):
         construct(HyperbandTuner, {"eta": 1})
