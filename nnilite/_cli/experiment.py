@@ -144,7 +144,8 @@ def import_data(options: argparse.Namespace) -> None:
         data = [_with_number(item) for item in data]
     with access.running(options) as manager:
         count = manager.import_data(data)
-    print(f"{count} results are imported.")
+    known = len(data) - count
+    print(f"{count} results are imported{f'; {known} were known already' if known else ''}.")
 
 
 def _with_number(item: Any) -> Any:

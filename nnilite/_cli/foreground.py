@@ -143,12 +143,12 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: Entry, *, as_j
     screen.show_facts({"Trials": summary.trials(profile), "Time": screen.span(profile["duration"])})
     summary.show_best(profile)
     if profile["counts"].get("FAILED"):
-        _show_failure(manager)
+        _show_failure(manager, entry)
     print(f"Everything is kept in {entry.directory}; `nnictl view {entry.id}` shows it in the browser.")
 
 
-def _show_failure(manager: Client) -> None:
+def _show_failure(manager: Client, entry: Entry) -> None:
     """One of the trials that failed, as an example."""
     for trial in manager.trials(states=["FAILED"], sort="ended", descending=True, limit=1):
-        print(f"Trial {trial['id']} failed: {screen.clean(trial['reason'])}")
-        print(f"  `nnictl log stderr --trial {trial['id']}` shows what it wrote.")
+        print(f"Trial {trial['id']} failed: {screen.brief(trial['reason'])}")
+        print(f"  `nnictl log stderr {entry.id} --trial {trial['id']}` shows what it wrote.")

@@ -113,10 +113,19 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
+WIDEST_METRIC = 200
+"""So many characters of a metric are shown; it may hold a megabyte."""
+
+
 def metric(value: Any) -> str:
     """A metric on one line: the number, or a dict's `default` and the rest."""
+    text = _metric(value)
+    return text if len(text) <= WIDEST_METRIC else f"{text[:WIDEST_METRIC]}..."
+
+
+def _metric(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key}={metric(part)}" for key, part in value.items())
+        return ", ".join(f"{clean(key)}={_metric(part)}" for key, part in value.items())
     if isinstance(value, float):
         return number(value)
     return "" if value is None else clean(value)

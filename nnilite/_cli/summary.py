@@ -47,6 +47,9 @@ def trials(profile: dict[str, Any]) -> str:
 def show_best(profile: dict[str, Any]) -> None:
     """The best trial, its metric, and its parameters one a line."""
     best = profile["best"]
+    if best is None and profile["counts"].get("SUCCEEDED"):
+        print(f"Best: none; no trial has a number as its final result. `nnictl trial ls {profile['id']}` says why.")
+        return
     if best is None:
         print("Best: no trial has reported a final metric yet.")
         return

@@ -203,8 +203,9 @@ def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:
 def kill(options: argparse.Namespace) -> None:
     with access.running(options) as manager:
         for trial in options.trials:
-            manager.cancel(trial)
-            print(f"Trial {trial} is being stopped.")
+            found = manager.cancel(trial)
+            over = found["ended"] is not None
+            print(f"Trial {trial} has ended: {found['state']}." if over else f"Trial {trial} is being stopped.")
 
 
 def scale_one(options: argparse.Namespace) -> None:

@@ -104,7 +104,7 @@ def _whole(value: Json) -> Json:
 def read_pairs(body: Json) -> list[tuple[Json, Json]]:
     """Pairs of parameters and value from NNI's `[{"parameter": {...}, "value": ...}]`. Raises: ConfigError."""
     if not isinstance(body, list) or len(body) > IMPORT_MAX:
-        raise ConfigError(f"the body must be a list of at most {IMPORT_MAX} results")
+        raise ConfigError(f'results must be a list of at most {IMPORT_MAX} {{"parameter": {{...}}, "value": ...}}')
     return [_pair(number, item) for number, item in enumerate(body)]
 
 

@@ -84,6 +84,25 @@ def test_a_missing_file_is_told_with_its_name(make: Make, capsys: pytest.Capture
     assert capsys.readouterr().err == "ERROR: /no/such.json: cannot be read: No such file or directory\n"
 
 
+def test_results_that_were_imported_before_are_told(
+    make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    manager.says("POST /import", {"imported": 1})
+    (tmp_path / "r.json").write_text('[{"parameter": {"x": 1}, "value": 2}, {"parameter": {"x": 2}, "value": 3}]')
+    assert run(["experiment", "import", "-f", str(tmp_path / "r.json")]) == 0
+    assert capsys.readouterr().out == "1 results are imported; 1 were known already.\n"
+
+
+def test_trials_without_a_number_are_told_from_none_at_all(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    manager.says("GET /experiment", {**PROFILE, "best": None})
+    run(["experiment", "show"])
+    assert "Best: none; no trial has a number as its final result. `nnictl trial ls abcd`" in capsys.readouterr().out
+
+
 def test_an_export_can_be_imported_again(make: Make, manager: StandIn, tmp_path: Path) -> None:
     make("abcd")
     manager.says("POST /import", {"imported": 1})

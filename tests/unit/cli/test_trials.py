@@ -45,10 +45,11 @@ def test_the_front_of_several_objectives_is_listed(
 
 def test_trials_are_killed_by_id(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
-    manager.says("DELETE /trials/trial1", TRIAL)
-    assert run(["trial", "kill", "-T", "trial1"]) == 0
+    manager.says("DELETE /trials/trial1", {**TRIAL, "ended": None})
+    manager.says("DELETE /trials/trial2", TRIAL)
+    assert run(["trial", "kill", "-T", "trial1", "trial2"]) == 0
     assert run(["trial", "kill", "-T", "other"]) == 3
-    assert "trial1" in capsys.readouterr().out
+    assert capsys.readouterr().out == "Trial trial1 is being stopped.\nTrial trial2 has ended: SUCCEEDED.\n"
 
 
 def test_a_trial_without_files_here_is_shown(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
