@@ -54,9 +54,9 @@ class RoleRecords:
             self._closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def note(self, pod: Json, role: Role, gone: bool = False) -> None:
-        """A pod has changed; when it has begun to end, its log is read to its end."""
-        ending = bool(pod["metadata"].get("deletionTimestamp"))
+    def note(self, pod: Json, role: Role, gone: bool = False, ending: bool = False) -> None:
+        """A pod has changed; when it has begun to end, or is about to, its log is read to its end."""
+        ending = ending or bool(pod["metadata"].get("deletionTimestamp"))
         if not (gone or ending or pod_end(pod, role.container)) or _place(pod) is None:
             return
         with self._lock:
@@ -84,10 +84,9 @@ class RoleRecords:
 
     def _enter(self, pod: Json, role: Role, gone: bool) -> Json | None:
         """Write how a pod stands into the record of its attempt; its entry."""
-        place = _place(pod)
-        if place is None:
+        if _place(pod) is None:
             return None
-        folder = self._folder / "trials" / place[0] / place[1]
+        folder = self._folder_of(pod)
         entries = _read(folder)
         uid, number = pod["metadata"]["uid"], rank(pod)
         known = next((entry for entry in entries if entry["uid"] == uid), None)
@@ -117,14 +116,14 @@ class RoleRecords:
                 if error.passing and pause_s is not None and not self._closed.wait(pause_s):
                     continue
                 log.info("the log of the pod %s cannot be read (any more): %s", pod["metadata"]["name"], error)
+                if not error.passing:
+                    self._finish(pod)
             except OSError as error:
                 log.warning("the log of the pod %s cannot be kept: %s", pod["metadata"]["name"], error)
             return
 
     def _copy(self, pod: Json, role: Role, last: bool) -> None:
-        trial, attempt = _place(pod) or ("", "")
-        folder = self._folder / "trials" / trial / attempt
-        uid = pod["metadata"]["uid"]
+        folder, uid = self._folder_of(pod), pod["metadata"]["uid"]
         entry = next((entry for entry in _read(folder) if entry["uid"] == uid), None)
         if entry is None or entry.get("read"):
             return
@@ -132,13 +131,25 @@ class RoleRecords:
         draft = path.with_suffix(".last" if last else ".new")  # the pod may end while somebody looks
         stream = self._cluster.log_stream(self._namespace, entry["pod"], role.container, _MOST_BYTES, follow=last)
         _save(stream, path, draft)
+        if last:
+            self._finish(pod)
+
+    def _finish(self, pod: Json) -> None:
+        """No more is to be had of a pod's log."""
+        folder = self._folder_of(pod)
         with self._lock:
-            if last and not self._closed.is_set():
-                entries = _read(folder)
-                there = path.exists()
-                for known in (known for known in entries if known["uid"] == uid):
-                    known.update(read=True, log=entry["log"] if there else None)
-                _write(folder, entries)
+            if self._closed.is_set():
+                return
+            entries = _read(folder)
+            for known in (known for known in entries if known["uid"] == pod["metadata"]["uid"]):
+                there = known["log"] and (folder / "roles" / known["log"]).exists()
+                known.update(read=True, log=known["log"] if there else None)
+            _write(folder, entries)
+
+    def _folder_of(self, pod: Json) -> Path:
+        """That of the pod's attempt; its labels have been looked at."""
+        trial, attempt = _place(pod) or ("", "")
+        return self._folder / "trials" / trial / attempt
 
 
 def _place(pod: Json) -> tuple[str, str] | None:

@@ -454,7 +454,7 @@ class ClusterService(TrainingService):
         content = self._object(name)
         if content is not None and content["metadata"]["uid"] != uid:
             return
-        self._keep_logs([pod for pod in self._pods_of(name) if not _is_alive(pod)])
+        self._keep_logs(self._pods_now(name))
         if content is None:
             self._memories.pop((name, uid), None)
         else:  # its end is still to be heard of
@@ -464,15 +464,15 @@ class ClusterService(TrainingService):
             cluster.delete(resource, self._namespace, name)
 
     def _keep_logs(self, pods: Sequence[Json]) -> None:
-        """Those of pods that have ended; the others' are read while they are being deleted."""
+        """Those of pods that have ended are waited for; the others' are read while they are being deleted."""
         records = self._roles
         if records is None:
             return
         for pod in pods:
             role = self._role(pod)
             if role is not None:
-                records.note(pod, role)  # the watch may just be about to
-        records.settle(pods, _LAST_LOGS_S)
+                records.note(pod, role, ending=True)
+        records.settle([pod for pod in pods if not _is_alive(pod)], _LAST_LOGS_S)
 
     def _connected(self) -> Cluster:
         if self._cluster is None:
