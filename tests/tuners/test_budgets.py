@@ -92,6 +92,16 @@ def test_asha_hands_checkpoints_on_to_the_next_rung():
     assert promoted["load_checkpoint_dir"] == best["save_checkpoint_dir"] != promoted["save_checkpoint_dir"]
 
 
+@pytest.mark.parametrize("make", [HyperbandTuner, ASHATuner])
+def test_the_best_imported_results_are_the_first_candidates(make):
+    tuner = ready(make("minimize", eta=2, seed=0))
+    tuner.import_data([{"parameter": {"x": k / 8}, "value": abs(k / 8 - 0.4)} for k in range(8)])
+    first = [tuner.generate_parameters(k) for k in range(4)]
+    assert [p["x"] for p in first[:2]] == [0.375, 0.5]
+    assert not {p["x"] for p in first[2:]} & {k / 8 for k in range(8)}
+    assert {p["TRIAL_BUDGET"] for p in first} == {tuner._schedule().next().budget}
+
+
 def test_bohb_learns_from_the_largest_budget_with_enough_results():
     tuner = ready(BOHBTuner("minimize", max_budget=9, min_points_in_model=4, random_fraction=0.0, seed=0))
     budgets(tuner, 60)

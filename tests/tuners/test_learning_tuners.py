@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -220,6 +221,20 @@ def test_customised_and_imported_results_are_learnt(name):
     imported = [{"parameter": point, "value": {"default": 1, "size": 0}}, {"parameter": point, "value": None}]
     tuner.import_data([*imported, {"parameter": {"x": 99}, "value": 1}, {"value": 2}])
     assert [p.loss for p in tuner.points] == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in LEARNERS if name not in {"Random", "QMC"}])
+def test_a_warm_start_finds_better_points_in_few_trials(name):
+    space, rng = {axis: {"_type": "uniform", "_value": [-1, 9]} for axis in "xyz"}, random.Random(0)
+    known = [{axis: rng.uniform(-1, 1) for axis in space} for _ in range(30)]
+    best = {}
+    for seed, start in itertools.product(range(5), ([], known)):
+        tuner = started(name, space, seed)
+        tuner.import_data([{"parameter": parameters, "value": result(parameters)} for parameters in start])
+        proposed = play(tuner, 0, 8, concurrency=1)
+        best[seed, bool(start)] = min(loss(own(tuner, parameters)) for parameters in proposed)
+    warm, cold = (sum(best[seed, start] for seed in range(5)) for start in (True, False))
+    assert warm < 0.6 * cold
 
 
 @pytest.mark.parametrize("name", NAMES)

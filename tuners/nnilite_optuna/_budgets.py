@@ -7,6 +7,7 @@ between the three is the schedule, and where new parameters come from.
 from __future__ import annotations
 
 import random
+from heapq import nsmallest
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +23,21 @@ if TYPE_CHECKING:
 
 BUDGET = "TRIAL_BUDGET"
 LOAD, SAVE = "load_checkpoint_dir", "save_checkpoint_dir"
-_SLOT, _COPY = "slot", "copy in the model"
+_SLOT, _TAKEN, _COPY = "slot", "begun anew", "copy in the model"
 
 
 class BudgetTuner(LearningTuner):
-    """A tuner that follows a schedule. A subclass gives the schedule, and may give better than random parameters."""
+    """A tuner that follows a schedule. A subclass gives the schedule, and may give better than random parameters.
+
+    The best `_eta` of the results that came from elsewhere, or are older than the search space, begin anew as the first
+    candidates.
+    """
 
     distinct = False  # the same parameters come again, with a larger budget
     extra_keys = frozenset((BUDGET, LOAD, SAVE))
     _directory: PurePath | None = None
     _next: Slot | None = None
+    _eta: int
     _planned = False  # False while old points are shown to a new plan: they teach, but have no slot in it
 
     def _schedule(self) -> Schedule:
@@ -39,11 +45,14 @@ class BudgetTuner(LearningTuner):
 
     def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
         """New parameters, without the budget."""
-        return self.space.sample(rng)
+        best = nsmallest(self._eta, self._older, key=lambda point: point.loss or 0.0)
+        flat = next((point.flat for point in best if _TAKEN not in point.notes), None)
+        return self.space.sample(rng) if flat is None else self.space.build(flat)
 
     def _restart(self) -> None:
         self._plan = self._schedule()
         self._next = None
+        self._older: list[Point] = []  # results that have no slot in the plan
 
     def update_search_space(self, search_space: Any) -> None:
         self._planned = False
@@ -71,12 +80,17 @@ class BudgetTuner(LearningTuner):
         self._next = None
         if slot.candidate.flat is None:
             slot.candidate.flat = point.flat
+            for older in self._older:
+                if older.flat == point.flat:
+                    older.notes[_TAKEN] = True
         point.notes[_SLOT] = slot
 
     def _closed(self, point: Point) -> None:
         slot = point.notes.get(_SLOT)
         if slot is not None:
             self._plan.ended(slot, point.loss)
+        elif point.state is PointState.DONE:
+            self._older.append(point)
 
 
 def _has_budget(point: Point) -> bool:
@@ -239,7 +253,7 @@ class BOHBTuner(BudgetTuner):
 
     def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
         if self._modelled is None or rng.random() < self._luck:
-            return self.space.sample(rng)
+            return super()._fresh(parameter_id, rng)
         return self._model.propose(parameter_id, rng)
 
 
