@@ -36,6 +36,21 @@ COMMANDS = {
     "algo": "the tuners and assessors that are installed",
 }
 
+_INSTEAD = {
+    "hello": "NNI's example is not there; `nnictl create --config FILE` starts an experiment of your own.",
+    "jupyter-extension": "`nnictl webui url` tells where the web page is.",
+    "package": "plugins are Python packages: `pip install` them, and `nnictl algo list` shows them.",
+    "ss_gen": "annotations are not supported; write the search space into the configuration.",
+    "tensorboard": "run `tensorboard --logdir FOLDER`, with the folder of a trial, which `nnictl log trial` tells.",
+    "trainingservice": "plugins are Python packages: `pip install` them, and `nnictl platform list` shows them.",
+    **{
+        word: f"did you mean 'experiment {word}'?"
+        for word in ("delete", "export", "import", "list", "load", "save", "show", "status")
+    },
+    **{word: f"did you mean 'trial {word}'?" for word in ("add", "download", "kill", "ls", "rerun", "scale")},
+}
+"""What to do in place of NNI's commands, and of words that are only half a command."""
+
 _EPILOG = """\
 commands:
 {commands}
@@ -60,6 +75,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
+        if message.endswith("required: WHAT"):
+            known = next(action.choices or () for action in self._actions if action.metavar == "WHAT")
+            message = f"{self.prog} needs one of {', '.join(known)}"
         self.exit(USAGE, f"{self.format_usage()}ERROR: {message}\n")
 
 
@@ -101,6 +119,8 @@ def _parser(name: str | None) -> Parser:
 def _unknown(name: str) -> str:
     import difflib
 
+    if name in _INSTEAD:
+        return f"There is no command '{name}'; {_INSTEAD[name]}"
     near = difflib.get_close_matches(name, COMMANDS, 1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(COMMANDS)}."
     return f"There is no command '{name}'; {hint}"
