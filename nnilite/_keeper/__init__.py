@@ -91,7 +91,7 @@ def sdk_sources() -> Dict[str, bytes]:
     """The files that trials import, by their path in the folder on PYTHONPATH."""
     nnilite = _PACKAGE.parent
     files = {f"nnilite/{name}": (nnilite / name).read_bytes() for name in ("__init__.py", "_version.py")}
-    files.update((f"nni/{path.name}", path.read_bytes()) for path in sorted((SHIM / "nni").glob("*.py")))
+    files.update((path.relative_to(SHIM).as_posix(), path.read_bytes()) for path in sorted(SHIM.rglob("*.py")))
     return files
 
 

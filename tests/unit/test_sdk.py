@@ -17,7 +17,7 @@ import pytest
 import nnilite
 from keeper_bench import HOSTILE, pythons
 from nnilite import spool
-from nnilite._keeper import sdk_sources
+from nnilite._keeper import SHIM, sdk_sources
 
 PARAMETERS = {"lr": 0.1, "layers": [{"_name": "dense", "n": 3}]}
 
@@ -348,6 +348,31 @@ def test_what_nni_has_and_we_do_not_says_what_to_do(alone):
     done = run_alone(alone, "import nni; nni.retiarii")
     assert "nni.retiarii is not among the parts of NNI that nnilite offers" in done.stderr
     assert "NNILITE_REAL_NNI=1" in done.stderr
+    done = run_alone(alone, "from nni.nas.space import ModelSpace")
+    assert "ModuleNotFoundError: nni.nas is not among the parts of NNI that nnilite offers" in done.stderr
+
+
+def test_programs_that_launch_experiments_find_nni_s_classes(alone):
+    program = (
+        "from nni.experiment import Experiment, ExperimentConfig, LocalConfig, RunMode, RemoteConfig\n"
+        "from nni.experiment.config import AlgorithmConfig, RemoteMachineConfig\n"
+        "config = ExperimentConfig('remote', trial_command='x', trial_concurrency=1, search_space={'x': {'_type':\n"
+        "    'choice', '_value': [1]}}, tuner=AlgorithmConfig(name='Random'))\n"
+        "machine = RemoteMachineConfig(host='h')\n"
+        "machine.user = 'me'\n"
+        "config.training_service = [LocalConfig(trial_gpu_number=0), RemoteConfig(machine_list=[machine])]\n"
+        "print(*(part.config for part in config.checked().services))"
+    )
+    done = run_alone(alone, program)
+    assert done.stderr == ""
+    assert "host='h', " in done.stdout
+
+
+def test_a_program_for_nni_runs_by_hand(tmp_path):
+    (tmp_path / "trial.py").write_text("import nni, sys\nprint(sys.argv[1:], __name__, nni.get_trial_id())")
+    command = [sys.executable, "-m", "nnilite", "trial.py", "--epochs", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=bare_environment())
+    assert (done.stdout, done.stderr) == ("['--epochs', '3'] __main__ STANDALONE\n", "")
 
 
 def test_the_real_nni_can_be_asked_for(alone, tmp_path):
@@ -355,6 +380,7 @@ def test_the_real_nni_can_be_asked_for(alone, tmp_path):
     (tmp_path / "site" / "nni" / "__init__.py").write_text("from nni.deep import depth\n")
     (tmp_path / "site" / "nni" / "deep.py").write_text("depth = 3\n")
     program = f"import sys; sys.path.append({str(tmp_path / 'site')!r}); import nni; print(nni.depth, nni.__file__)"
+    program = f"import sys; sys.path.insert(0, {str(SHIM)!r}); {program}"  # as below `python -m nnilite`
     done = run_alone(alone, program, NNILITE_REAL_NNI="1")
     assert done.stdout == f"3 {tmp_path}/site/nni/__init__.py\n"
 

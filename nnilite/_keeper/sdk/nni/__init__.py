@@ -38,14 +38,38 @@ def _become_the_real_one() -> None:
     import importlib.machinery
     import importlib.util
 
-    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    others = [entry for entry in sys.path if os.path.abspath(entry) != own]
+    others = [entry for entry in sys.path if not _is_this(os.path.join(entry, "nni", "__init__.py"))]
     spec = importlib.machinery.PathFinder.find_spec("nni", others)
     if spec is None or spec.loader is None:
         raise ImportError("NNILITE_REAL_NNI is set, but the real nni is not installed here: pip install nni")
     module = importlib.util.module_from_spec(spec)
     sys.modules["nni"] = module
     spec.loader.exec_module(module)
+
+
+def _is_this(path: str) -> bool:
+    """Whether a file is this one or a copy: below `python -m nnilite` a trial has two on its path."""
+    try:
+        with open(path, "rb") as other, open(__file__, "rb") as own:
+            return other.read() == own.read()
+    except OSError:
+        return False
+
+
+class _Elsewhere:
+    """The last finder: modules of NNI that are not here get a sentence on where they are."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name.startswith("nni."):
+            raise ModuleNotFoundError(_not_here(name), name=name)
+
+
+def _not_here(name: str) -> str:
+    return (
+        f"{name} is not among the parts of NNI that nnilite offers. To have it from the real package, "
+        "install that and set NNILITE_REAL_NNI=1 in the environment of the trial."
+    )
 
 
 def __getattr__(name: str) -> Any:
@@ -55,10 +79,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"nni.{name}")
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(_ELSEWHERE[name]), name)
-    raise AttributeError(
-        f"nni.{name} is not among the parts of NNI that nnilite offers. To have it from the real package, "
-        "install that and set NNILITE_REAL_NNI=1 in the environment of the trial."
-    )
+    raise AttributeError(_not_here(f"nni.{name}"))
 
 
 if os.environ.get("NNILITE_REAL_NNI"):
@@ -75,3 +96,4 @@ else:
     )
 
     get_next_parameters = get_next_parameter
+    sys.meta_path.append(_Elsewhere)

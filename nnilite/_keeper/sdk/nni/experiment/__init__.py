@@ -1,0 +1,37 @@
+"""`nni.experiment`: launching experiments from Python. It needs the whole nnilite."""
+
+from nnilite.experiment import Experiment, RunMode, TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
+
+from .config import (
+    AlgorithmConfig,
+    AmlConfig,
+    CustomAlgorithmConfig,
+    DlcConfig,
+    ExperimentConfig,
+    FrameworkControllerConfig,
+    KubeflowConfig,
+    LocalConfig,
+    OpenpaiConfig,
+    RemoteConfig,
+    RemoteMachineConfig,
+)
+
+__all__ = [
+    "AlgorithmConfig",
+    "AmlConfig",
+    "CustomAlgorithmConfig",
+    "DlcConfig",
+    "Experiment",
+    "ExperimentConfig",
+    "FrameworkControllerConfig",
+    "KubeflowConfig",
+    "LocalConfig",
+    "OpenpaiConfig",
+    "RemoteConfig",
+    "RemoteMachineConfig",
+    "RunMode",
+    "TrialHyperParameters",
+    "TrialJob",
+    "TrialMetricData",
+    "TrialResult",
+]
