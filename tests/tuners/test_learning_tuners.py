@@ -320,6 +320,15 @@ def test_all_arguments_of_nni_are_taken_with_their_defaults(name, args, caplog):
     assert not caplog.records
 
 
+def test_nnis_gamma_for_tpe_is_heeded_though_it_is_nnis_default():
+    tuners = [construct(tuner_class("TPE"), {"seed": 1, "tpe_args": args}) for args in ({}, {"gamma": 0.25})]
+    for tuner in tuners:
+        tuner.update_search_space(NUMBERS)
+    ours, nnis = (play(tuner, 0, 50) for tuner in tuners)
+    assert ours[:10] == nnis[:10]
+    assert ours != nnis  # of 50 the best 5 are the good ones, or the best 2
+
+
 def test_what_nni_heeds_and_we_do_not_is_warned_of_or_refused(caplog):
     construct(tuner_class("BOHB"), {"bandwidth_factor": 5})
     assert "classArgs.bandwidth_factor: 5.0 has no effect" in caplog.text

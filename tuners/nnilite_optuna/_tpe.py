@@ -21,7 +21,7 @@ _DEFAULTS: dict[str, Any] = {
     "n_ei_candidates": 24,
     "linear_forgetting": 25,
     "prior_weight": 1.0,
-    "gamma": 0.25,
+    "gamma": None,
     "multivariate": True,
 }
 
@@ -34,8 +34,9 @@ class TPETuner(OptunaTuner):
         seed: any whole number; None for a different search each time.
         tpe_args: `constant_liar_type` ("best", "worst", "mean": running trials repel new ones; None: they do not),
             `n_startup_jobs` (10 random trials first), `n_ei_candidates` (24), `linear_forgetting` (25: older trials
-            than so many weigh less), `prior_weight` (1.0), `gamma` (0.25: the best ceil(gamma * sqrt(n)) trials are
-            the good ones), `multivariate` (True: parameters are modelled together).
+            than so many weigh less), `prior_weight` (1.0), `gamma` (the best ceil(gamma * sqrt(n)) trials are the good
+            ones, at most `linear_forgetting`; None: the best tenth, at most 25), `multivariate` (True: parameters are
+            modelled together).
 
     Raises: ConfigError
     """
@@ -77,8 +78,9 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     one_of("tpe_args.multivariate", args["multivariate"], (True, False))
     for name, low in (("n_startup_jobs", 0), ("n_ei_candidates", 1), ("linear_forgetting", 1)):
         whole_number(f"tpe_args.{name}", args[name], low)
-    for name in ("prior_weight", "gamma"):
-        number(f"tpe_args.{name}", args[name], low=1e-9)
+    number("tpe_args.prior_weight", args["prior_weight"], low=1e-9)
+    if args["gamma"] is not None:
+        number("tpe_args.gamma", args["gamma"], low=1e-9)
     return args
 
 
@@ -90,7 +92,7 @@ def _changed(args: Mapping[str, Any]) -> dict[str, Any]:
         changed["prior_weight"] = args["prior_weight"]
     if keep != _DEFAULTS["linear_forgetting"]:
         changed["weights"] = lambda count: _weights(count, keep)
-    if changed.keys() & {"weights"} or share != _DEFAULTS["gamma"]:
+    if share is not None:
         changed["gamma"] = lambda count: min(math.ceil(share * math.sqrt(count)), keep)
     return changed
 
