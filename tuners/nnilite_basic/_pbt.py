@@ -40,9 +40,9 @@ class PBTTuner(LearningTuner):
     """NNI's PBT (Jaderberg et al., 2017, "Population Based Training of Neural Networks"). All space types.
 
     The member that is furthest behind goes on first. If it is among the poorest, it takes parameters and checkpoint of
-    one of the best, and its parameters are changed a little. It need not wait for the others. A member that diverged (its
-    result is no number), or failed before its first checkpoint, goes on as one of the poorest; after any other failure it
-    tries again from its own checkpoint.
+    one of the best, and its parameters are changed a little. It need not wait for the others. A member that diverged
+    (its result is no number), or failed before its first checkpoint, goes on as one of the poorest; after any other
+    failure it tries again from its own checkpoint.
 
     Args:
         optimize_mode: "maximize" or "minimize".

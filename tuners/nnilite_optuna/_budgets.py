@@ -134,8 +134,7 @@ class HyperbandTuner(BudgetTuner):
 
 
 class ASHATuner(BudgetTuner):
-    """Asynchronous successive halving, with promotion (Li et al., 2020, "A System for Massively Parallel
-    Hyperparameter Tuning"). All space types.
+    """ASHA: asynchronous successive halving, with promotion (Li et al., 2020). All space types.
 
     A candidate pauses after each trial and goes on, with eta times the budget, when it is among the best 1/eta of
     those that had the same budget. For the variant that stops running trials use the assessor SuccessiveHalving.

@@ -15,8 +15,7 @@ _FEWEST = 4  # results that a fit needs
 
 
 class CurvefittingAssessor(Assessor):
-    """NNI's Curvefitting (Domhan et al., 2015, "Speeding up Automatic Hyperparameter Optimization of Deep Neural
-    Networks by Extrapolation of Learning Curves").
+    """NNI's Curvefitting (Domhan et al., 2015): extrapolates learning curves.
 
     Several families of curves are fitted to the results so far by least squares; the better a family fits, the more its
     forecast for the last epoch counts. A trial is stopped if the forecast is clearly worse than the best completed one.
