@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import inspect
 from pathlib import Path
+from types import NoneType
 
 from nnilite import _algorithms, _plugins
 from nnilite._cli import screen
@@ -51,7 +52,7 @@ def register(options: argparse.Namespace) -> None:
             raise Conflict(f"{entry.name} is an installed {entry.kind}; choose another builtinName.")
         _plugins.check_class(group, entry.entry_point(group))
         _algorithms.register(entry)
-        print(f"{entry.name} is registered as a {entry.kind}.")
+        print(f"The {entry.kind} {entry.name} is registered.")
 
 
 def unregister(options: argparse.Namespace) -> None:
@@ -84,7 +85,7 @@ def _show_one(kind: str, name: str, options: argparse.Namespace) -> None:
         screen.show_json({**_described(kind, name), "classArgs": _arguments(plugin)})
         return
     screen.show_facts({"Name": name, "Type": kind, "Class": f"{plugin.__module__}.{plugin.__qualname__}"})
-    rows = [(argument, default) for argument, default in _arguments(plugin).items()]
+    rows = [(one["name"], "required" if one["required"] else repr(one["default"])) for one in _arguments(plugin)]
     print()
     print(inspect.cleandoc(plugin.__doc__ or ""))
     print()
@@ -108,8 +109,14 @@ def _described(kind: str, name: str) -> dict[str, object]:
     return {"name": name, "type": kind, "description": description}
 
 
-def _arguments(plugin: type) -> dict[str, str]:
+def _arguments(plugin: type) -> list[dict[str, object]]:
     """The arguments of its constructor, which are the `classArgs` of a configuration, with their defaults."""
     found = inspect.signature(plugin).parameters.values()
     named = [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    return {one.name: "required" if one.default is one.empty else repr(one.default) for one in named}
+    return [{"name": one.name, "required": one.default is one.empty, "default": _default(one)} for one in named]
+
+
+def _default(argument: inspect.Parameter) -> object:
+    """As JSON, if it can be."""
+    default = None if argument.default is argument.empty else argument.default
+    return default if isinstance(default, (str, int, float, NoneType)) else repr(default)

@@ -46,13 +46,20 @@ def test_a_class_on_the_base_of_nni_is_registered_where_no_nni_is_installed(fold
     (folder / "nni_code.py").write_text("from nni.tuner import Tuner\nclass Old(Tuner): pass\n")
     arguments = ["-m", "nnilite._cli", "algo", "register", "--meta", meta(folder, className="nni_code.Old")]
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("Lucky is registered as a tuner.\n", "")
+    assert (done.stdout, done.stderr) == ("The tuner Lucky is registered.\n", "")
 
 
 def test_only_installed_tuners_are_tried_out_before_the_start(folder: Path) -> None:
     run(["algo", "register", "--meta", meta(folder)])
     found = [_plugins.is_own(_plugins.TUNERS, name) for name in ("Lucky", "lucky_code.Lucky", "TPE", "TPETuner", "x")]
     assert found == [True, True, False, False, False]
+
+
+def test_the_arguments_of_a_tuner_are_shown_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["algo", "show", "NSGA2", "--json"]) == 0
+    arguments = json.loads(capsys.readouterr().out)["classArgs"]
+    assert arguments[0] == {"name": "objectives", "required": True, "default": None}
+    assert {"name": "population_size", "required": False, "default": 50} in arguments
 
 
 def test_an_unregistered_tuner_is_gone(folder: Path) -> None:
