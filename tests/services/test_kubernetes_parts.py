@@ -183,7 +183,7 @@ def test_a_submit_that_goes_on_after_its_time_is_not_joined_by_others(tmp_path):
     """The engine asks again after its time limit, while the thread is still sending: all threads would be taken."""
     (tmp_path / "keeper.pyz").write_bytes(b"keeper")
     context = fake_context(tmp_path, package=lambda: pack(tmp_path, tmp_path / "packed"))
-    cluster, submitter = SlowCluster(), Submitter(PlainJob(KubernetesConfig()), KubernetesConfig(), context)
+    cluster, submitter = SlowCluster(), Submitter("k", PlainJob(KubernetesConfig()), KubernetesConfig(), context)
     job = Job("nni-e-T-0", "e", "T", 0, 0, {"report": "stdout"})
     with ThreadPoolExecutor() as threads:
         first = threads.submit(submitter.submit, cluster, job)

@@ -76,6 +76,15 @@ def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(clus
     assert "NNILITE_EVENT" not in "".join(log(bench, name, pod) for pod in found)
 
 
+def test_a_log_is_kept_though_the_watch_has_not_told_of_its_pod_when_the_job_is_removed(cluster, open_bench):
+    bench = open_bench(chief=role("sleep 1"), worker=role("echo a worker"))
+    bench.service._pods.close()
+    name = bench.run("")
+    eventually(lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Succeeded"] * 2, cluster.limit_s)
+    bench.call(bench.service.remove(bench.handles[name]))
+    assert log(bench, name, "worker-0") == "a worker\n"
+
+
 @pytest.mark.everywhere
 def test_a_role_that_failed_can_be_read_afterwards(open_bench, cluster):
     bench = open_bench(chief=role("sleep 60"), worker=role("echo out of memory; exit 9"))

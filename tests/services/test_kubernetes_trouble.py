@@ -235,6 +235,19 @@ def test_removing_jobs_leaves_nothing_of_ours_and_all_of_others(cluster, open_be
     eventually(lambda: not bench.service._memories)
 
 
+def test_services_of_one_experiment_in_one_namespace_leave_each_others_jobs_alone(cluster, open_bench):
+    bench = open_bench()
+    other = KubernetesService("second", bench.service.config, bench.context())
+    bench.call(other.open())
+    job = bench.job("sleep 60")
+    bench.wait(bench.submit(job), JobState.RUNNING)
+    assert "the service kubernetesservice has this job already" in str(bench.refusal(other.submit(job)))
+    assert [host.running for host in bench.service.hosts()] == [1]
+    assert other.hosts() == []
+    bench.call(other.close())
+    assert len(cluster.all(JOBS)) == len(cluster.secrets()) == 1
+
+
 def test_a_removal_that_the_server_refused_is_completed_by_the_next_manager(faults, cluster, open_bench):
     bench = open_bench(faults.kubeconfig)
     name = bench.run("true")

@@ -34,7 +34,8 @@ CODE_CONTAINER = "nnilite-code"
 MESSAGE_PLACE = "/dev/termination-log"
 
 MANAGED = "app.kubernetes.io/managed-by"
-EXPERIMENT, TRIAL, ATTEMPT = "nnilite/experiment", "nnilite/trial", "nnilite/attempt"
+EXPERIMENT, SERVICE = "nnilite/experiment", "nnilite/service"
+TRIAL, ATTEMPT = "nnilite/trial", "nnilite/attempt"
 JOB, ROLE = "nnilite/job", "nnilite/role"
 JOB_NAME = "nnilite/job-name"  # an annotation: the job's name as the manager knows it
 
@@ -97,6 +98,7 @@ def source_of(config: ClusterConfig, report: Json) -> Source:
 class Setup:
     """How the pods of one job are set up."""
 
+    service: str
     config: ClusterConfig
     storage: StorageConfig | None  # mounted into them
     source: Source
@@ -131,28 +133,32 @@ def label(text: str) -> str:
     return "x" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def labels(job: Job, name: str) -> dict[str, str]:
+def labels(job: Job, name: str, service: str) -> dict[str, str]:
     """On everything that belongs to a job."""
     return {
-        MANAGED: "nnilite",
-        EXPERIMENT: label(job.experiment),
+        **_common(job.experiment, service),
         TRIAL: label(job.trial),
         ATTEMPT: str(job.attempt),
         JOB: name,
     }
 
 
-def selector(experiment: str) -> str:
-    """Selects everything of an experiment."""
-    return f"{MANAGED}=nnilite,{EXPERIMENT}={label(experiment)}"
+def _common(experiment: str, service: str) -> dict[str, str]:
+    """An experiment may have several services in one namespace, and each looks after its own jobs."""
+    return {MANAGED: "nnilite", EXPERIMENT: label(experiment), SERVICE: label(service)}
 
 
-def metadata(job: Job, name: str, namespace: str) -> dict[str, Json]:
+def selector(experiment: str, service: str) -> str:
+    """Selects everything that a service has made for an experiment."""
+    return ",".join(f"{key}={value}" for key, value in _common(experiment, service).items())
+
+
+def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
     """Of a job's objects."""
     return {
         "name": name,
-        "namespace": namespace,
-        "labels": labels(job, name),
+        "namespace": setup.config.namespace,
+        "labels": labels(job, name, setup.service),
         "annotations": {JOB_NAME: job.name},
     }
 
@@ -178,7 +184,7 @@ def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: D
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(job, name, setup.config.namespace),
+        "metadata": metadata(job, name, setup),
         "type": "Opaque",
         "data": data,
     }
@@ -224,7 +230,7 @@ def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
         spec.setdefault("initContainers", []).append(_preparation(job, setup, role))
     template = {
         "metadata": {
-            "labels": {**labels(job, name), ROLE: role.name},
+            "labels": {**labels(job, name, setup.service), ROLE: role.name},
             "annotations": {JOB_NAME: job.name},
         },
         "spec": spec,
@@ -234,9 +240,9 @@ def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
     return merged(template, _named(own, role.container)) if own else template
 
 
-def code_pod_name(experiment: str) -> str:
-    """One for each experiment."""
-    return object_name(f"nni-{experiment}-code")
+def code_pod_name(experiment: str, service: str) -> str:
+    """One for each service of an experiment."""
+    return object_name(f"nni-{experiment}-code-{service}")
 
 
 def code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) -> Json:
@@ -259,13 +265,13 @@ def code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) 
         **_account(config),
     }
     whole = merged(
-        {"metadata": {"labels": {MANAGED: "nnilite", EXPERIMENT: label(experiment)}}, "spec": spec},
+        {"metadata": {"labels": _common(experiment, setup.service)}, "spec": spec},
         _named(role.settings.pod_template or {}, CODE_CONTAINER),
     )
     (own,) = [entry for entry in whole["spec"]["containers"] if entry["name"] == CODE_CONTAINER]
     whole["spec"]["containers"] = [{**own, "resources": {"requests": small, "limits": small}}]
     whole["spec"].pop("initContainers", None)
-    whole["metadata"].update(name=code_pod_name(experiment), namespace=config.namespace)
+    whole["metadata"].update(name=code_pod_name(experiment, setup.service), namespace=config.namespace)
     return {"apiVersion": "v1", "kind": "Pod", **whole}
 
 

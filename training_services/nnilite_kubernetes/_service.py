@@ -69,13 +69,13 @@ class ClusterService(TrainingService):
         self._memories: dict[tuple[str, str], Memory] = {}  # by the names and uids of the jobs' objects
         self._lock = threading.Lock()
         self._roles: RoleRecords | None = None
-        self._submitter = Submitter(self._kind, config, context)
+        self._submitter = Submitter(name, self._kind, config, context)
 
     # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes")
-        self._submitter = Submitter(self._kind, self.config, self.context)  # the code is taken anew
+        self._submitter = Submitter(self.name, self._kind, self.config, self.context)  # the code is taken anew
         if self.config.reuse_mode:
             log.info("reuseMode has no effect: each trial has pods of its own")
         try:
@@ -92,7 +92,7 @@ class ClusterService(TrainingService):
         report = "stdout" if self.context.defaults.get("callback") == "log" else "rest"
         check_rights(self._cluster, self._namespace, self._kind, self._submitter.sends_code(report))
         self._kind.check(self._cluster)
-        place = (self._namespace, manifests.selector(self.context.experiment))
+        place = (self._namespace, manifests.selector(self.context.experiment, self.name))
         self._objects = Mirror(self._cluster, self._kind.resource, *place, self._object_changed)
         self._pods = Mirror(self._cluster, PODS, *place, self._pod_changed)
         self._roles = RoleRecords(self._cluster, self._namespace, self.context.directory)
@@ -113,7 +113,7 @@ class ClusterService(TrainingService):
     def _tidy_up(self, cluster: Cluster) -> None:
         """What an earlier manager left half made is set right; its keepers are told where this one is."""
         address = manifests.encoded(self._submitter.address(cluster))
-        selector = manifests.selector(self.context.experiment)
+        selector = manifests.selector(self.context.experiment, self.name)
         for resource in (SECRETS, *self._kind.owned):
             for item in cluster.select(resource, self._namespace, labelSelector=selector).get("items") or []:
                 kept = self._settled(cluster, resource, item)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nnilite.codedir import CodePackage
-from nnilite.errors import ConfigError, NoCapacity
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite_kubernetes import _manifest as manifests
@@ -35,7 +35,8 @@ _ANY = Delivery("", "0" * 64)
 class Submitter:
     """Blocks, for long while the code is sent: one `submit` at a time, others are told to wait."""
 
-    def __init__(self, kind: Kind, config: ClusterConfig, context: ServiceContext) -> None:
+    def __init__(self, service: str, kind: Kind, config: ClusterConfig, context: ServiceContext) -> None:
+        self._service = service
         self._kind = kind
         self._config = config
         self._context = context
@@ -61,7 +62,7 @@ class Submitter:
     # ------------------------------------------------------------ one job
 
     def submit(self, cluster: Cluster, job: Job) -> Json:
-        """The object of a job. Raises: NoCapacity, ConfigError, ApiError."""
+        """The object of a job. Raises: NoCapacity, ConfigError, ServiceError."""
         until, reason = self._full
         if time.monotonic() < until:
             raise NoCapacity(reason)
@@ -84,7 +85,7 @@ class Submitter:
             if not error.passing:  # else the server may have done it all the same
                 self._take_back(cluster, kept)
             raise self._refusal(error) from error
-        except ConfigError:
+        except (ConfigError, ServiceError):
             self._take_back(cluster, kept)
             raise
         self._refused = 0
@@ -103,18 +104,18 @@ class Submitter:
     def _manifest(self, job: Job) -> Json:
         name, setup = self.name(job.name), self._setup(job)
         pods = {role.name: manifests.pod_template(job, name, setup, role) for role in self._kind.roles(job)}
-        return self._kind.manifest(manifests.metadata(job, name, self._namespace), pods, job)
+        return self._kind.manifest(manifests.metadata(job, name, setup), pods, job)
 
     def _companions(self, job: Job, delivery: Delivery) -> list[tuple[Resource, Json]]:
         """The Secret, and what else the kind needs."""
-        name = self.name(job.name)
-        secret = manifests.secret(job, name, self._setup(job), self._kind.roles(job), delivery)
-        return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, self._namespace))]
+        name, setup = self.name(job.name), self._setup(job)
+        secret = manifests.secret(job, name, setup, self._kind.roles(job), delivery)
+        return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, setup))]
 
     def _setup(self, job: Job) -> Setup:
         storage = self._kind.storage(self.name(job.name)) or self._config.storage
         mounted = storage if storage is not None and storage.can_be_mounted else None
-        return Setup(self._config, mounted, manifests.source_of(self._config, job.spec.get("report")))
+        return Setup(self._service, self._config, mounted, manifests.source_of(self._config, job.spec.get("report")))
 
     def demand(self, job: Job) -> Demand:
         """What a job asks of the namespace."""
@@ -128,7 +129,10 @@ class Submitter:
     # ------------------------------------------------------------ objects
 
     def _created(self, cluster: Cluster, resource: Resource, body: Json) -> Json:
-        """An object of ours, made now or by an earlier try. Raises: ApiError, ConfigError if the name is another's."""
+        """An object of ours, made now or by an earlier try.
+
+        Raises: ApiError, ConfigError if the name is another's, ServiceError if another service of ours has made it.
+        """
         try:
             made = cluster.create(resource, self._namespace, body)
         except ApiError as error:
@@ -139,6 +143,9 @@ class Submitter:
         mark = (made["metadata"].get("annotations") or {}).get(manifests.JOB_NAME)
         if mark != body["metadata"]["annotations"][manifests.JOB_NAME]:
             raise ConfigError(f"there is a {resource.kind} {made['metadata']['name']} already, and it is not ours")
+        service = made["metadata"]["labels"].get(manifests.SERVICE)
+        if service != manifests.label(self._service):  # it was about to be given to that one when the manager ended
+            raise ServiceError(f"the service {service} has this job already")
         return made
 
     def _take_back(self, cluster: Cluster, companions: Sequence[tuple[Resource, Json]]) -> None:
@@ -191,7 +198,7 @@ class Submitter:
 
     def delete_code_pod(self, cluster: Cluster) -> None:
         """One that an earlier manager has left behind. Raises: ApiError."""
-        cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment))
+        cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment, self._service))
 
     def close(self, cluster: Cluster) -> None:
         """Leave nothing half done: the pod that is to take the code may still wait for a node."""
