@@ -7,6 +7,7 @@ Tuner and assessor are called under one lock, so objectives may run in as many t
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import threading
 import time
@@ -15,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _plugins
+from nnilite import _plugins, _text
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.class_args import construct, one_of
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
@@ -152,7 +153,7 @@ class Search:
         with self._lock:
             found = self._running(trial)
             history = self._reported.setdefault(found.id, [])
-            history.append(value)
+            history.append(_plain(value))
             if self._assessor is None:
                 return True
             return self._assessor.assess_trial(found.id, list(history)) in (AssessResult.Good, True)
@@ -170,6 +171,7 @@ class Search:
         """
         with self._lock:
             found = self._running(trial)
+            value = _plain(value)
             if state is TrialState.SUCCEEDED and not self._is_result(value):
                 state, reason = TrialState.FAILED, f"the result {value!r} {self._wanted()}"
             ended = replace(found, value=value, state=state, reason=reason, ended=time.time())
@@ -335,6 +337,14 @@ class _Loop:
 class _Outcome:
     value: Json = None
     error: Exception | None = None
+
+
+def _plain(value: Any) -> Json:
+    """As an experiment would have it: numbers of numpy, torch and the like are numbers."""
+    try:
+        return json.loads(_text(value))
+    except TypeError:  # the caller says what is wrong with it
+        return value
 
 
 def _told(error: Exception) -> str:

@@ -75,6 +75,18 @@ def test_a_dict_with_default_is_a_result():
     assert result.best.value["default"] == min(t.value["default"] for t in result.trials)
 
 
+def test_numbers_of_numpy_are_results():
+    numpy = pytest.importorskip("numpy")
+
+    def objective(parameters, report):
+        report(numpy.float32(0.25))
+        return {"default": numpy.float32(0.5), "each": numpy.arange(2)}
+
+    result = Search(SPACE).run(objective, trials=1)
+    assert result.best.value == {"default": 0.5, "each": [0, 1]}
+    assert result.intermediate == {"0": (0.25,)}
+
+
 def test_threads_run_so_many_trials_at_once_and_no_more():
     running, most, lock = set(), [0], threading.Lock()
     barrier = threading.Barrier(4)
