@@ -54,6 +54,17 @@ def test_a_trial_owns_its_volume(cluster, open_bench):
     eventually(lambda: not cluster.all(CLAIMS) and not cluster.secrets())
 
 
+@pytest.mark.everywhere
+def test_a_canceled_trial_leaves_no_volume_though_its_manager_is_gone(cluster, open_bench):
+    bench = open_bench(adaptive=True)
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    bench.call(bench.service.cancel(bench.handles[name]))
+    bench.close()
+    eventually(lambda: not cluster.all(CLAIMS) and not cluster.secrets() and not cluster.pods(), cluster.limit_s)
+    bench.open()
+
+
 def test_a_volume_that_a_manager_left_half_made_is_owned_or_deleted_by_the_next_one(cluster, open_bench):
     bench = open_bench(adaptive=True)
     bench.finish(bench.run("true"))

@@ -145,9 +145,6 @@ class ClusterConfig:
     image_pull_limit: Duration = field(
         default=600, metadata=about("how long an image may fail to be pulled before the trial is given up")
     )
-    keep_finished: Duration = field(
-        default=7 * 86400, metadata=about("how long the cluster keeps ended jobs that nobody has deleted")
-    )
     nni_manager_ip: str | None = field(
         default=None, metadata=about("where pods reach the manager: a name or an address; found out if not set")
     )
@@ -167,7 +164,16 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KubernetesConfig(ClusterConfig, ContainerConfig):
+class TtlConfig(ClusterConfig):
+    """Of platforms whose ended jobs the cluster deletes by itself."""
+
+    keep_finished: Duration = field(
+        default=7 * 86400, metadata=about("how long the cluster keeps ended jobs that nobody has deleted")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesConfig(TtlConfig, ContainerConfig):
     """The section of `platform: kubernetes`: a plain Job for each trial."""
 
     def __post_init__(self) -> None:

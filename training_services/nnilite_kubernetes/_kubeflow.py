@@ -11,7 +11,7 @@ from nnilite.records import Json
 from nnilite.service import Job, JobState
 from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
-from nnilite_kubernetes._config import ClusterConfig, RoleConfig, about
+from nnilite_kubernetes._config import RoleConfig, TtlConfig, about
 from nnilite_kubernetes._kind import Kind, Outcome, by_conditions, condition
 from nnilite_kubernetes._manifest import Role, merged
 
@@ -56,7 +56,7 @@ FLAVORS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class KubeflowConfig(ClusterConfig):
+class KubeflowConfig(TtlConfig):
     """The section of `platform: kubeflow`. Raises: ConfigError where roles and operator do not fit."""
 
     operator: Literal["tf-operator", "pytorch-operator", "mpi-operator"] = field(metadata=about("what runs the jobs"))
