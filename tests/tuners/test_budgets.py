@@ -42,6 +42,21 @@ def test_the_brackets_of_hyperband_are_those_of_the_paper():
     assert budgets(tuner, 9, 22) == [1] * 9
 
 
+@pytest.mark.parametrize(
+    ("tuner", "expected"),
+    [
+        (HyperbandTuner(seed=0), {2, 6, 20, 60}),  # with NNI's defaults
+        (BOHBTuner(max_budget=50, seed=0), {1, 5, 16, 50}),
+        (ASHATuner(min_budget=3, max_budget=10, seed=0), {3, 10}),
+        (ASHATuner(min_budget=0.5, max_budget=4.5, seed=0), {0.5, 1.5, 4.5}),
+    ],
+)
+def test_budgets_are_whole_numbers_if_their_ends_are(tuner, expected):
+    given = set(budgets(ready(tuner), 70))
+    assert given == expected
+    assert {type(budget) for budget in given} == {type(budget) for budget in expected}
+
+
 def test_the_best_of_a_rung_go_on():
     tuner = ready(HyperbandTuner("minimize", R=9, seed=0))
     firsts = [tuner.generate_parameters(k) for k in range(9)]

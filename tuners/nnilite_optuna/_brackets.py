@@ -41,9 +41,15 @@ class Schedule(Protocol):
     def ended(self, slot: Slot, loss: float | None) -> None: ...
 
 
-def tidy(budget: float) -> float:
-    """A whole number if it is one, but for rounding."""
-    return round(budget) if abs(budget - round(budget)) < _EPSILON * max(1.0, budget) else budget
+def ladder(low: float, high: float, eta: int) -> list[float]:
+    """Budgets from about `low` to `high`, each eta times the one before: whole numbers if both of these are.
+
+    Those are rounded down, as NNI's, so that trials can go through `range(parameters["TRIAL_BUDGET"])`.
+    """
+    last = math.floor(math.log(high / low) / math.log(eta) + _EPSILON)
+    exact = [high * float(eta) ** (rung - last) for rung in range(last + 1)]
+    whole = float(low).is_integer() and float(high).is_integer()
+    return [math.floor(budget + _EPSILON) for budget in exact] if whole else exact
 
 
 @dataclass(eq=False)
@@ -97,9 +103,9 @@ class HyperbandSchedule:
     """
 
     def __init__(self, low: float, high: float, eta: int, serial: bool = False) -> None:
-        self._high, self._eta, self._serial = high, eta, serial
-        self._last = math.floor(math.log(high / low) / math.log(eta) + _EPSILON)
-        self._turn = self._last
+        self._eta, self._serial = eta, serial
+        self._budgets = ladder(low, high, eta)
+        self._turn = self._last = len(self._budgets) - 1
         self._brackets: list[Bracket] = []
         self._candidates = 0
 
@@ -126,8 +132,7 @@ class HyperbandSchedule:
         self._turn = turn - 1 if turn else self._last
         count = math.ceil((self._last + 1) / (turn + 1) * self._eta**turn - _EPSILON)
         sizes = [max(1, math.floor(count * self._eta**-k + _EPSILON)) for k in range(turn + 1)]
-        budgets = [tidy(self._high * self._eta ** (k - turn)) for k in range(turn + 1)]
-        return Bracket(sizes, budgets)
+        return Bracket(sizes, self._budgets[self._last - turn :])
 
     def ended(self, slot: Slot, loss: float | None) -> None:
         if slot.bracket is not None:
@@ -138,8 +143,7 @@ class AshaSchedule:
     """Promotes a candidate as soon as it is among the best 1/eta of its rung; nobody waits (Li et al., 2020)."""
 
     def __init__(self, low: float, high: float, eta: int) -> None:
-        rungs = math.floor(math.log(high / low) / math.log(eta) + _EPSILON)
-        self.budgets = [tidy(high * float(eta) ** (k - rungs)) for k in range(rungs + 1)]
+        self.budgets = ladder(low, high, eta)
         self._eta = eta
         self._results: list[list[tuple[float, int, Candidate]]] = [[] for _ in self.budgets]
         self._promoted: list[set[int]] = [set() for _ in self.budgets]
