@@ -89,6 +89,42 @@ def test_the_overview_tells_state_best_trial_and_history(open_page: Any, experim
     drawn(page)
 
 
+MISTAKEN = """
+import nnilite
+p = nnilite.get_next_parameter()
+if p["kind"] == "crash":
+    raise ValueError("no <b>data</b>")
+nnilite.report_final_result({"accuracy": 0.5, "log": "y" * 500_000})
+"""
+
+
+def test_mistakes_of_trials_are_told_in_few_words_on_pages_of_usual_size(open_page: Any, tmp_path: Path) -> None:
+    (tmp_path / "trial.py").write_text(MISTAKEN)
+    config = {
+        "searchSpace": {"kind": {"_type": "choice", "_value": ["crash", "no default"]}},
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialConcurrency": 2,
+        "tuner": {"name": "GridSearch"},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+        entry = _launch.create(from_dict(config, tmp_path), options=_launch.ManagerOptions(port=0), detach=False)
+    with Client(entry.url or "", _launch.token(entry)) as client:
+        wait_until_done(client)
+        page = open_page(f"{entry.url}/")
+        trouble = page.get_by_role("region", name="Failures and waiting")
+        trouble.get_by_text("exit code 1: ValueError: no <b>data</b>", exact=True).wait_for()
+        trouble.get_by_text("its final result is not a number").click()
+        page.locator(".grid-row").get_by_role("link").click()
+        page.get_by_text("accuracy", exact=True).wait_for()
+        assert page.evaluate("document.documentElement.scrollHeight") < 3000
+        page.goto(f"{entry.url}/#/trials?state=FAILED")
+        page.locator(".grid-row").get_by_role("link").click()
+        page.get_by_role("region", name="Errors", exact=True).get_by_text("Traceback").wait_for()
+        client.stop()
+
+
 def test_the_table_sorts_filters_and_finds_and_the_address_keeps_it(open_page: Any, experiment: Any) -> None:
     url, client = experiment
     page = open_page(f"{url}/#/trials")

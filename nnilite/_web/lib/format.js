@@ -71,6 +71,17 @@ export function value(given) {
   return JSON.stringify(given);
 }
 
+// A metric may hold a megabyte, and a page cannot.
+export function shortened(text, most = 300) {
+  return text.length > most ? `${text.slice(0, most)} …` : text;
+}
+
+// The first and the last line: of an exit code and a traceback what matters most.
+export function brief(text) {
+  const lines = text.split("\n").filter((line) => line.trim());
+  return lines.length > 1 ? `${lines[0]}: ${lines.at(-1).trim()}` : text;
+}
+
 // One word of a POSIX shell.
 export function shellWord(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

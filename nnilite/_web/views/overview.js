@@ -1,6 +1,6 @@
 // Where the experiment stands, at a glance.
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
-import { count, duration, number, plural, span, value } from "../lib/format.js";
+import { brief, count, duration, number, plural, shortened, span, value } from "../lib/format.js";
 import { go, href } from "../lib/route.js";
 import { stateCounts } from "../lib/selection.js";
 import { loaded, now, profile, takeProfile, trials, version } from "../lib/store.js";
@@ -212,24 +212,26 @@ function Limits({ known }) {
   </${Card}>`;
 }
 
-// Why trials failed or wait, most frequent first.
+// Why trials failed, have no number as their result, or wait; most frequent first.
 function Trouble() {
   const groups = useMemo(() => {
     const found = new Map();
     for (const trial of trials()) {
-      if (trial.state !== "FAILED" && trial.state !== "SYS_CANCELED") continue;
+      const failed = trial.state === "FAILED" || trial.state === "SYS_CANCELED";
+      if (!failed && (trial.state !== "SUCCEEDED" || !trial.reason || trial.score !== null)) continue;
       const reason = trial.reason || "no reason given";
-      found.set(reason, (found.get(reason) ?? 0) + 1);
+      if (!found.has(reason)) found.set(reason, { reason, failed, times: 0 });
+      found.get(reason).times += 1;
     }
-    return [...found].sort((a, b) => b[1] - a[1]);
+    return [...found.values()].sort((a, b) => b.times - a.times);
   }, [version.value]);
   const waiting = profile.value.waiting;
   return html`<${Card} title="Failures and waiting" class="c4">
     ${!groups.length && !waiting.length && html`<p class="soft">Nothing has failed, and nothing waits.</p>`}
     <table class="plain"><tbody>
-      ${groups.slice(0, 5).map(([reason, times]) => html`<tr key=${reason} data-state="FAILED"><td class="tight"><b>${count(times)}</b></td>
-        <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">failed</span></span>
-        <a href=${href("trials", { state: "FAILED,SYS_CANCELED", q: reason === "no reason given" ? "" : reason })}>${reason}</a></td></tr>`)}
+      ${groups.slice(0, 5).map(({ reason, failed, times }) => html`<tr key=${reason} data-state=${failed ? "FAILED" : "SUCCEEDED"}><td class="tight"><b>${count(times)}</b></td>
+        <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">${failed ? "failed" : "succeeded, but"}</span></span>
+        <a title=${reason} href=${href("trials", { state: failed ? "FAILED,SYS_CANCELED" : "SUCCEEDED", q: reason === "no reason given" ? "" : reason })}>${brief(reason)}</a></td></tr>`)}
       ${waiting.map(({ reason, count: times }) => html`<tr key=${`w${reason}`} data-state="WAITING"><td class="tight"><b>${count(times)}</b></td>
         <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">waiting</span></span>
         <a href=${href("trials", { state: "WAITING" })}>${reason || "for its turn"}</a></td></tr>`)}
@@ -249,6 +251,11 @@ function Hosts({ known }) {
   </${Card}>`;
 }
 
+function metric(trial) {
+  if (trial.score !== null || trial.value !== null) return number(trial.score ?? shortened(value(trial.value), 30));
+  return score(trial.latest) === null ? "" : `${number(score(trial.latest))} …`;
+}
+
 function Latest() {
   const found = useMemo(() => {
     const live = trials().filter((trial) => !hasEnded(trial)).slice(-6).reverse();
@@ -262,7 +269,7 @@ function Latest() {
       <tbody>${found.map((trial) => html`<tr key=${trial.id}>
         <td><a class="mono" href=${href(`trials/${trial.id}`)}>${trial.id}</a> <span class="soft small">#${trial.sequence}</span></td>
         <td><${State} state=${trial.state} /></td>
-        <td class="number">${number(trial.score ?? score(trial.latest))}${trial.score === null && score(trial.latest) !== null ? " …" : ""}</td>
+        <td class="number">${metric(trial)}</td>
         <td class="number">${trial.started === null ? "" : duration((trial.ended ?? now.value) - trial.started)}</td>
         <td><${Time} at=${trial.started} /></td>
         <td class="soft small">${Object.entries(trial.flat).map(([name, one]) => `${name}=${value(one)}`).join("  ")}</td>

@@ -1,7 +1,7 @@
 // One trial: what it was given, how it went, what it printed and wrote.
 import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { address, get, send } from "../lib/api.js";
-import { bytes, duration, number, shellWord, value } from "../lib/format.js";
+import { brief, bytes, duration, number, shellWord, shortened, value } from "../lib/format.js";
 import { go, href, route, setQuery } from "../lib/route.js";
 import { link, now, onMetric, profile, trial as known, trials, version } from "../lib/store.js";
 import { flatten, fromWire, hasEnded, objective } from "../lib/trials.js";
@@ -87,10 +87,10 @@ function Metrics({ trial }) {
   const others = trial.value !== null && typeof trial.value === "object" ? Object.entries(trial.value).filter(([name]) => name !== "default") : [];
   const spent = trial.started === null ? null : (trial.ended ?? now.value) - trial.started;
   return html`<${Card} title="Final metric">
-    <div class="big">${trial.score === null ? (trial.value === null ? "–" : value(trial.value)) : number(trial.score, 7)}</div>
+    <div class="big">${trial.score === null ? (trial.value === null ? "–" : shortened(value(trial.value), 60)) : number(trial.score, 7)}</div>
     ${trial.value === null && html`<p class="soft small">${hasEnded(trial) ? "This trial ended without a final metric." : "Not reported yet."}</p>`}
     <dl class="facts" style=${{ marginTop: "12px" }}>
-      ${others.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${value(one)}</dd>`)}
+      ${others.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${shortened(value(one))}</dd>`)}
       <dt>Created</dt><dd><${Time} at=${trial.created} /></dd>
       <dt>Started</dt><dd>${trial.started === null ? "–" : html`<${Time} at=${trial.started} />`}</dd>
       <dt>Ended</dt><dd>${trial.ended === null ? "–" : html`<${Time} at=${trial.ended} />`}</dd>
@@ -103,7 +103,7 @@ function Metrics({ trial }) {
 function Parameters({ trial }) {
   const flat = Object.entries(flatten(trial.parameters));
   return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => JSON.stringify(trial.parameters)} what="Parameters" />`}>
-    <dl class="facts">${flat.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${String(one)}</dd>`)}</dl>
+    <dl class="facts">${flat.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${shortened(String(one))}</dd>`)}</dl>
   </${Card}>`;
 }
 
@@ -159,7 +159,7 @@ function Attempts({ trial, attempts }) {
       <tbody>${attempts.map((one) => html`<tr key=${one.number}>
         <td>${one.number + 1}</td><td><${State} state=${one.state} /></td><td>${one.service}</td>
         <td>${one.url ? html`<a href=${safe(one.url)} rel="noreferrer" target="_blank">${one.host || "open"}</a>` : one.host}</td>
-        <td>${one.exitCode ?? ""}</td><td><${Time} at=${one.started} /></td><td>${one.message}</td>
+        <td>${one.exitCode ?? ""}</td><td><${Time} at=${one.started} /></td><td title=${one.message}>${brief(one.message)}</td>
       </tr>`)}</tbody>
     </table></div>
   </${Card}>`;
@@ -171,7 +171,7 @@ const safe = (url) => (/^https?:\/\//.test(url) ? url : undefined);
 const TABS = [["stdout", "Output"], ["stderr", "Errors"], ["files", "Files"]];
 
 function Outputs({ trial, attempts }) {
-  const tab = route.value.query.get("tab") ?? "stdout";
+  const tab = route.value.query.get("tab") ?? (trial.state === "FAILED" ? "stderr" : "stdout");
   const number = route.value.query.get("attempt");
   const attempt = number === null ? trial.attempt : Number(number);
   const picker = attempts.length > 1 && tab !== "files" && html`<select aria-label="Which attempt" value=${attempt}

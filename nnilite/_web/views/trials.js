@@ -1,6 +1,6 @@
 // The table of all trials.
 import { html, useMemo, useState } from "../lib/ui.js";
-import { clock, count, duration, moment, number, plural, value } from "../lib/format.js";
+import { clock, count, duration, moment, number, plural, shortened, value } from "../lib/format.js";
 import { fieldName, valueOf } from "../lib/filters.js";
 import { go, href, route, setQuery } from "../lib/route.js";
 import { chosen, fields, filters } from "../lib/selection.js";
@@ -42,7 +42,8 @@ const shortValue = (given) => (typeof given === "number" ? number(given, 4) : va
 
 function metricCell(trial) {
   if (trial.score !== null) return html`<span>${number(trial.score)}</span>`;
-  if (trial.value !== null) return html`<span title=${value(trial.value)}>${value(trial.value)}</span>`;
+  const other = trial.value === null ? "" : shortened(value(trial.value));
+  if (other) return html`<span title=${other}>${other}</span>`;
   const latest = score(trial.latest);
   return latest === null ? "" : html`<span class="soft" title="latest intermediate result">${number(latest)} …</span>`;
 }
