@@ -113,7 +113,7 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
-WIDEST_METRIC = 200
+WIDEST_METRIC = 100
 """So many characters of a metric are shown; it may hold a megabyte."""
 
 
