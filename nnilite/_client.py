@@ -117,10 +117,13 @@ class Client:
         """Hand all ended trials, as `json` or `csv`, to `write` piece by piece."""
         self._stream("/export", {"format": form}, write)
 
-    def import_data(self, data: Sequence[Mapping[str, Any]]) -> int:
-        """Tell the tuner of results from elsewhere, `{"parameter": ..., "value": ...}` each; says how many it took."""
+    def import_data(self, data: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+        """Tell the tuner of results from elsewhere, `{"parameter": ..., "value": ...}` each.
+
+        Says how many were new, and of those that the tuner may not learn, "" if there are none.
+        """
         answer = self._json("POST", "/import", body=data)
-        return int(answer["imported"])
+        return int(answer["imported"]), str(answer["warning"])
 
     # Trials
 

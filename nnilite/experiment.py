@@ -349,7 +349,10 @@ class Experiment:
 
     def import_data(self, data: Sequence[Mapping[str, Any]]) -> int:
         """Tell the tuner of results from elsewhere, `{"parameter": ..., "value": ...}` each; how many were new."""
-        return self._manager.import_data(data)
+        count, warning = self._manager.import_data(data)
+        if warning:
+            log.warning("imported results: %s", warning)
+        return count
 
     # Checkpoints
 

@@ -137,15 +137,18 @@ def export(options: argparse.Namespace) -> None:
 
 
 def import_data(options: argparse.Namespace) -> None:
+    from nnilite._cli.program import warn
     from nnilite._cli.update import read_document
 
     data = read_document(options.filename)
     if isinstance(data, list):
         data = [_with_number(item) for item in data]
     with access.running(options) as manager:
-        count = manager.import_data(data)
+        count, warning = manager.import_data(data)
     known = len(data) - count
     print(f"{count} results are imported{f'; {known} were known already' if known else ''}.")
+    if warning:
+        warn(warning)
 
 
 def _with_number(item: Any) -> Any:

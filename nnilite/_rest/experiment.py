@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nnilite import _version
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
-from nnilite._rest.trials import send_piece
+from nnilite._rest.trials import oddity, send_piece
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 
@@ -55,7 +55,9 @@ class ImportHandler(ApiHandler):
 
     async def post(self) -> None:
         pairs = read_pairs(self.json())
-        self.send_json({"imported": await self.backend.import_data(pairs)})
+        imported = await self.backend.import_data(pairs)
+        space = (await self.backend.profile()).space
+        self.send_json({"imported": imported, "warning": oddity(space, [parameters for parameters, _ in pairs])})
 
 
 class LogHandler(ApiHandler):

@@ -139,7 +139,7 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Tell the tuner of results known from elsewhere",
-                Answer("how many were new", s.record(imported=s.COUNT)),
+                Answer("how many were new", s.record(imported=s.COUNT, warning=s.TEXT)),
                 body=s.IMPORT,
                 writes=True,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnilite._rest import wire
@@ -33,7 +33,8 @@ class TrialsHandler(ApiHandler):
         if not isinstance(parameters, dict):
             raise ConfigError("parameters must be an object", Place(field="parameters"))
         trial = await self.backend.add_trial(parameters)
-        self.send_json({**wire.trial(trial), "warning": oddity((await self.backend.profile()).space, parameters)}, 201)
+        space = (await self.backend.profile()).space
+        self.send_json({**wire.trial(trial), "warning": oddity(space, [parameters])}, 201)
 
 
 class TrialHandler(ApiHandler):
@@ -97,14 +98,23 @@ class FileHandler(ApiHandler):
         await send_inside(self, await self.backend.directory(id), path)
 
 
-def oddity(space: Json, parameters: Mapping[str, Json]) -> str:
-    """A sentence on parameters that the search space would not give, "" if it would."""
-    chosen = {key: value for key, value in parameters.items() if key not in OF_TUNERS}
+def oddity(space: Json, given: Sequence[Json]) -> str:
+    """A sentence on parameters that the search space would not give, "" if it would give them all."""
     try:
-        outside = SearchSpace.parse(space).contains(chosen)
+        known = SearchSpace.parse(space)
     except SpaceError:  # that of a tuner of the user's own, who alone knows what lies in it
         return ""
-    return f"the parameters lie outside of the search space ({outside}), so the tuner may not learn" if outside else ""
+    outside = [why for parameters in given if (why := known.contains(_without_extras(parameters))) is not None]
+    if not outside:
+        return ""
+    which = "the parameters lie" if len(given) == 1 else f"{len(outside)} of {len(given)} lie"
+    return f"{which} outside of the search space ({outside[0]}), so the tuner may not learn"
+
+
+def _without_extras(parameters: Json) -> Json:
+    if not isinstance(parameters, Mapping):
+        return parameters
+    return {key: value for key, value in parameters.items() if key not in OF_TUNERS}
 
 
 def send_piece(handler: ApiHandler, piece: Piece) -> None:

@@ -181,9 +181,15 @@ def test_logs_are_read(client: Client) -> None:
 
 def test_results_from_elsewhere_are_imported(client: Client) -> None:
     reply = client.post("/import", [{"parameter": {"x": 1}, "value": 0.5}])
-    assert reply.json == {"imported": 1}
+    assert reply.json == {"imported": 1, "warning": ""}
     assert client.backend.pairs == [({"x": 1}, 0.5)]
     assert client.post("/import", [{"parameter": 1, "value": 0.5}]).json["field"] == "[0]"
+
+
+def test_imported_results_that_lie_outside_of_the_space_are_told(client: Client) -> None:
+    pairs = [{"parameter": {"x": x}, "value": 0.5} for x in (0.25, 7, 8)]
+    warning = client.post("/import", pairs).json["warning"]
+    assert warning.startswith("2 of 3 lie outside of the search space (")
 
 
 def test_ended_trials_are_exported_as_json(client: Client) -> None:

@@ -88,10 +88,12 @@ def test_results_that_were_imported_before_are_told(
     make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make("abcd")
-    manager.says("POST /import", {"imported": 1})
+    manager.says("POST /import", {"imported": 1, "warning": "1 of 2 are odd"})
     (tmp_path / "r.json").write_text('[{"parameter": {"x": 1}, "value": 2}, {"parameter": {"x": 2}, "value": 3}]')
     assert run(["experiment", "import", "-f", str(tmp_path / "r.json")]) == 0
-    assert capsys.readouterr().out == "1 results are imported; 1 were known already.\n"
+    said = capsys.readouterr()
+    assert said.out == "1 results are imported; 1 were known already.\n"
+    assert "1 of 2 are odd" in said.err
 
 
 def test_trials_without_a_number_are_told_from_none_at_all(
@@ -105,7 +107,7 @@ def test_trials_without_a_number_are_told_from_none_at_all(
 
 def test_an_export_can_be_imported_again(make: Make, manager: StandIn, tmp_path: Path) -> None:
     make("abcd")
-    manager.says("POST /import", {"imported": 1})
+    manager.says("POST /import", {"imported": 1, "warning": ""})
     path = tmp_path / "out.json"
     assert run(["experiment", "export", "-f", str(path)]) == 0
     assert run(["experiment", "import", "-f", str(path)]) == 0
@@ -118,7 +120,7 @@ def test_nnis_exports_with_metrics_as_text_are_imported_as_numbers(
     make: Make, manager: StandIn, tmp_path: Path
 ) -> None:
     make("abcd")
-    manager.says("POST /import", {"imported": 2})
+    manager.says("POST /import", {"imported": 2, "warning": ""})
     path = tmp_path / "nni.json"
     path.write_text(json.dumps([{"parameter": {}, "value": "0.5"}, {"parameter": {}, "value": '{"default": 1}'}]))
     assert run(["experiment", "import", "-f", str(path)]) == 0
