@@ -23,7 +23,7 @@ from nnilite.class_args import one_of, whole_number
 from nnilite.errors import NoMoreTrialError, SpaceError
 from nnilite.records import Json
 from nnilite.space import Key, Parameter, SearchSpace
-from nnilite.tuner import Call, Tuner, scalar
+from nnilite.tuner import EXTRAS, Call, Tuner, scalar
 
 __all__ = ["Flat", "LearningTuner", "Point", "PointState", "canonical", "derived_seed", "grid"]
 
@@ -130,6 +130,7 @@ class LearningTuner(Tuner):
         space = SearchSpace.parse(search_space)
         self._accept(space)
         self.space = self._space = space
+        self._extras = (EXTRAS | self.extra_keys) - {parameter.name for parameter in space.children()}
         self._seen.clear()
         self._restart()
         for point in self.points:
@@ -240,8 +241,8 @@ class LearningTuner(Tuner):
     def _flat(self, parameters: Json) -> Flat | None:
         if self._space is None:
             return None
-        if self.extra_keys and isinstance(parameters, Mapping):
-            parameters = {key: value for key, value in parameters.items() if key not in self.extra_keys}
+        if isinstance(parameters, Mapping):
+            parameters = {key: value for key, value in parameters.items() if key not in self._extras}
         try:
             return dict(self.space.flatten(parameters))
         except SpaceError:

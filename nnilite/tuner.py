@@ -12,7 +12,10 @@ from typing import Any
 
 from nnilite.errors import NoMoreTrialError
 
-__all__ = ["Call", "NoMoreTrialError", "Tuner", "scalar"]
+__all__ = ["EXTRAS", "Call", "NoMoreTrialError", "Tuner", "scalar"]
+
+EXTRAS = frozenset(("TRIAL_BUDGET", "load_checkpoint_dir", "save_checkpoint_dir"))
+"""What some tuners add to the parameters that the search space gives. Others look past it."""
 
 
 @dataclass(frozen=True)

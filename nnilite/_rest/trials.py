@@ -13,11 +13,10 @@ from nnilite._rest.handler import ApiHandler
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.records import Json, MetricKind, TrialState
 from nnilite.space import SearchSpace
+from nnilite.tuner import EXTRAS
 
 RERUN_MAX = 10_000
 WORKERS_MAX = 100_000
-OF_TUNERS = frozenset(("TRIAL_BUDGET", "load_checkpoint_dir", "save_checkpoint_dir"))
-"""What tuners add to the parameters that the search space gives."""
 
 
 class TrialsHandler(ApiHandler):
@@ -114,7 +113,7 @@ def oddity(space: Json, given: Sequence[Json]) -> str:
 def _without_extras(parameters: Json) -> Json:
     if not isinstance(parameters, Mapping):
         return parameters
-    return {key: value for key, value in parameters.items() if key not in OF_TUNERS}
+    return {key: value for key, value in parameters.items() if key not in EXTRAS}
 
 
 def send_piece(handler: ApiHandler, piece: Piece) -> None:

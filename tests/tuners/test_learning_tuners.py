@@ -237,6 +237,13 @@ def test_a_warm_start_finds_better_points_in_few_trials(name):
     assert warm < 0.6 * cold
 
 
+def test_results_of_a_tuner_with_budgets_or_checkpoints_are_learnt_by_others():
+    extras = {"TRIAL_BUDGET": 9, "load_checkpoint_dir": "/a", "save_checkpoint_dir": "/b"}
+    tuner = started("TPE", {"x": NUMBERS["x"], "TRIAL_BUDGET": {"_type": "randint", "_value": [1, 10]}})
+    tuner.import_data([{"parameter": {"x": 1.5, **extras}, "value": 2}])
+    assert tuner.points[0].flat == {("x",): 1.5, ("TRIAL_BUDGET",): 9}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_space_keeps_what_fits(name):
     tuner = started(name)
