@@ -34,6 +34,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 def save(entry: Entry, target: Path, *, with_code: bool) -> Path:
     """Write the zip file to `target`, or into it if it is a folder. Raises: Conflict if it is there, OSError."""
     path = target / f"nni_experiment_{entry.id}.zip" if target.is_dir() else target
+    if not path.parent.is_dir():
+        raise ConfigError(f"--path {target}: its folder does not exist")
     if path.exists():
         raise Conflict(f"{path} is there already; it is not overwritten.")
     draft = path.with_name(f".{path.name}.new")
@@ -126,7 +128,9 @@ def _about(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
 
 def _check_free(experiment: str, directory: Path, code: Path) -> None:
     if any(entry.id == experiment for entry in _registry.entries()):
-        raise Conflict(f"Experiment {experiment} is on this machine already.")
+        raise Conflict(
+            f"Experiment {experiment} is on this machine already; `nnictl experiment delete {experiment}` makes room."
+        )
     for path in (directory, code):
         if path.exists() and any(path.iterdir()):
             raise Conflict(f"{path} is there already; it is not overwritten.")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nnilite._client import Client, plain
+from nnilite.errors import ConfigError
 
 Row = dict[str, Any]
 
@@ -24,6 +25,8 @@ def export(manager: Client, form: str, target: Path | None, *, intermediate: boo
     write = _write_csv if form == "csv" else _write_json
     if target is None:
         return write(manager, sys.stdout, intermediate)
+    if target.is_dir() or not target.parent.is_dir():
+        raise ConfigError(f"--filename {target}: {'is a folder' if target.is_dir() else 'its folder does not exist'}")
     draft = target.with_name(f".{target.name}.new")
     try:
         with draft.open("w", encoding="utf-8", newline="") as file:

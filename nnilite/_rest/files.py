@@ -44,9 +44,9 @@ def parts_of(relative: str) -> list[str]:
     """The components of a relative path. Raises: NotFound for any that could lead out of its folder."""
     parts = relative.split("/")
     if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
-        raise NotFound("there is no such file")
+        raise NotFound(f"there is no file {relative!r} here")
     if _private(parts):
-        raise NotFound("there is no such file")
+        raise NotFound(f"there is no file {relative!r} here")
     return parts
 
 
@@ -67,7 +67,7 @@ def open_inside(root: Path, relative: str) -> BinaryIO:
             folder = inner
         return _ordinary(os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder))
     except (OSError, UnicodeEncodeError) as error:
-        raise NotFound("there is no such file") from error
+        raise NotFound(f"there is no file {relative!r} here") from error
     finally:
         if folder >= 0:
             os.close(folder)

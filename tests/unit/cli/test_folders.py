@@ -80,6 +80,16 @@ def test_a_zip_file_in_the_code_directory_does_not_hold_itself(
     assert [name for name in names if name.startswith("code/")] == ["code/trial.py"]
 
 
+@pytest.mark.parametrize("command", [["experiment", "save", "-p"], ["experiment", "export", "-f"]])
+def test_a_target_whose_folder_is_missing_is_named_as_it_was_given(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    make("abcd", running=command[1] == "export")
+    target = tmp_path / "missing" / "target"
+    assert run([*command, str(target), "abcd"]) == 1
+    assert f"{target}: its folder does not exist\n" in capsys.readouterr().err
+
+
 def test_what_belongs_to_one_manager_is_not_saved(make: Make, tmp_path: Path) -> None:
     folder = make("abcd", running=False)
     (folder / "token").write_text("secret")
