@@ -143,7 +143,7 @@ class Submitter:
         mark = (made["metadata"].get("annotations") or {}).get(manifests.JOB_NAME)
         if mark != body["metadata"]["annotations"][manifests.JOB_NAME]:
             raise ConfigError(f"there is a {resource.kind} {made['metadata']['name']} already, and it is not ours")
-        service = made["metadata"]["labels"].get(manifests.SERVICE)
+        service = (made["metadata"].get("labels") or {}).get(manifests.SERVICE)
         if service != manifests.label(self._service):  # it was about to be given to that one when the manager ended
             raise ServiceError(f"the service {service} has this job already")
         return made
