@@ -108,7 +108,7 @@ class Attempt:
         self._courier.notify(_started(started))
         self._start_courier()
         code = self._watch(child)
-        self._end_group(child.pid)
+        self._end_rest(child.pid)
         self._look()
         self._tell_exit(code, self._message(code))
         if self._courier.fenced:
@@ -296,14 +296,23 @@ class Attempt:
                 return "its experiment was deleted"
         return ""
 
-    def _end_group(self, group: int) -> None:
-        """The command has ended; what it has left running ends too, in what remains of the grace."""
-        if not process.signal_group(group, 0):
-            return
-        grace_s = self._spec.grace_s
-        if self._kill_at is not None:
-            grace_s = max(0.0, self._kill_at - time.monotonic())
-        process.end_group(group, 0 if self._courier.fenced else grace_s)
+    def _end_rest(self, group: int) -> None:
+        """The command has ended; what it has left running ends too, in what remains of the grace.
+
+        Of an attempt that was ended before its time, that is also what has left its group. To look for that costs too
+        much after every trial.
+        """
+        if process.signal_group(group, 0):
+            process.end_group(group, self._grace_s())
+        if self._why:
+            for other in process.groups_of(self._spec.job, self._spec.directory):
+                process.end_group(other, self._grace_s())
+
+    def _grace_s(self) -> float:
+        """What remains of the grace."""
+        if self._courier.fenced:
+            return 0.0
+        return self._spec.grace_s if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
     def _message(self, code: int) -> str:
         """One sentence on the end, and for a failure the end of what the trial wrote to standard error."""

@@ -143,6 +143,17 @@ def test_what_the_command_leaves_running_is_ended(tmp_path):
         assert not running(int(bench.text("stdout")))
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells the environment of others")
+def test_a_cancel_ends_what_has_left_the_group_too(tmp_path):
+    with Bench(tmp_path) as bench:
+        keeper = bench.start("setsid bash -c 'echo up $$; sleep 100' & sleep 100")
+        bench.wait_for_start()
+        inner = int(bench.text("stdout").split()[1])
+        keeper.terminate()
+        assert keeper.wait(10) == 143
+        assert not running(inner)
+
+
 def test_an_answer_can_cancel(tmp_path):
     with Bench(tmp_path) as bench:
         bench.callback.script = ["cancel"]
