@@ -168,9 +168,9 @@ class LearningTuner(Tuner):
     def import_data(self, data: list[dict[str, Any]]) -> None:
         before = len(self.points)
         for item in data:
-            if self._losses(item.get("value")) is not None:
+            if item.get("value") is not None:
                 self._learn(item.get("parameter"), item["value"], None)
-        log.info("imported %d of %d points; the others lie outside of the space", len(self.points) - before, len(data))
+        log.info("imported %d of %d points; others lie outside of the space", len(self.points) - before, len(data))
 
     def replay(self, calls: Iterable[Call]) -> None:
         for call in calls:

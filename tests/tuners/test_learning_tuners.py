@@ -220,7 +220,8 @@ def test_customised_and_imported_results_are_learnt(name):
     tuner.trial_end(None, True, trial_job_id="a")
     imported = [{"parameter": point, "value": {"default": 1, "size": 0}}, {"parameter": point, "value": None}]
     tuner.import_data([*imported, {"parameter": {"x": 99}, "value": 1}, {"value": 2}])
-    assert [p.loss for p in tuner.points] == [3.0, 1.0]
+    tuner.import_data([{"parameter": point, "value": math.nan}])
+    assert [p.loss for p in tuner.points] == [3.0, 1.0, None]
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in LEARNERS if name not in {"Random", "QMC"}])
