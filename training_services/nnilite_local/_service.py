@@ -45,7 +45,7 @@ _HIDDEN = "********"
 
 
 class LocalService(TrainingService):
-    """The training service `local`.
+    """Runs trials as processes of this machine, beside the manager.
 
     A handle is {"job", "directory", "pid", "start", "gpus"}: pid and start are the keeper's, gpus the indices of
     the GPUs that the job holds, or null.

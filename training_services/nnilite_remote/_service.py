@@ -50,7 +50,7 @@ LABELS = "_machineLabels"
 
 
 class RemoteService(TrainingService):
-    """The training service `remote`.
+    """Runs trials on other machines, which it reaches by SSH.
 
     A handle is {"job", "machine", "directory", "gpus", "pid", "start", "boot"}: the last three are the keeper's, on
     its machine; pid 0 where the answer to its start was lost.

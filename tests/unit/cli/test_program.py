@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,13 @@ def test_a_wrong_command_line_is_told_and_exits_with_2(
         run(arguments)
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_what_is_installed_is_described_in_whole_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["algo", "list", "--json"]) == run(["platform", "list", "--json"]) == 0
+    described = re.findall(r'"description": "(.*)"', capsys.readouterr().out)
+    assert len(described) > 20
+    assert [text for text in described if not text.endswith((".", "'"))] == []
 
 
 def test_help_loads_nothing_heavy() -> None:
