@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins
@@ -14,27 +15,47 @@ if TYPE_CHECKING:
     from nnilite.config._experiment import ExperimentConfig
 
 
-def construct_all(config: ExperimentConfig, source: Source) -> None:
-    """Make one instance of each installed algorithm. Raises: ConfigError.
+def construct_all(config: ExperimentConfig, source: Source) -> list[str]:
+    """Make one instance of each installed algorithm; says what is odd about them. Raises: ConfigError.
 
     One's own, by class or registered, is left to the tuner host, as it may do anything when it is made.
     """
     reading = Reading(source, config._base)
-    _construct("tuner", config.tuner, At(reading, ("tuner",)))
-    _construct("assessor", config.assessor, At(reading, ("assessor",)))
+    tuner = _constructed("tuner", config.tuner, At(reading, ("tuner",)))
+    assessor = _constructed("assessor", config.assessor, At(reading, ("assessor",)))
     reading.finish()
+    modes = (_mode(config.tuner, tuner), _mode(config.assessor, assessor))
+    if None in modes or modes[0] == modes[1]:
+        return []
+    return [
+        f"optimize_mode is {modes[0]} for the tuner, but {modes[1]} for the assessor; set it in the classArgs of both"
+    ]
 
 
-def _construct(word: str, algorithm: Any, here: At) -> None:
+def _constructed(word: str, algorithm: Any, here: At) -> type | None:
+    """The class of an installed algorithm, after a trial."""
     if not algorithm or not algorithm.name:
-        return
+        return None
     tuner = word == "tuner"
     if _plugins.is_own(_plugins.TUNERS if tuner else _plugins.ASSESSORS, algorithm.name):
-        return
+        return None
     lookup = _plugins.tuner_class if tuner else _plugins.assessor_class
     try:
-        construct(lookup(algorithm.name), algorithm.class_args)
+        found = lookup(algorithm.name)
+        construct(found, algorithm.class_args)
     except PluginError as error:
         here.below("name").fault(str(error))
     except ConfigError as error:
         here.take(error)
+    else:
+        return found
+    return None
+
+
+def _mode(algorithm: Any, found: type | None) -> Any:
+    """Its optimize mode, given or by default; None if it is not known."""
+    given = algorithm.class_args.get("optimize_mode") if algorithm else None
+    if given is not None or found is None:
+        return given
+    argument = inspect.signature(found).parameters.get("optimize_mode")
+    return argument.default if argument else None

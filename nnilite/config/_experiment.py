@@ -293,11 +293,11 @@ class ExperimentConfig(Fields):
     def check_algorithms(self) -> None:
         """Make tuner and assessor once, as installed ones check their own `class_args`. Imports them.
 
-        Raises: ConfigError.
+        What is odd about them is among the `warnings` then. Raises: ConfigError.
         """
         from nnilite.config._algorithms import construct_all
 
-        construct_all(self, self._source)
+        self._warnings = (*self._warnings, *construct_all(self, self._source))
 
 
 def _names() -> list[str]:

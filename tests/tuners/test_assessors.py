@@ -10,6 +10,7 @@ import pytest
 from nnilite._plugins import assessor_class
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.class_args import construct
+from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 
 EVERY = {
@@ -147,3 +148,22 @@ def test_thresholds_out_of_order_get_a_sentence():
         made("Threshold", lower=5, upper=2)
     with pytest.raises(ConfigError, match="Threshold needs lower, upper or both"):
         made("Threshold", lower=None)
+
+
+@pytest.mark.parametrize(
+    ("tuner", "assessor", "count"),
+    [
+        ({"name": "TPE"}, {"name": "Medianstop"}, 1),
+        ({"name": "TPE", "classArgs": {"optimize_mode": "maximize"}}, {"name": "Medianstop"}, 0),
+        ({"name": "TPE"}, {"name": "Threshold", "classArgs": {"upper": 9}}, 0),
+        ({"name": "TPE"}, None, 0),
+    ],
+)
+def test_an_assessor_that_looks_for_the_opposite_of_the_tuner_is_warned_of(tuner, assessor, count):
+    raw = {"trialCommand": "true", "trialConcurrency": 1, "trainingService": {"platform": "local"}}
+    config = from_dict(
+        {**raw, "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "tuner": tuner, "assessor": assessor}
+    ).checked()
+    config.check_algorithms()
+    said = ["optimize_mode is minimize for the tuner, but maximize for the assessor; set it in the classArgs of both"]
+    assert config.warnings == said[:count]

@@ -160,7 +160,7 @@ class ThresholdAssessor(PrunerAssessor):
         upper: float | None = None,
         n_warmup_steps: int = 0,
         interval_steps: int = 1,
-        optimize_mode: str = "maximize",
+        optimize_mode: str | None = None,
     ) -> None:
         from optuna.pruners import ThresholdPruner
 
@@ -169,7 +169,7 @@ class ThresholdAssessor(PrunerAssessor):
         least = None if lower is None else number("lower", lower)
         number("upper", upper, low=least) if upper is not None else None
         _whole(n_warmup_steps=(n_warmup_steps, 0), interval_steps=(interval_steps, 1))
-        super().__init__(optimize_mode, ThresholdPruner(lower, upper, n_warmup_steps, interval_steps))
+        super().__init__(optimize_mode or "maximize", ThresholdPruner(lower, upper, n_warmup_steps, interval_steps))
 
 
 class PatientAssessor(PrunerAssessor):
