@@ -50,8 +50,9 @@ class Course:
         return (after - before) / (last - first) if after > before and last > first else None
 
     def lasting(self, profile: dict[str, Any]) -> list[str]:
-        """Why trials wait, as far as it is more than the moment that a start takes."""
-        return [
+        """What keeps the experiment, as a full disk does, and why trials wait for longer than a start takes."""
+        kept = [screen.brief(profile["reason"])] if profile["state"] == "RUNNING" and profile["reason"] else []
+        return kept + [
             line
             for reason, line in summary.waiting_by_reason(profile).items()
             if self._now - self._waiting.get(reason, self._now) >= PATIENCE_S

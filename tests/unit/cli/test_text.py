@@ -152,6 +152,13 @@ def test_a_trial_that_is_only_being_started_is_not_said_to_wait() -> None:
     assert course.lasting(profile) == ["2 trials wait: no GPU is free"]
 
 
+def test_what_pauses_an_experiment_is_on_its_progress_line() -> None:
+    course = progress.Course()
+    course.note(0.0, _profile())
+    assert progress.line(_profile(reason="paused: the disk is full"), course).endswith(", paused: the disk is full")
+    assert "reached" not in progress.line(_profile(state="DONE", reason="maxTrialNumber (2) is reached"), course)
+
+
 def test_best_parameters_are_shown_with_all_their_digits() -> None:
     assert summary.parameter_lines({"lr": 0.12345678901234567, "act": "relu", "on": True}) == [
         "lr: 0.12345678901234566",
