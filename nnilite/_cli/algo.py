@@ -50,9 +50,20 @@ def register(options: argparse.Namespace) -> None:
         group = _plugins.TUNERS if entry.kind == "tuner" else _plugins.ASSESSORS
         if _plugins.is_installed(group, entry.name):
             raise Conflict(f"{entry.name} is an installed {entry.kind}; choose another builtinName.")
-        _plugins.check_class(group, entry.entry_point(group))
+        _check(group, entry, options.meta)
         _algorithms.register(entry)
         print(f"The {entry.kind} {entry.name} is registered.")
+
+
+def _check(group: str, entry: _algorithms.Registered, meta: Path) -> None:
+    try:
+        _plugins.check_class(group, entry.entry_point(group))
+    except PluginError as error:
+        if entry.code_directory:
+            raise
+        raise PluginError(
+            f"{error} If it is a file of yours, say in which folder by codeDirectory in {meta}."
+        ) from error
 
 
 def unregister(options: argparse.Namespace) -> None:
