@@ -44,9 +44,18 @@ def trials(profile: dict[str, Any]) -> str:
     return (f"{total} of {limit}" if limit else str(total)) + (f": {parts}" if parts else "")
 
 
+def objectives(profile: dict[str, Any]) -> dict[str, str]:
+    """Of a tuner with several objectives: their names and directions."""
+    given = (profile["config"].get("tuner", {}).get("classArgs") or {}).get("objectives")
+    return given if isinstance(given, dict) else {}
+
+
 def show_best(profile: dict[str, Any]) -> None:
     """The best trial, its metric, and its parameters one a line."""
     best = profile["best"]
+    if objectives(profile):
+        print(f"Best: `nnictl trial ls {profile['id']} --front` lists the trials that no other one beats.")
+        return
     if best is None and profile["counts"].get("SUCCEEDED"):
         print(f"Best: none; no trial has a number as its final result. `nnictl trial ls {profile['id']}` says why.")
         return

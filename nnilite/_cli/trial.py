@@ -124,11 +124,11 @@ def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str
 def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]:
     from nnilite.objectives import front, signs
 
-    objectives = (manager.profile()["config"].get("tuner", {}).get("classArgs") or {}).get("objectives")
-    if not isinstance(objectives, dict):
+    wanted = summary.objectives(manager.profile())
+    if not wanted:
         raise ConfigError("--front: the tuner of this experiment has no `objectives` in its classArgs")
     trials = manager.trials(states=options.status or [TrialState.SUCCEEDED.value])
-    return front(((trial, trial["value"]) for trial in trials), signs(objectives))
+    return front(((trial, trial["value"]) for trial in trials), signs(wanted))
 
 
 def _metric(value: Any, latest: Any) -> str:

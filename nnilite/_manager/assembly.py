@@ -160,8 +160,15 @@ def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
         stop_on_same_error=config.stop_on_same_error,
         silence_s=config.worker_silence,
         maximize=maximize,
+        objectives=objectives_of(config.tuner.class_args),
         assess=config.assessor is not None,
     )
+
+
+def objectives_of(class_args: Mapping[str, Json]) -> tuple[str, ...]:
+    """The names of a tuner's objectives. One of the user's own may mean anything by this argument."""
+    given = class_args.get("objectives")
+    return tuple(map(str, given)) if given and isinstance(given, Mapping) else ("default",)
 
 
 def is_maximizing(tuner: Mapping[str, Json]) -> bool:

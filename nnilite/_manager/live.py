@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nnilite._manager.steps import LiveTrial, Settings
+from nnilite.objectives import gains
 from nnilite.records import Attempt, Exited, Json, Trial, TrialState
 from nnilite.tuner import scalar
 
@@ -114,13 +115,15 @@ class Live:
             return True
         return False
 
-    def flaw(self) -> str:
+    def flaw(self, objectives: tuple[str, ...]) -> str:
         """What is wrong with the result of a trial that ended well, "" if nothing is."""
         if self.trial.value is None:
             return "it reported no final result"
-        if finite(self.trial.value) is None:
+        if gains(self.trial.value, dict.fromkeys(objectives, 1.0)) is not None:
+            return ""
+        if objectives == ("default",):
             return "its final result is not a number (nor a dict whose `default` is one)"
-        return ""
+        return f"its final result is not a dict with numbers for {' and '.join(objectives)}"
 
     def failure(self, end: Exited) -> str:
         """One sentence on why the attempt failed."""

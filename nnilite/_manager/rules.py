@@ -276,7 +276,7 @@ class Rules(State):
         if live.cancel and not (code == 0 and live.trial.value is not None):
             self._finish(live, live.cancel, live.cancel_reason, end.time)
         elif code == 0:
-            self._finish(live, TrialState.SUCCEEDED, live.flaw(), end.time)
+            self._finish(live, TrialState.SUCCEEDED, live.flaw(self.settings.objectives), end.time)
         elif self.state not in _OVER and live.may_retry(code, self.settings):
             self._again(live, f"attempt {live.trial.attempt + 1} failed: {live.failure(end)}")
         else:

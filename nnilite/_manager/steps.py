@@ -41,6 +41,7 @@ class Settings:
     stop_on_same_error: int = 0  # 0: never
     silence_s: float = 900.0  # an attempt without a sign of life for so long is given up
     maximize: bool = True
+    objectives: tuple[str, ...] = ("default",)  # what a final result must have numbers for
     assess: bool = False  # an assessor is configured
 
 

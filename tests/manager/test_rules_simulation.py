@@ -146,6 +146,19 @@ def test_a_tuner_without_ideas_is_asked_again_when_a_result_came_while_it_was_as
     assert rules.state is ExperimentState.DONE
 
 
+def test_a_result_must_have_numbers_for_the_objectives() -> None:
+    rules = Rules(s.Settings(3, objectives=("acc", "size")), EMPTY, 0.0)
+    ended = []
+    for trial, value in (("good", {"acc": 1, "size": 2}), ("half", {"acc": 1}), ("number", 1.0)):
+        rules.step(s.Customized(trial, {}, 0.0))
+        rules.step(s.Submitted(trial, 0, "local", {}, 0.0))
+        records = rules.step(
+            s.Told(trial, 0, (Reported(0, MetricKind.FINAL, 0, value, 1.0), Exited(1.0, 0)), 1.0)
+        ).records
+        ended += [r.trial.reason for r in records if isinstance(r, s.SaveTrial) and r.trial.state.ended]
+    assert ended == ["", *["its final result is not a dict with numbers for acc and size"] * 2]
+
+
 def test_what_the_tuner_was_asked_for_before_the_time_was_over_still_runs() -> None:
     rules = Rules(s.Settings(1, max_duration_s=10.0), EMPTY, 0.0)
     rules.step(s.TunerReady())
