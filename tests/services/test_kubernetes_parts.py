@@ -145,12 +145,19 @@ class Silent(Handler):
         self.connection.recv(1)  # until the client has gone
 
 
-def test_closing_wakes_those_who_wait_for_the_head_of_an_answer(tmp_path):
+@pytest.fixture
+def silent(tmp_path):
+    """Such a server, and how to wait until it has been asked."""
     asked = threading.Semaphore(0)
     server = Listener(Silent, asked)
     server.start()
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", {"server": server.url}, {"token": "any"})
-    cluster = connect(str(kubeconfig), None)
+    yield connect(str(kubeconfig), None), asked
+    server.stop()
+
+
+def test_closing_wakes_those_who_wait_for_the_head_of_an_answer(silent):
+    cluster, asked = silent
     with ThreadPoolExecutor() as threads:
         waiting = [threads.submit(cluster.log_stream, "default", "pod", "trial", 100, follow=True) for _ in range(2)]
         waiting.append(threads.submit(cluster.call, "GET", "/version"))
@@ -159,7 +166,14 @@ def test_closing_wakes_those_who_wait_for_the_head_of_an_answer(tmp_path):
         assert all(isinstance(each.exception(5), ApiError) for each in waiting)
     with pytest.raises(ApiError):  # somebody who did not hear of it
         cluster.call("GET", "/version")
-    server.stop()
+
+
+def test_a_log_that_does_not_come_holds_nobody_up_who_wants_only_what_is_there(silent, monkeypatch):
+    cluster, _ = silent
+    monkeypatch.setattr("nnilite_kubernetes._api._TIMEOUT_S", 0.2)
+    with pytest.raises(ApiError, match="timed out"):
+        cluster.log_stream("default", "pod", "trial", 100, follow=False)
+    cluster.close()
 
 
 class SlowCluster:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 15.0
 _WATCH_S = 240  # a watch is asked for so long, then begun anew
+_SILENCE_S = _WATCH_S + 60.0  # so long nothing may come of an answer that follows what happens
 _CONTENT = {
     "json": "application/json",
     "merge": "application/merge-patch+json",
@@ -174,7 +175,7 @@ class Cluster:
         """What a container has printed, and goes on to print until it ends if `follow`. Raises: ApiError."""
         query = {"container": container, "limitBytes": str(most_bytes), **({"follow": "true"} if follow else {})}
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
-        return Stream(self._exchange("GET", path, None, "json", stream=True))
+        return Stream(self._exchange("GET", path, None, "json", _SILENCE_S if follow else _TIMEOUT_S))
 
     def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         """Run a command in a container that runs. Raises: ExecError."""
@@ -236,13 +237,14 @@ class Cluster:
             "timeoutSeconds": str(_WATCH_S),
         }
         path = f"{resource.path(namespace)}?{urlencode(query)}"
-        return Watch(self._exchange("GET", path, None, "json", stream=True))
+        return Watch(self._exchange("GET", path, None, "json", _SILENCE_S))
 
-    def _exchange(self, method: str, path: str, data: bytes | None, kind: str, stream: bool = False) -> Any:
+    def _exchange(self, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None = None) -> Any:
+        """The answer; bit by bit if `stream_s` says for how long nothing may come."""
         headers = {"Accept": "application/json, */*", **self._authorization()}
         if data is not None:
             headers["Content-Type"] = _CONTENT[kind]
-        timeout = urllib3.Timeout(connect=_TIMEOUT_S, read=_WATCH_S + 60 if stream else _TIMEOUT_S)
+        timeout = urllib3.Timeout(connect=_TIMEOUT_S, read=stream_s or _TIMEOUT_S)
         try:
             answer = self._pool.request(
                 method,
@@ -251,7 +253,7 @@ class Cluster:
                 headers=headers,
                 timeout=timeout,
                 retries=False,
-                preload_content=not stream,
+                preload_content=stream_s is None,
             )
             if answer.status >= 400:
                 raise _refusal(method, path, answer, answer.data)
