@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +9,6 @@ from enum import Enum
 from nnilite._manager.steps import LiveTrial, Settings
 from nnilite.objectives import gains
 from nnilite.records import Attempt, Exited, Json, Trial, TrialState
-from nnilite.tuner import scalar
 
 _LONGEST_RETRY_DELAY_S = 60.0
 _REMOVE_AGAIN_S = 60.0  # and twice as long each time: the service may hang over it, and others wait meanwhile
@@ -29,12 +27,6 @@ class Phase(Enum):
 def retry_delay_s(times: int) -> float:
     """1, 2, 4 ... 60 seconds."""
     return min(2.0 ** max(times - 1, 0), _LONGEST_RETRY_DELAY_S)
-
-
-def finite(value: Json) -> float | None:
-    """The finite number that a metric stands for, or None."""
-    number = scalar(value)
-    return number if number is not None and math.isfinite(number) else None
 
 
 def error_kind(message: str) -> str:

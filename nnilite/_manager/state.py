@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from nnilite._manager import steps as s
-from nnilite._manager.live import Live, Removal, finite
+from nnilite._manager.live import Live, Removal
 from nnilite.records import Attempt, ExperimentState, Trial, TrialState
-from nnilite.tuner import Call
+from nnilite.tuner import Call, scalar
 
 _ACTIVE = (ExperimentState.RUNNING, ExperimentState.NO_MORE_TRIAL, ExperimentState.TUNER_NO_MORE_TRIAL)
 _ENDED = (ExperimentState.DONE, ExperimentState.ERROR, ExperimentState.STOPPED)
@@ -77,10 +77,10 @@ class State:
                 self._out.actions.append(s.Remove(removal.attempt))
 
     def _note_best(self, trial: Trial) -> None:
-        score = finite(trial.value)
+        score = scalar(trial.value)
         if trial.state is not TrialState.SUCCEEDED or score is None:
             return
-        best = finite(self.best.value) if self.best else None
+        best = scalar(self.best.value) if self.best else None
         if best is None or (score > best if self.settings.maximize else score < best):
             self.best = trial
 

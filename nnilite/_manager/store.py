@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._manager import steps as s
-from nnilite._manager.live import finite
 from nnilite._manager.rows import TRIAL_COLUMNS, attempt_from, call_from, trial_from
 from nnilite.errors import StoreError
 from nnilite.records import (
@@ -28,7 +27,7 @@ from nnilite.records import (
     Trial,
     TrialState,
 )
-from nnilite.tuner import Call
+from nnilite.tuner import Call, scalar
 
 FILE_NAME = "nnilite.sqlite"
 _APPLICATION_ID = 0x6E6E696C  # "nnil": tells our files from other programs'
@@ -358,7 +357,7 @@ def _trial_row(t: Trial) -> tuple[Any, ...]:
     value = None if t.value is None else json.dumps(t.value)
     return (
         *(t.sequence, t.id, t.parameter_id, json.dumps(t.parameters), t.source, t.state.value, t.reason),
-        *(t.attempt, t.created, t.started, t.ended, value, finite(t.value)),
+        *(t.attempt, t.created, t.started, t.ended, value, scalar(t.value)),
     )
 
 

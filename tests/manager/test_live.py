@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nnilite._manager.live import error_kind, finite, retry_delay_s
+from nnilite._manager.live import error_kind, retry_delay_s
+from nnilite.tuner import scalar
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_other_errors_are_of_another_kind(one: str, other: str) -> None:
     ],
 )
 def test_the_number_that_a_metric_stands_for(value: Any, number: float | None) -> None:
-    assert finite(value) == number
+    assert scalar(value) == number
 
 
 def test_retries_wait_longer_and_longer_but_never_long() -> None:
