@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 __all__ = [
+    "MAX_CONCURRENCY",
     "AnyPath",
     "Bytes",
+    "Concurrency",
     "DirPath",
     "Duration",
     "FilePath",
@@ -288,6 +290,16 @@ Secret = Annotated[str, Unit("secret", parse_secret, {"type": "string"}, secret=
 """Hidden in every output; see `parse_secret`."""
 PositiveInt = Annotated[int, Unit("integer > 0", _range(1, None), {"type": "integer", "minimum": 1})]
 NonNegativeInt = Annotated[int, Unit("integer ≥ 0", _range(0, None), {"type": "integer", "minimum": 0})]
+MAX_CONCURRENCY = 99_999
+"""As in NNI; so many parameters a tuner may be asked for at once."""
+Concurrency = Annotated[
+    int,
+    Unit(
+        f"integer from 1 to {MAX_CONCURRENCY}",
+        _range(1, MAX_CONCURRENCY),
+        {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENCY},
+    ),
+]
 Port = Annotated[int, Unit("port", _range(1, 65535), {"type": "integer", "minimum": 1, "maximum": 65535})]
 FilePath = Annotated[Path, PathRule.FILE]
 """An existing file; relative to the YAML file's folder."""

@@ -10,6 +10,7 @@ from nnilite._rest.handler import ApiHandler
 from nnilite._rest.trials import oddity, send_piece
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
+from nnilite.units import MAX_CONCURRENCY
 
 IMPORT_MAX = 100_000
 COUNT_MAX = 10**9
@@ -116,12 +117,12 @@ def _pair(number: int, item: Json) -> tuple[Json, Json]:
     return item["parameter"], item["value"]
 
 
-def _is_count(value: Json) -> bool:
-    return type(value) is int and 1 <= value <= COUNT_MAX
+def _is_concurrency(value: Json) -> bool:
+    return type(value) is int and 1 <= value <= MAX_CONCURRENCY
 
 
 def _is_count_or_none(value: Json) -> bool:
-    return value is None or _is_count(value)
+    return value is None or (type(value) is int and 1 <= value <= COUNT_MAX)
 
 
 def _is_duration_or_none(value: Json) -> bool:
@@ -134,7 +135,7 @@ def _is_object(value: Json) -> bool:
 
 _DURATION = 'a number of seconds, a text such as "2h", or null for no limit'
 _CHANGES: dict[str, tuple[str, Callable[[Json], bool], str]] = {
-    "trialConcurrency": ("trial_concurrency", _is_count, "a whole number from 1"),
+    "trialConcurrency": ("trial_concurrency", _is_concurrency, f"a whole number from 1 to {MAX_CONCURRENCY}"),
     "maxTrialNumber": ("max_trial_number", _is_count_or_none, "a whole number from 1, or null for no limit"),
     "maxExperimentDuration": ("max_experiment_duration", _is_duration_or_none, _DURATION),
     "maxTrialDuration": ("max_trial_duration", _is_duration_or_none, _DURATION),

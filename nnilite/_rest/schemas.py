@@ -7,6 +7,7 @@ from nnilite._rest.experiment import COUNT_MAX, IMPORT_MAX
 from nnilite._rest.route import Schema
 from nnilite._rest.trials import RERUN_MAX, WORKERS_MAX
 from nnilite.records import ExperimentState, Json, MetricKind, TrialState
+from nnilite.units import MAX_CONCURRENCY
 
 ANYTHING: Schema = {"description": "any JSON value, with NaN and infinities as strings"}
 TEXT: Schema = {"type": "string"}
@@ -195,15 +196,14 @@ COMPONENTS: dict[str, Schema] = {
 # Bodies of requests
 
 EMPTY: Schema = {"type": "object", "additionalProperties": False}
-_COUNT_FROM_1: Schema = {"type": "integer", "minimum": 1, "maximum": COUNT_MAX}
-_MAYBE_FROM_1: Schema = {**_COUNT_FROM_1, "type": ["integer", "null"]}
+_MAYBE_FROM_1: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": COUNT_MAX}
 _DURATION: Schema = either(_MAYBE_FROM_1, {"type": "string", "minLength": 1, "maxLength": 40})
 CHANGES: Schema = {
     "type": "object",
     "minProperties": 1,
     "additionalProperties": False,
     "properties": {
-        "trialConcurrency": _COUNT_FROM_1,
+        "trialConcurrency": {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENCY},
         "maxTrialNumber": _MAYBE_FROM_1,
         "maxExperimentDuration": _DURATION,
         "maxTrialDuration": _DURATION,

@@ -21,6 +21,7 @@ from nnilite.records import Json
 from nnilite.units import (
     AnyPath,
     Bytes,
+    Concurrency,
     DirPath,
     Duration,
     FilePath,
@@ -110,7 +111,7 @@ class ExperimentConfig(Fields):
     """
 
     training_service: Annotated[Any, SERVICES, "where trials run; a list for several places"]
-    trial_concurrency: Annotated[PositiveInt, "how many trials run at a time"]
+    trial_concurrency: Annotated[Concurrency, "how many trials run at a time"]
     experiment_name: Annotated[str | None, "shown to people"] = None
     experiment_type: Annotated[Literal["hpo"], "kind of experiment"] = "hpo"
     search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space; or give searchSpace"] = None

@@ -57,6 +57,12 @@ def test_the_file_used_here_is_good(tmp_path):
         (with_line("maxTrialNumber: 2.0"), 9, "maxTrialNumber", "whole number, not 2.0"),
         (with_line('maxTrialNumber: "2"'), 9, "maxTrialNumber", "whole number, not '2'"),
         (with_line("maxTrialNumber: true"), 9, "maxTrialNumber", "whole number, not True"),
+        (
+            with_line("trialConcurrency: 100000", "trialConcurrency: 2"),
+            4,
+            "trialConcurrency",
+            "from 1 to 99999, not 100000",
+        ),
         (with_line("maxTrialNum: 2"), 9, "maxTrialNum", "did you mean maxTrialNumber?"),
         (with_line("logDir: x"), 9, "logDir", "did you mean experimentWorkingDirectory?"),
         (with_line("  builtinTunerName: TPE", "  name: TPE"), 6, "tuner.builtinTunerName", "did you mean name?"),
