@@ -128,9 +128,12 @@ class LearningTuner(Tuner):
 
     def update_search_space(self, search_space: Any) -> None:
         space = SearchSpace.parse(search_space)
+        names = {parameter.name for parameter in space.children()}
+        for name in sorted(names & self.extra_keys):
+            raise SpaceError(f"{name!r} is what this tuner adds to the parameters itself; choose another name")
         self._accept(space)
         self.space = self._space = space
-        self._extras = (EXTRAS | self.extra_keys) - {parameter.name for parameter in space.children()}
+        self._extras = (EXTRAS | self.extra_keys) - names
         self._seen.clear()
         self._restart()
         for point in self.points:

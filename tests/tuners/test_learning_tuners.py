@@ -367,6 +367,13 @@ def test_a_bad_space_gets_a_sentence(name):
         started(name, {"x": {"_type": "uniform", "_value": [1]}})
 
 
+@pytest.mark.parametrize("name", sorted(REPEATS))
+def test_a_space_with_a_name_that_the_tuner_adds_is_refused(name):
+    for key in construct(tuner_class(name), LEARNERS[name]).extra_keys:
+        with pytest.raises(SpaceError, match=f"'{key}' is what this tuner adds to the parameters itself"):
+            started(name, {key: NUMBERS["width"]})
+
+
 @pytest.mark.parametrize("name", sorted(NOT_NESTED))
 def test_a_tuner_that_cannot_take_nested_choices_says_so_and_names_others(name):
     with pytest.raises(SpaceError, match="TPE"):
