@@ -173,6 +173,23 @@ def test_a_member_that_failed_does_not_go_on_from_its_own_checkpoint(tmp_path):
     assert [p["load_checkpoint_dir"] for p in after] == [members[0]["save_checkpoint_dir"]] * 2
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: ASHATuner(all_checkpoint_dir=folder, seed=0),
+        lambda f: PBTTuner(population_size=3, all_checkpoint_dir=f),
+    ],
+)
+def test_in_a_new_space_nobody_goes_on_from_a_checkpoint_of_the_former_one(make, tmp_path):
+    tuner = ready(make(str(tmp_path)))
+    before = [tuner.generate_parameters(k) for k in range(3)]
+    for k, parameters in enumerate(before):
+        end(tuner, k, parameters, 0.5)
+    tuner.update_search_space({"x": {"_type": "uniform", "_value": [2, 3]}})
+    after = [tuner.generate_parameters(k) for k in range(3, 6)]
+    assert not {p["load_checkpoint_dir"] for p in after} & {p["save_checkpoint_dir"] for p in before}
+
+
 def test_a_member_that_diverged_goes_on_as_one_of_the_best(tmp_path):
     tuner = ready(PBTTuner(population_size=3, all_checkpoint_dir=str(tmp_path), seed=0))
     for epoch, values in enumerate([(0.9, 0.8, 0.1), (math.nan, 0.8, 0.7)]):

@@ -78,12 +78,14 @@ class PBTTuner(LearningTuner):
 
     def _restart(self) -> None:
         self._members: dict[int, _Member] = {}
+        epochs = [place[0] for point in self.points if (place := _place(point)) is not None]
+        self._begin = max(epochs, default=-1) + 1  # so that new members find no checkpoints of a former space
         self._seeds: list[Point] = []  # imported or customised results, to begin members with
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         if len(self._members) < self._size:
             index = next(k for k in range(self._size) if k not in self._members)
-            return self._trial(self._first(rng), 0, index, None)
+            return self._trial(self._first(rng), self._begin, index, None)
         idle = [(member.epoch, index) for index, member in self._members.items() if not member.running]
         if not idle:
             raise NoMoreTrialError(f"all {self._size} members of the population are running")

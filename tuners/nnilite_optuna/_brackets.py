@@ -140,14 +140,17 @@ class HyperbandSchedule:
 
 
 class AshaSchedule:
-    """Promotes a candidate as soon as it is among the best 1/eta of its rung; nobody waits (Li et al., 2020)."""
+    """Promotes a candidate as soon as it is among the best 1/eta of its rung; nobody waits (Li et al., 2020).
 
-    def __init__(self, low: float, high: float, eta: int) -> None:
+    `first` is the number of the first candidate.
+    """
+
+    def __init__(self, low: float, high: float, eta: int, first: int = 0) -> None:
         self.budgets = ladder(low, high, eta)
         self._eta = eta
         self._results: list[list[tuple[float, int, Candidate]]] = [[] for _ in self.budgets]
         self._promoted: list[set[int]] = [set() for _ in self.budgets]
-        self._candidates = 0
+        self._candidates = first
 
     def next(self) -> Slot:
         for rung in reversed(range(len(self.budgets) - 1)):

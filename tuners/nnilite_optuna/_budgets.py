@@ -166,7 +166,8 @@ class ASHATuner(BudgetTuner):
         self._directory = PurePath(all_checkpoint_dir) if all_checkpoint_dir else None
 
     def _schedule(self) -> Schedule:
-        return AshaSchedule(self._least, self._most, self._eta)
+        first = len(self.points)  # a number names a checkpoint folder, which must not be one of a former space's
+        return AshaSchedule(self._least, self._most, self._eta, first)
 
 
 class BOHBTuner(BudgetTuner):
