@@ -248,10 +248,13 @@ class Engine:
             except StoreError as error:
                 if not error.busy:
                     raise
-                log.error("paused: %s", error)
+                if str(error) != self.trouble:
+                    log.error("paused: %s", error)
                 self.trouble = str(error)
                 await asyncio.sleep(_STORE_RETRY_S)
             else:
+                if self.trouble:
+                    log.info("no longer paused")
                 self.trouble = ""
                 self._parts.watcher.committed(records)
                 return

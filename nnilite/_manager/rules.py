@@ -32,6 +32,7 @@ from nnilite.tuner import Call
 
 _OVER = (ExperimentState.STOPPING, ExperimentState.STOPPED, ExperimentState.ERROR)
 _BUSY_PAUSE_S = 1.0
+_MOST_ASKED = 50  # at once: the first trials of a thousand need not wait for the last ones' parameters
 _SAVE_DURATION_EVERY_S = 10.0
 
 
@@ -73,7 +74,7 @@ class Rules(State):
     def _ask(self) -> None:
         if not self._ready or self._asking or self._exhausted or self._limit() is not None:
             return
-        wanted = self.settings.concurrency - len(self.live)
+        wanted = min(self.settings.concurrency - len(self.live), _MOST_ASKED)
         if self.settings.max_trials is not None:
             wanted = min(wanted, self.settings.max_trials - self.next_sequence)
         if wanted <= 0:

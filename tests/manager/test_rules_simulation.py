@@ -168,3 +168,15 @@ def test_what_the_tuner_was_asked_for_before_the_time_was_over_still_runs() -> N
     rules.step(s.Submitted("t", 0, "local", {}, 21.0))
     rules.step(s.Told("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0)), 22.0))
     assert rules.state is ExperimentState.DONE
+
+
+def test_a_tuner_is_not_asked_for_thousands_of_parameters_at_once() -> None:
+    rules = Rules(s.Settings(1000, max_trials=120), EMPTY, 0.0)
+    asked: list[int] = []
+    actions = rules.step(s.TunerReady()).actions
+    while asks := [action for action in actions if isinstance(action, s.Ask)]:
+        ids = asks[0].parameter_ids
+        asked.append(len(ids))
+        actions = rules.step(s.Proposed(tuple((i, f"t{i}", {}) for i in ids), len(ids), 1.0)).actions
+    assert asked == [50, 50, 20]
+    assert len(rules.live) == 120
