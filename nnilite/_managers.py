@@ -19,6 +19,7 @@ END_TIMEOUT_S = 90.0
 """How long a manager may take to end: it lets trials end and the tuner say good-bye first."""
 
 _POLL_S = 0.02
+_LAST_WORD_S = 3.0
 
 
 class NotRunning(Conflict, RuntimeError):
@@ -80,6 +81,16 @@ def wait_until_ended(entry: Entry, timeout_s: float = END_TIMEOUT_S) -> None:
         if time.monotonic() > deadline:
             raise NniliteError(
                 f"The manager of experiment {entry.id} (process {entry.pid}) has not ended within {timeout_s:g} s; "
-                f"{entry.directory / 'log' / 'manager.log'} may tell why."
+                f"{_hindrance(entry)}."
             )
         time.sleep(_POLL_S)
+
+
+def _hindrance(entry: Entry) -> str:
+    """What keeps a manager from ending: its own word, such as that the disk is full, or else where to look."""
+    try:
+        with connect(entry, timeout_s=_LAST_WORD_S) as manager:
+            said = str(manager.profile()["reason"])
+    except NniliteError:
+        said = ""
+    return f"it says: {said}" if said else f"{entry.directory / 'log' / 'manager.log'} may tell why"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
+from nnilite import _managers, _registry
 from nnilite._cli.program import run
-from stand_in_manager import Make, StandIn
+from nnilite.errors import NniliteError
+from stand_in_manager import PROFILE, Make, StandIn
 
 
 def test_stop_asks_every_manager_and_waits_for_its_end(
@@ -46,8 +47,6 @@ def test_stop_with_nothing_to_stop(home: Path, arguments: list[str], code: int) 
 def test_one_that_cannot_be_stopped_does_not_save_the_others(
     make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nnilite.errors import NniliteError
-
     make("abcd")
     make("abxy")
 
@@ -61,3 +60,14 @@ def test_one_that_cannot_be_stopped_does_not_save_the_others(
     captured = capsys.readouterr()
     assert "abxy is stopped" in captured.out
     assert "ERROR: Experiment abcd: It will not." in captured.err
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("paused: the disk is full", "it says: paused: the disk is full"), ("", "manager.log may tell why")],
+)
+def test_a_manager_that_does_not_end_is_asked_why(make: Make, manager: StandIn, reason: str, told: str) -> None:
+    make("abcd")
+    manager.says("GET /experiment", {**PROFILE, "reason": reason})
+    with pytest.raises(NniliteError, match=told):
+        _managers.wait_until_ended(_registry.find("abcd"), timeout_s=0.1)
