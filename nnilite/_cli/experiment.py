@@ -138,7 +138,7 @@ def export(options: argparse.Namespace) -> None:
 
 def import_data(options: argparse.Namespace) -> None:
     from nnilite._cli.program import warn
-    from nnilite._cli.update import read_document
+    from nnilite.config._source import read_document
 
     data = read_document(options.filename)
     if isinstance(data, list):

@@ -238,7 +238,7 @@ def add_own(options: argparse.Namespace) -> None:
 
 def _parameters(options: argparse.Namespace) -> Any:
     if options.filename:
-        from nnilite._cli.update import read_document
+        from nnilite.config._source import read_document
 
         return read_document(options.filename)
     try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from nnilite._cli import access
 
@@ -51,14 +50,9 @@ def _duration(text: str) -> int:
 
 
 def search_space(options: argparse.Namespace) -> None:
-    space = read_document(options.filename)
+    from nnilite.config._source import read_space
+
+    space, _ = read_space(options.filename)
     with access.running(options) as manager:
         manager.update(searchSpace=space)
     print("The search space is changed; trials that were proposed before keep their parameters.")
-
-
-def read_document(path: Path) -> Any:
-    """A JSON or YAML file, read as a search space in one is. Raises: ConfigError with the place of a mistake."""
-    from nnilite.config._source import read_space
-
-    return read_space(path)[0]

@@ -25,6 +25,7 @@ from nnilite._manager.rules import Rules
 from nnilite._manager.tuner_host import TunerHost
 from nnilite._rest.backend import CallbackAnswer, Gap, GivenUp, Limits, Profile, TrialQuery, Waiting
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
+from nnilite.learning import canonical
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, TrialState
 from nnilite.service import TrainingService
 from nnilite.space import SearchSpace
@@ -217,8 +218,8 @@ class Manager(Reading):
 
     async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
         self._check_open()
-        known = [{"parameter": p, "value": v} for p, v in await self.reader.imported()]
-        new = [item for p, v in data if (item := {"parameter": p, "value": v}) not in known]
+        known = {canonical(pair) for pair in await self.reader.imported()}
+        new = [{"parameter": p, "value": v} for p, v in data if canonical((p, v)) not in known]
         if new:
             await self.engine.do(s.Imported(new))
         return len(new)

@@ -361,6 +361,16 @@ def test_files_that_a_trial_wrote_elsewhere_are_fetched_once_for_a_while(tmp_pat
     play(tmp_path, scenario, service=Elsewhere)
 
 
+def test_results_are_imported_once(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        for expected in (2, 1):
+            found = [({"x": 1, "y": 2}, 0.5), ({"x": expected}, float("nan"))]
+            assert await running.manager.import_data(found) == expected
+        assert await running.manager.import_data([({"y": 2, "x": 1}, 0.5), ({"x": 1}, float("nan"))]) == 0
+
+    play(tmp_path, scenario)
+
+
 def test_a_search_space_that_the_tuner_refuses_is_not_taken(tmp_path: Path) -> None:
     async def scenario(running: Bench) -> None:
         space = {"x": {"_type": "uniform", "_value": [0, 1]}}

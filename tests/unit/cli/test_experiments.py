@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,17 @@ def test_a_missing_file_is_told_with_its_name(make: Make, capsys: pytest.Capture
     make("abcd")
     assert run(["experiment", "import", "-f", "/no/such.json"]) == 1
     assert capsys.readouterr().err == "ERROR: /no/such.json: cannot be read: No such file or directory\n"
+
+
+def test_many_results_are_read_in_a_moment(make: Make, manager: StandIn, tmp_path: Path) -> None:
+    make("abcd")
+    manager.says("POST /import", {"imported": 50_000, "warning": ""})
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps([{"parameter": {"x": k, "y": "a"}, "value": k} for k in range(50_000)]))
+    begun = time.process_time()
+    assert run(["experiment", "import", "-f", str(path)]) == 0
+    assert time.process_time() - begun < 4, "as YAML, for its lines, it would take twice as long"
+    assert len(json.loads(manager.asked[-1].body)) == 50_000
 
 
 def test_results_that_were_imported_before_are_told(
