@@ -32,6 +32,9 @@ PAGE = 1000
 CHUNK_BYTES = 1 << 20
 """How much of a file is asked for or kept in memory at once."""
 
+_TUNER_TIMEOUT_S = 150.0
+"""So long a tuner may take to start before nobody waits for the answer."""
+
 _NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -100,8 +103,13 @@ class Client:
         return profile
 
     def update(self, **changes: Any) -> dict[str, Any]:
-        """Change trialConcurrency, maxTrialNumber, maxExperimentDuration, maxTrialDuration or searchSpace."""
-        profile: dict[str, Any] = self._json("PATCH", "/experiment", body=changes)
+        """Change trialConcurrency, maxTrialNumber, maxExperimentDuration, maxTrialDuration or searchSpace.
+
+        The last may take a while: a new tuner has to take it first.
+        """
+        timeout_s = max(self._timeout_s, _TUNER_TIMEOUT_S)
+        with Client(self.url, self._token, timeout_s=timeout_s, certificate=self._certificate) as patient:
+            profile: dict[str, Any] = patient._json("PATCH", "/experiment", body=changes)
         return profile
 
     def stop(self) -> None:

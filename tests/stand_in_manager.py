@@ -69,6 +69,7 @@ class StandIn:
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
     hang_up_next: bool = False
+    thinks_s: float = 0.0  # before it answers
 
     def says(self, request: str, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -87,6 +88,7 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
                 stand_in.hang_up_next = False
                 self.close_connection = True
                 return
+            threading.Event().wait(stand_in.thinks_s)
             path = self.path.partition("/api/v1")[2]
             known = stand_in.answers
             asked = f"{self.command} {path}"

@@ -156,7 +156,7 @@ def _construct(found: type, arguments: Message, base: type) -> Any:
         return construct(found, arguments)
     except ConfigError as error:
         where = (base.__name__.lower(), error.place.field)
-        raise ConfigError(error.message, Place(field=".".join(filter(None, where)))) from error
+        raise ConfigError(error.message, Place(field=".".join(filter(None, where)))) from error.__cause__
 
 
 def _good(answer: Any) -> bool:

@@ -95,7 +95,9 @@ class TunerHost:
         """See whether a tuner made anew, in a process of its own, takes this search space. Raises: TunerError."""
         other = TunerHost(replace(self._plan, space=space, assessor=None), self._calls, self._histories)
         try:
-            await other.open(0)
+            await other._start(0)
+        except _Broken as error:
+            raise TunerError(f"the tuner does not take this search space: {error}") from error
         finally:
             await other.close()
 

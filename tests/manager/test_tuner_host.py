@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nnilite._manager.steps import Assess
+from nnilite._manager.tuner_child import Child
 from nnilite._manager.tuner_host import History, TunerHost, TunerPlan
 from nnilite.errors import TunerError
 from nnilite.tuner import Call
@@ -90,8 +91,10 @@ def test_a_space_is_tried_without_the_tuner_that_runs(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
         await tell(host, past, 0.5)
         await host.try_space({"x": 1})
-        with pytest.raises(TunerError, match=r"(?s)no layers.*in update_search_space"):
+        with pytest.raises(TunerError, match=r"(?s)not take this search space: .*no layers.*in update_search_space"):
             await host.try_space({"layer": 1})
+        (log,) = tmp_path.glob("*/log/tuner.log")
+        assert log.read_text().count("ValueError: no layers") == 1, "it was tried more than once"
         return await host.generate((1,), 1)
 
     assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
@@ -166,6 +169,12 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_own_lines_alone(
     assert 'counting.py", line 1' in text
     assert text.endswith(last)
     assert "importlib" not in text
+
+
+def test_a_wrong_value_of_a_class_argument_is_a_sentence_without_a_traceback() -> None:
+    wrong = {"do": "open", "tuner": {"name": "TPE", "classArgs": {"seed": "x"}}, "space": {}}
+    error = Child().answer(wrong)["error"]
+    assert error == "tuner.classArgs.seed: must be a whole number, not 'x'"
 
 
 def test_what_the_user_prints_goes_to_the_log(tmp_path: Path) -> None:

@@ -41,6 +41,16 @@ def test_the_token_and_a_json_content_type_go_with_every_change(client: Client, 
     assert asked.headers["Content-Type"] == "application/json"
 
 
+def test_a_change_that_a_tuner_has_to_take_may_take_longer(manager: StandIn) -> None:
+    manager.says("PATCH /experiment", {"id": "abc"})
+    manager.says("GET /experiment", {})
+    manager.thinks_s = 0.3
+    with Client(manager.url, "secret", timeout_s=0.1) as hasty:
+        assert hasty.update(searchSpace={"x": 1}) == {"id": "abc"}
+        with pytest.raises(Unreachable, match=r"did not answer within 0\.1 s"):
+            hasty.profile()
+
+
 def test_one_connection_serves_many_questions(client: Client, manager: StandIn) -> None:
     manager.says("GET /version", {"version": "1"})
     assert [client.version() for _ in range(3)] == [{"version": "1"}] * 3
