@@ -294,15 +294,18 @@ def test_an_installed_nnilite_lends_the_sdk_the_rest(alone):
     assert done.stdout.strip().endswith("nnilite.tuner")
 
 
-def test_without_it_the_rest_says_what_to_install(alone):
+@pytest.mark.parametrize(
+    ("program", "name"), [("from nnilite import Search", "Search"), ("import nni.experiment.config", "Experiment")]
+)
+def test_without_it_the_rest_says_what_to_install(alone, program, name):
     done = subprocess.run(
-        [sys.executable, "-S", "-c", "from nnilite import Search"],
+        [sys.executable, "-S", "-c", program],
         capture_output=True,
         text=True,
         env=bare_environment(PYTHONPATH=str(alone)),
         cwd="/",
     )
-    assert "ImportError: nnilite.Search needs the whole package" in done.stderr
+    assert f"ImportError: nnilite.{name} needs the whole package" in done.stderr
     assert "pip install nnilite" in done.stderr
 
 

@@ -1,6 +1,7 @@
 """`nni.experiment`: launching experiments from Python. It needs the whole nnilite."""
 
-from nnilite.experiment import Experiment, RunMode, TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
+from nnilite import Experiment  # tells what to do where the rest of the package is not
+from nnilite.experiment import RunMode, TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 
 from .config import (
     AlgorithmConfig,
