@@ -82,6 +82,7 @@ class Several(TrainingService):
             mine = [(i, handle["handle"]) for i, handle in enumerate(handles) if handle["service"] == name]
             if mine:
                 try:
+                    await self._reopen(name)
                     statuses = await _within(name, member.poll([handle for _, handle in mine]))
                 except ServiceError as error:
                     statuses = [JobStatus(JobState.UNKNOWN, f"{name} cannot be asked: {error}")] * len(mine)
@@ -105,6 +106,7 @@ class Several(TrainingService):
         await self._member(handle).scale(handle["handle"], workers)
 
     async def remove(self, handle: Handle) -> None:
+        await self._reopen(handle["service"])
         await self._member(handle).remove(handle["handle"])
 
     def describe(self, job: Job) -> Json:

@@ -95,6 +95,31 @@ def test_one_service_that_cannot_be_opened_is_set_aside(tmp_path: Path) -> None:
     assert list(up.jobs) == ["nni-e-t0-0"]
 
 
+def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(tmp_path: Path) -> None:
+    class Away(FakeService):
+        there = False
+
+        async def open(self) -> None:
+            if not self.there:
+                raise ServiceError("host unreachable")
+
+    context = fake_context(tmp_path)
+    away, up = Away("away", None, context), FakeService("up", None, context)
+    several = Several("several", [Member(away, "a", None), Member(up, "b", None)], context)
+
+    async def play() -> list[JobState]:
+        handle = {"service": "away", "handle": await away.submit(job(0))}
+        await several.open()
+        states = [status.state for status in await several.poll([handle])]
+        with pytest.raises(ServiceError, match="host unreachable"):
+            await several.remove(handle)
+        away.there = True
+        return [*states, *(status.state for status in await several.poll([handle]))]
+
+    assert asyncio.run(play()) == [JobState.UNKNOWN, JobState.WAITING]
+    assert several.hosts() == away.hosts() + up.hosts()
+
+
 def test_what_a_service_leaves_behind_is_told_and_the_others_are_closed_all_the_same(tmp_path: Path) -> None:
     closed = []
 
