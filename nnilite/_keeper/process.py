@@ -135,9 +135,9 @@ def groups_of(job: str, directory: str) -> List[int]:
     for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
         if name.isdigit() and int(name) != os.getpid() and marks <= _environment(name):
             fields = _stat(int(name))
-            if len(fields) > 2 and fields[0] not in "ZX" and int(fields[2]) != os.getpgrp():
+            if len(fields) > 2 and fields[0] not in "ZX":
                 groups.add(int(fields[2]))
-    return sorted(groups)
+    return sorted(groups - {0, os.getpgrp()})  # 0: one of another PID namespace, but to a signal our own
 
 
 def _environment(pid: str) -> "set[bytes]":

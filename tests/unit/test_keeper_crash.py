@@ -13,6 +13,7 @@ import pytest
 
 from keeper_bench import HOSTILE, Bench, running, until
 from nnilite import spool
+from nnilite._keeper import process
 
 WORK = """"$PYTHON" -c "
 import nnilite, time
@@ -61,9 +62,9 @@ def test_a_kill_around_the_start_leaves_nothing_running(tmp_path, number):
 def trials_of(bench):
     mark = f"NNI_SYS_DIR={bench.folder}".encode()
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            found += [process.name] if mark in (process / "environ").read_bytes() and running(process.name) else []
+            found += [entry.name] if mark in (entry / "environ").read_bytes() and running(entry.name) else []
         except OSError:
             continue
     return found
@@ -122,6 +123,18 @@ def test_a_trial_that_left_its_group_is_found_too(tmp_path):
         keeper.wait()
         bench.deliver()
         assert trials_of(bench) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells the environment of others")
+def test_a_process_whose_group_is_in_another_namespace_is_not_taken_for_our_own(tmp_path, monkeypatch):
+    marks = {"NNILITE_JOB": "nni-x", "NNI_SYS_DIR": str(tmp_path)}
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, **marks}, start_new_session=True) as child:
+        try:
+            assert until(lambda: process.groups_of("nni-x", str(tmp_path))) == [child.pid]
+            monkeypatch.setattr(process, "_stat", lambda pid: ["S", "1", "0"])
+            assert process.groups_of("nni-x", str(tmp_path)) == []
+        finally:
+            child.kill()
 
 
 def test_delivering_twice_doubles_nothing(tmp_path):
