@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import logging
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -93,7 +93,7 @@ def without_effect(name: str, value: Any, default: Any, reason: str) -> None:
 
 
 def _within(low: float | None, value: float, high: float | None) -> bool:
-    return math.isfinite(value) and (low is None or low <= value) and (high is None or value <= high)
+    return abs(value) <= sys.float_info.max and (low is None or low <= value) and (high is None or value <= high)
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -204,3 +204,6 @@ def test_impossible_budgets_get_a_sentence():
         construct(ASHATuner, {"min_budget": 5, "max_budget": 2})
     with pytest.raises(ConfigError, match=r"classArgs\.eta: must be a whole number of at least 2"):
         construct(HyperbandTuner, {"eta": 1})
+    for name, value in (("R", 10**400), ("R", math.nan), ("seed", 10**400)):
+        with pytest.raises(ConfigError, match=rf"classArgs\.{name}: must be a"):
+            construct(HyperbandTuner, {name: value})

@@ -45,14 +45,13 @@ class BudgetTuner(LearningTuner):
 
     def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
         """New parameters, without the budget."""
-        best = nsmallest(self._eta, self._older, key=lambda point: point.loss or 0.0)
-        flat = next((point.flat for point in best if _TAKEN not in point.notes), None)
+        flat = next((point.flat for point in self._older if _TAKEN not in point.notes), None)
         return self.space.sample(rng) if flat is None else self.space.build(flat)
 
     def _restart(self) -> None:
         self._plan = self._schedule()
         self._next = None
-        self._older: list[Point] = []  # results that have no slot in the plan
+        self._older: list[Point] = []  # the best of the results that have no slot in the plan
 
     def update_search_space(self, search_space: Any) -> None:
         self._planned = False
@@ -90,7 +89,7 @@ class BudgetTuner(LearningTuner):
         if slot is not None:
             self._plan.ended(slot, point.loss)
         elif point.state is PointState.DONE:
-            self._older.append(point)
+            self._older = nsmallest(self._eta, [*self._older, point], key=lambda older: older.loss or 0.0)
 
 
 def _has_budget(point: Point) -> bool:
