@@ -60,6 +60,7 @@ class Live:
     not_before: float = 0.0  # do not submit earlier
     busy: bool = False  # ... because there was no room
     refusals: int = 0
+    unanswered: bool = False  # the service was asked to take it and said neither yes nor no: it may have it
     lost: int = 0  # attempts that were lost / failed so far
     failed: int = 0
     cancel: TrialState | None = None  # its end was asked for, to be this state
@@ -77,6 +78,7 @@ class Live:
             trial=known.trial,
             attempt=attempt,
             phase=Phase.SUBMITTED if attempt and attempt.handle is not None else Phase.QUEUED,
+            unanswered=attempt is not None and attempt.handle is None,
             seen=now,
             running_since=min(known.trial.started or now, now),
             lost=known.lost,
@@ -91,7 +93,7 @@ class Live:
         """Make ready for a further attempt."""
         self.attempt = None
         self.phase = Phase.QUEUED
-        self.not_before, self.busy = not_before, False
+        self.not_before, self.busy, self.unanswered = not_before, False, False
         self.cancel, self.cancel_reason = None, ""
         self.end = None
         self.last_intermediate = None

@@ -32,6 +32,7 @@ from nnilite.tuner import Call
 
 _OVER = (ExperimentState.STOPPING, ExperimentState.STOPPED, ExperimentState.ERROR)
 _BUSY_PAUSE_S = 1.0
+_CANCEL_TRIES = 3  # submissions of a trial that nobody wants any more, to learn whether its service has it
 _MOST_ASKED = 50  # at once: the first trials of a thousand need not wait for the last ones' parameters
 _SAVE_DURATION_EVERY_S = 10.0
 
@@ -124,7 +125,7 @@ class Rules(State):
         for live in [x for x in self.live.values() if x.phase is Phase.QUEUED]:
             if live.not_before > self._now:
                 continue
-            if slots <= 0:
+            if slots <= 0 and live.cancel is None:
                 self._wait(live, f"waiting for a free slot: trialConcurrency is {self.settings.concurrency}")
                 continue
             slots -= 1
@@ -157,14 +158,16 @@ class Rules(State):
         if live is None or live.phase is not Phase.SUBMITTING:
             return
         live.phase = Phase.QUEUED
-        if given.final or live.cancel is not None:
+        live.unanswered = not (given.busy or given.final)
+        live.refusals += live.unanswered
+        enough = not live.unanswered or live.refusals >= _CANCEL_TRIES
+        if given.final or (live.cancel is not None and enough):
             live.end = Exited(self._now, None, given.reason)
             self._end(live)
         elif given.busy:
             live.not_before, live.busy = self._now + _BUSY_PAUSE_S, True
             self._wait(live, given.reason)
         else:
-            live.refusals += 1
             delay_s = retry_delay_s(live.refusals)
             live.not_before = self._now + delay_s
             self._wait(live, f"{given.reason} (trying again in {delay_s:.0f} s)")
@@ -361,11 +364,12 @@ class Rules(State):
             self._cancel(live, TrialState.USER_CANCELED, given.reason)
 
     def _cancel(self, live: Live, state: TrialState, reason: str) -> None:
-        if live.phase is Phase.QUEUED:
+        if live.phase is Phase.QUEUED and not live.unanswered:
             self._finish(live, state, reason, self._now)
             return
         if live.cancel is None:
             live.cancel, live.cancel_reason = state, reason
+            live.not_before = self._now  # to learn at once whether its service has it
             self._update(live, cancel=state.value)
             if live.phase is Phase.SUBMITTED and live.attempt is not None:
                 self._out.actions.append(s.Cancel(live.attempt))

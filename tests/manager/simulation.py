@@ -297,9 +297,22 @@ class World:
     def refuse(self, busy: bool) -> None:
         """The service has no room, or fails, for the next submission."""
         for action in self.actions:
-            if isinstance(action, s.Submit):
+            if isinstance(action, s.Submit) and (action.trial.id, action.attempt.number) not in self.jobs:
                 self.actions.remove(action)
                 self.give(s.Refused(action.trial.id, action.attempt.number, "no room", busy, self.now))
+                return
+
+    def swallow(self, crash: bool) -> None:
+        """The service takes the next submission, and then does not answer; or the manager dies over the answer.
+
+        Only at the first try: who asks for a trial's end does not wait for further ones without end.
+        """
+        for action in [action for action in self.actions if isinstance(action, s.Submit)]:
+            key = (action.trial.id, action.attempt.number)
+            if key not in self.jobs and not self.rules.live[key[0]].refusals:
+                self.actions.remove(action)
+                self.jobs[key] = SimulatedJob(*key, [Started(self.now)])
+                self.crash() if crash else self.give(s.Refused(*key, "no answer", False, self.now))
                 return
 
     def hold_on(self) -> None:

@@ -29,12 +29,15 @@ STEP = st.one_of(
     st.tuples(st.just("stale"), INDEX),
     st.tuples(st.just("cancel"), INDEX),
     st.tuples(st.just("refuse"), st.booleans()),
+    st.tuples(st.just("swallow"), st.booleans()),
     st.tuples(st.just("hold_on")),
     st.tuples(st.just("rerun"), INDEX),
     st.tuples(st.just("customize")),
     st.tuples(st.just("pass_time"), st.sampled_from([0.1, 5.0, 100.0])),
     st.tuples(st.just("crash")),
 )
+# lists that may be short are short nearly always, and reach little
+STEPS = st.one_of(st.lists(STEP, max_size=10), st.lists(STEP, min_size=30, max_size=120))
 SETTINGS = st.builds(
     s.Settings,
     concurrency=st.integers(1, 4),
@@ -71,7 +74,7 @@ def check_calls(world: World) -> None:
 
 
 @settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck))
-@given(SETTINGS, st.lists(STEP, max_size=120))
+@given(SETTINGS, STEPS)
 def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
     settings: s.Settings, steps: list[tuple[str, ...]]
 ) -> None:
@@ -92,7 +95,7 @@ def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
 
 
 @settings(max_examples=RUNS // 5, deadline=None, suppress_health_check=list(HealthCheck))
-@given(SETTINGS, st.lists(STEP, max_size=80))
+@given(SETTINGS, STEPS)
 def test_every_metric_of_a_job_that_lives_to_deliver_is_committed(
     settings: s.Settings, steps: list[tuple[str, ...]]
 ) -> None:
@@ -109,7 +112,7 @@ def test_every_metric_of_a_job_that_lives_to_deliver_is_committed(
 
 
 @settings(max_examples=RUNS // 5, deadline=None, suppress_health_check=list(HealthCheck))
-@given(SETTINGS, st.lists(STEP, max_size=60))
+@given(SETTINGS, STEPS)
 def test_a_stop_ends_everything_from_any_state(settings: s.Settings, steps: list[tuple[str, ...]]) -> None:
     world = World(settings)
     world.start()
