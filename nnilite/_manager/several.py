@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _CALL_TIMEOUT_S = 50.0
+_REOPEN_EVERY_S = 60.0
 _CLOSE_TIMEOUT_S = 9.0  # below the manager's own: what the others have to say must not be lost
 
 
@@ -48,6 +50,7 @@ class Several(TrainingService):
         self._own = {member.service.name: member.own for member in config}
         self._jobs = dict.fromkeys(self._members, 0)  # running ones, as last seen
         self._closed: dict[str, str] = {}  # members that could not be opened, and why
+        self._next_try: dict[str, float] = {}  # when these may be opened again
 
     async def open(self) -> None:
         """Works as long as one member does."""
@@ -130,9 +133,18 @@ class Several(TrainingService):
         return self._members[handle["service"]]
 
     async def _reopen(self, name: str) -> None:
-        if name in self._closed:
+        """One that hangs over it is not tried all the time: the others wait meanwhile. Raises: ServiceError."""
+        if name not in self._closed:
+            return
+        if time.monotonic() < self._next_try.get(name, 0.0):
+            raise ServiceError(self._closed[name])
+        try:
             await _within(name, self._members[name].open())
-            del self._closed[name]
+        except ServiceError as error:
+            self._closed[name] = str(error)
+            self._next_try[name] = time.monotonic() + _REOPEN_EVERY_S
+            raise
+        del self._closed[name]
 
 
 async def _within(name: str, call: Awaitable[T]) -> T:

@@ -95,11 +95,14 @@ def test_one_service_that_cannot_be_opened_is_set_aside(tmp_path: Path) -> None:
     assert list(up.jobs) == ["nni-e-t0-0"]
 
 
-def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(tmp_path: Path) -> None:
+def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Away(FakeService):
-        there = False
+        there, tries = False, 0
 
         async def open(self) -> None:
+            self.tries += 1
             if not self.there:
                 raise ServiceError("host unreachable")
 
@@ -114,6 +117,9 @@ def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(tmp_path: Pat
         with pytest.raises(ServiceError, match="host unreachable"):
             await several.remove(handle)
         away.there = True
+        assert (await several.poll([handle]))[0].state is JobState.UNKNOWN
+        assert away.tries == 2, "once at the start, and once in a minute"
+        monkeypatch.setattr(several, "_next_try", {})
         return [*states, *(status.state for status in await several.poll([handle]))]
 
     assert asyncio.run(play()) == [JobState.UNKNOWN, JobState.WAITING]
