@@ -171,7 +171,8 @@ const safe = (url) => (/^https?:\/\//.test(url) ? url : undefined);
 const TABS = [["stdout", "Output"], ["stderr", "Errors"], ["files", "Files"]];
 
 function Outputs({ trial, attempts }) {
-  const tab = route.value.query.get("tab") ?? (trial.state === "FAILED" ? "stderr" : "stdout");
+  const apart = profile.value?.config.callback !== "log"; // there a pod's one log has both
+  const tab = route.value.query.get("tab") ?? (apart && trial.state === "FAILED" ? "stderr" : "stdout");
   const number = route.value.query.get("attempt");
   const attempt = number === null ? trial.attempt : Number(number);
   const picker = attempts.length > 1 && tab !== "files" && html`<select aria-label="Which attempt" value=${attempt}
