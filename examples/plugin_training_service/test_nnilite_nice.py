@@ -1,5 +1,7 @@
 """The tests that every training service passes, and those of what this one does beyond them."""
 
+import os
+
 import psutil
 import pytest
 from nnilite_nice import NiceConfig, NiceService
@@ -30,7 +32,8 @@ def test_a_job_without_a_slot_waits(bench):
 
 
 def test_trials_are_nice(bench):
-    assert bench.finish(bench.python("import os, nnilite; nnilite.report_final_result(os.nice(0))")).values == [10]
+    received = bench.finish(bench.python("import os, nnilite; nnilite.report_final_result(os.nice(0))"))
+    assert received.values == [min(os.nice(0) + 10, 19)]  # than the tests, which may be nice themselves
 
 
 def test_what_a_killed_keeper_leaves_is_ended_and_its_job_is_lost(bench):
