@@ -122,6 +122,7 @@ def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: An
     port = int(running.entry.url.rpartition(":")[2])
     page = open_page(f"{running.entry.url}/#/trials")
     page.get_by_text("Live", exact=True).wait_for()
+    page.locator(".grid-row").nth(1).wait_for()
     running.kill_manager()
     page.get_by_text("The connection to the manager is lost.").wait_for()
     assert page.locator(".grid-row").count() == 2  # what is known stays in sight

@@ -16,6 +16,7 @@ import pytest
 from nnilite import _launch
 from nnilite._client import Client
 from nnilite.config import from_dict
+from nnilite.testing import eventually
 from platforms.chromium import browser, open_page, serious_faults
 
 __all__ = ["browser", "open_page"]
@@ -281,6 +282,25 @@ def test_a_phone_needs_no_sideways_scrolling(open_page: Any, experiment: Any) ->
         page.goto(f"{url}/#/{view}")
         page.locator("main .card, main .grid").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
+def test_views_may_be_left_before_their_charts_and_searches_are_ready(open_page: Any, experiment: Any) -> None:
+    held: list[Any] = []
+    page = open_page()
+    page.add_init_script("requestAnimationFrame = () => 0")  # what tidies up after a frame does so as late as it may
+    page.route("**/vendor/echarts.js", lambda route: held.append(route))
+    page.goto(f"{experiment[0]}/#/charts/metric")
+    page.locator(".chart").first.wait_for()
+    eventually(lambda: page.evaluate("1") and held)
+    page.evaluate("location.hash = '#/trials'")
+    chart = "({ on() {}, setOption() {}, resize() {}, dispose() {} })"
+    library = f"export const init = (box) => box.getAttribute('id') || {chart};"
+    held.pop().fulfill(content_type="text/javascript", body=library)
+    page.get_by_label("Find trials").press("x")
+    page.evaluate("location.hash = '#/'")
+    page.get_by_role("heading", name="Best trial").wait_for()
+    page.wait_for_timeout(300)  # longer than a search field waits for a further key
+    assert page.evaluate("location.hash") == "#/"
 
 
 def test_the_keyboard_is_enough(open_page: Any, experiment: Any) -> None:

@@ -1,5 +1,5 @@
 // ECharts, loaded when the first chart is drawn, in the colours of the page, with saving as PNG and CSV.
-import { html, useEffect, useRef } from "../lib/ui.js";
+import { html, useEffect, useLayoutEffect, useRef } from "../lib/ui.js";
 import { theme } from "../lib/theme.js";
 import { profile } from "../lib/store.js";
 import { csv, saveFile } from "./bits.js";
@@ -88,7 +88,7 @@ export function Chart({ draw, deps, label, height = 320, onClick, onReady, event
   const chart = useRef(null);
   const latest = useRef({});
   latest.current = { draw, onClick, events };
-  useEffect(() => {
+  useLayoutEffect(() => { // ended with its box; other effects end some frames later, and the library might come between
     let gone = false;
     const watcher = new ResizeObserver(() => chart.current?.resize({ animation: { duration: 0 } }));
     load().then((echarts) => {

@@ -1,5 +1,5 @@
 // The bar by which one chooses trials. It writes to the address, from which the views read.
-import { html, useEffect, useRef, useState } from "../lib/ui.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
 import { count, number } from "../lib/format.js";
 import { fieldName, readChoices, writeChoices, writeRange } from "../lib/filters.js";
 import { route, setQuery } from "../lib/route.js";
@@ -30,6 +30,7 @@ export function Search() {
   useEffect(() => {
     if (document.activeElement !== input.current) input.current.value = text;
   }, [text]);
+  useLayoutEffect(() => () => clearTimeout(timer.current), []);
   const type = () => {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setQuery({ q: input.current.value.trim() }), 120);
