@@ -107,7 +107,7 @@ class Client:
 
         The last may take a while: a new tuner has to take it first.
         """
-        timeout_s = max(self._timeout_s, _TUNER_TIMEOUT_S)
+        timeout_s = max(self._timeout_s, _TUNER_TIMEOUT_S) if "searchSpace" in changes else self._timeout_s
         with Client(self.url, self._token, timeout_s=timeout_s, certificate=self._certificate) as patient:
             profile: dict[str, Any] = patient._json("PATCH", "/experiment", body=changes)
         return profile

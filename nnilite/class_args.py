@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from nnilite.errors import ConfigError, Place
 
-__all__ = ["check_names", "construct", "number", "one_of", "whole_number", "without_effect"]
+__all__ = ["check_names", "construct", "default_of", "number", "one_of", "whole_number", "without_effect"]
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,12 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
         return value
     names = ", ".join(repr(choice) for choice in choices)
     raise _fault(name, f"must be one of {names}, not {value!r}")
+
+
+def default_of(plugin: type, name: str) -> Any:
+    """What its constructor takes for an argument that is not given; None if there is no such thing."""
+    argument = inspect.signature(plugin).parameters.get(name)
+    return None if argument is None or argument.default is argument.empty else argument.default
 
 
 def without_effect(name: str, value: Any, default: Any, reason: str) -> None:

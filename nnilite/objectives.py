@@ -9,9 +9,18 @@ from nnilite.class_args import one_of
 from nnilite.records import Json
 from nnilite.tuner import scalar
 
-__all__ = ["front", "gains", "signs"]
+__all__ = ["configured", "front", "gains", "signs"]
 
 T = TypeVar("T")
+
+
+def configured(class_args: Mapping[str, Json] | None) -> dict[str, Json]:
+    """The objectives of a tuner, with their directions, by its `classArgs`; {} if it has not several.
+
+    A tuner of the user's own may mean anything by this argument.
+    """
+    given = (class_args or {}).get("objectives")
+    return {str(name): direction for name, direction in given.items()} if isinstance(given, Mapping) else {}
 
 
 def signs(directions: Mapping[str, str], argument: str = "objectives") -> dict[str, float]:

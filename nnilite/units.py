@@ -291,7 +291,7 @@ Secret = Annotated[str, Unit("secret", parse_secret, {"type": "string"}, secret=
 PositiveInt = Annotated[int, Unit("integer > 0", _range(1, None), {"type": "integer", "minimum": 1})]
 NonNegativeInt = Annotated[int, Unit("integer ≥ 0", _range(0, None), {"type": "integer", "minimum": 0})]
 MAX_CONCURRENCY = 99_999
-"""As in NNI; so many parameters a tuner may be asked for at once."""
+"""As in NNI."""
 Concurrency = Annotated[
     int,
     Unit(

@@ -46,8 +46,9 @@ def trials(profile: dict[str, Any]) -> str:
 
 def objectives(profile: dict[str, Any]) -> dict[str, str]:
     """Of a tuner with several objectives: their names and directions."""
-    given = (profile["config"].get("tuner", {}).get("classArgs") or {}).get("objectives")
-    return given if isinstance(given, dict) else {}
+    from nnilite.objectives import configured
+
+    return configured(profile["config"].get("tuner", {}).get("classArgs"))
 
 
 def show_best(profile: dict[str, Any]) -> None:

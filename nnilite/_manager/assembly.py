@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
 import secrets
@@ -25,8 +24,10 @@ from nnilite._manager.rules import Rules
 from nnilite._manager.several import Member, Several
 from nnilite._manager.store import FILE_NAME, Store
 from nnilite._manager.tuner_host import TunerHost, TunerPlan
+from nnilite.class_args import default_of
 from nnilite.config import ExperimentConfig, TrialSettings, from_dict
 from nnilite.errors import PluginError
+from nnilite.objectives import configured
 from nnilite.records import Json
 from nnilite.service import ServiceContext, TrainingService
 
@@ -160,15 +161,9 @@ def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
         stop_on_same_error=config.stop_on_same_error,
         silence_s=config.worker_silence,
         maximize=maximize,
-        objectives=objectives_of(config.tuner.class_args),
+        objectives=tuple(configured(config.tuner.class_args)) or ("default",),
         assess=config.assessor is not None,
     )
-
-
-def objectives_of(class_args: Mapping[str, Json]) -> tuple[str, ...]:
-    """The names of a tuner's objectives. One of the user's own may mean anything by this argument."""
-    given = class_args.get("objectives")
-    return tuple(map(str, given)) if given and isinstance(given, Mapping) else ("default",)
 
 
 def is_maximizing(tuner: Mapping[str, Json]) -> bool:
@@ -176,10 +171,9 @@ def is_maximizing(tuner: Mapping[str, Json]) -> bool:
     mode = (tuner.get("classArgs") or {}).get("optimize_mode")
     if mode is None and tuner.get("name"):
         try:
-            parameters = inspect.signature(_plugins.tuner_class(str(tuner["name"]))).parameters
+            mode = default_of(_plugins.tuner_class(str(tuner["name"])), "optimize_mode")
         except PluginError:
             return True  # the tuner host will say what is wrong
-        mode = parameters["optimize_mode"].default if "optimize_mode" in parameters else None
     return mode != "minimize"
 
 

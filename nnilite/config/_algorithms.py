@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins
-from nnilite.class_args import construct
+from nnilite.class_args import construct, default_of
 from nnilite.config._reading import At, Reading
 from nnilite.config._source import Source
 from nnilite.errors import ConfigError, PluginError
@@ -55,7 +54,4 @@ def _constructed(word: str, algorithm: Any, here: At) -> type | None:
 def _mode(algorithm: Any, found: type | None) -> Any:
     """Its optimize mode, given or by default; None if it is not known."""
     given = algorithm.class_args.get("optimize_mode") if algorithm else None
-    if given is not None or found is None:
-        return given
-    argument = inspect.signature(found).parameters.get("optimize_mode")
-    return argument.default if argument else None
+    return default_of(found, "optimize_mode") if given is None and found is not None else given
