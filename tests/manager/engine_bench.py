@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from nnilite._manager import service_desk
 from nnilite._manager import steps as s
 from nnilite._manager.app import Machinery, Manager
 from nnilite._manager.engine import Clock, Engine, Parts, end_tasks
@@ -107,6 +110,17 @@ class Bench:
             await asyncio.sleep(0.005)
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short pauses, in each module that imports it."""
+    monkeypatch.setattr(service_desk, "POLL_EVERY_S", 0.05)
+    monkeypatch.setattr(service_desk, "CALL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(service_desk, "SUBMIT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(service_desk, "_LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr("nnilite._manager.live._LONGEST_RETRY_DELAY_S", 0.05)
+    monkeypatch.setattr("nnilite._manager.engine._TICK_S", 0.05)
+
+
 @contextlib.asynccontextmanager
 async def bench(
     folder: Path,
@@ -142,3 +156,16 @@ async def bench(
         await end_tasks([task])
         reader.close()
         kept.close()
+
+
+Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
+
+
+def play(folder: Path, scenario: Scenario, **more: Any) -> None:
+    """Run a scenario on a bench of its own."""
+
+    async def run() -> None:
+        async with bench(folder, **more) as running:
+            await scenario(running)
+
+    asyncio.run(run())

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, bench
+from engine_bench import Bench, impatient, play
 
 from nnilite._manager import service_desk
 from nnilite._manager import steps as s
 from nnilite._manager.engine import Superseded
 from nnilite._manager.intake import OutOfStep
 from nnilite._manager.ledger import StoreLedger
-from nnilite._manager.store import Store
 from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, SpaceError, StoreError, TunerError
 from nnilite.records import Exited, ExperimentState, MetricKind, Output, Reported, Started, TrialState
 from nnilite.testing import fakes
 
-Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_desk, "POLL_EVERY_S", 0.05)
-    monkeypatch.setattr(service_desk, "CALL_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(service_desk, "SUBMIT_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(service_desk, "_LONGEST_PAUSE_S", 0.1)
-    monkeypatch.setattr("nnilite._manager.live._LONGEST_RETRY_DELAY_S", 0.05)
-    monkeypatch.setattr("nnilite._manager.engine._TICK_S", 0.05)
-
-
-def play(folder: Path, scenario: Scenario, **more: Any) -> None:
-    async def run() -> None:
-        async with bench(folder, **more) as running:
-            await scenario(running)
-
-    asyncio.run(run())
+__all__ = ["impatient"]
 
 
 def waiting_reasons(running: Bench) -> list[str]:
@@ -113,89 +92,6 @@ def test_a_lost_job_is_tried_again_and_its_old_keeper_is_turned_away(tmp_path: P
         assert running.engine.rules.best.value == 1.0
 
     play(tmp_path, scenario)
-
-
-def test_a_cancellation_that_a_manager_died_over_is_asked_for_by_the_next(tmp_path: Path) -> None:
-    platform: dict[str, fakes.FakeJob] = {}
-
-    def service(*arguments: Any) -> fakes.FakeService:
-        made = fakes.FakeService(*arguments)
-        made.jobs = platform
-        return made
-
-    async def begun(running: Bench) -> None:
-        await running.until(lambda: len(running.engine.submitted()) == 2)
-        await running.engine.flush()
-        running.engine.desk.put = lambda action: None  # type: ignore[method-assign]  # it dies before it gets to it
-        await running.engine.do(s.CancelTrial("t0", running.engine.now()))
-
-    async def resumed(running: Bench) -> None:
-        await running.until(lambda: platform["nni-e-t0-0"].cancels)
-        assert not platform["nni-e-t1-0"].cancels
-
-    play(tmp_path, begun, service=service)
-    play(tmp_path, resumed, service=service)
-
-
-def test_a_removal_that_a_manager_died_over_is_asked_for_by_the_next(tmp_path: Path) -> None:
-    platform: dict[str, fakes.FakeJob] = {}
-
-    def service(*arguments: Any) -> fakes.FakeService:
-        made = fakes.FakeService(*arguments)
-        made.jobs = platform
-        return made
-
-    async def begun(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in platform)
-        running.engine.desk.put = lambda action: None  # type: ignore[method-assign]  # it dies before it gets to it
-        await running.run_job("nni-e-t0-0")
-
-    async def resumed(running: Bench) -> None:
-        await running.until(lambda: platform["nni-e-t0-0"].removed)
-
-    play(tmp_path, begun, service=service)
-    assert not platform["nni-e-t0-0"].removed
-    play(tmp_path, resumed, service=service)
-
-
-def test_a_removal_that_fails_is_asked_for_again_and_once_more_at_the_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nnilite._manager.live._REMOVE_AGAIN_S", 0.05)
-
-    async def scenario(running: Bench) -> None:
-        running.fake.remove_with = ServiceError("the platform is away")
-        await running.run_all(4)
-        await running.until(lambda: running.fake.calls.count("remove nni-e-t0-0") > 2)
-        monkeypatch.setattr("nnilite._manager.live._REMOVE_AGAIN_S", 3600.0)
-        asked = {name: running.fake.calls.count(f"remove {name}") for name in running.fake.jobs}
-        await running.until(lambda: all(running.fake.calls.count(f"remove {name}") > n for name, n in asked.items()))
-        running.fake.remove_with = None
-        await running.engine.do(s.Stop(running.engine.now()))
-        await running.ended
-        assert all(job.removed for job in running.fake.jobs.values())
-
-    play(tmp_path, scenario)
-    with contextlib.closing(Store(tmp_path / "nnilite.sqlite")) as store:
-        store.open()
-        assert not store.snapshot(maximize=True).removals
-
-
-def test_a_job_whose_platform_did_not_confirm_its_end_is_ended_through_its_keeper(tmp_path: Path) -> None:
-    async def stopped(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        await running.engine.take("t0", 0, [Started(1.0)])
-        for job in running.fake.jobs.values():
-            job.obeys = False
-        await running.engine.do(s.Stop(running.engine.now()))
-        await running.engine.do(s.Abandon(running.engine.now()))
-        await running.ended
-
-    async def resumed(running: Bench) -> None:
-        assert (await running.engine.take("t0", 0, [])).cancel
-
-    play(tmp_path, stopped)
-    play(tmp_path, resumed)
 
 
 def test_a_silent_attempt_is_given_up_and_tried_again(tmp_path: Path) -> None:
