@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import io
 import json
+import select
 import socket
 import ssl
 import struct
@@ -22,6 +24,7 @@ _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _PROTOCOL = "v4.channel.k8s.io"
 _TEXT_END, _BINARY, _CLOSE = 0x80, 0x2, 0x8
 _TURN_S = 0.02
+_LIMIT_S = 60.0
 
 
 def send_pieces(handler: Handler, pieces: Iterator[bytes]) -> None:
@@ -59,22 +62,61 @@ def passed_on(url: str, trust: ssl.SSLContext) -> Iterator[bytes]:
 def relay(handler: Handler, host: str, path: str, trust: ssl.SSLContext) -> None:
     """Hand a request for a WebSocket to another server, and everything that follows both ways."""
     name, _, port = host.partition(":")
-    with trust.wrap_socket(socket.create_connection((name, int(port)), timeout=60), server_hostname=name) as there:
+    plain = socket.create_connection((name, int(port)), timeout=_LIMIT_S)
+    with trust.wrap_socket(plain, server_hostname=name) as connection:
+        here, there = _TwoWay(handler.connection), _TwoWay(connection)
         kept = "".join(f"{key}: {value}\r\n" for key, value in handler.headers.items() if key != "Authorization")
-        there.sendall(f"GET {path} HTTP/1.1\r\n{kept}\r\n".encode())
-        back = threading.Thread(target=_copy, args=(lambda: there.recv(65536), handler.connection.sendall), daemon=True)
+        there.write(f"GET {path} HTTP/1.1\r\n{kept}\r\n".encode())
+        back = threading.Thread(target=_copy, args=(there, here), daemon=True)
         back.start()
-        _copy(lambda: handler.rfile.read1(65536), there.sendall)
+        _copy(here, there)
         back.join(5)
     handler.close_connection = True
 
 
-def _copy(read: Callable[[], bytes], write: Callable[[bytes], object]) -> None:
+class _TwoWay(io.RawIOBase):
+    """A connection from which one thread reads while another writes: with TLS, two calls at a time break it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            with self._lock:
+                self._connection.settimeout(0)
+                try:
+                    return self._connection.recv_into(buffer)
+                except (ssl.SSLWantReadError, BlockingIOError):
+                    pass
+                finally:
+                    self._connection.settimeout(_LIMIT_S)
+            if not select.select([self._connection], [], [], _LIMIT_S)[0]:
+                raise TimeoutError("nothing came")
+
+    def write(self, data: Any) -> int:
+        with self._lock:
+            self._connection.sendall(data)
+        return len(data)
+
+    def end(self) -> None:
+        """Both threads find the connection at its end; what was written still arrives."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
+
+
+def _copy(source: _TwoWay, sink: _TwoWay) -> None:
     try:
-        while data := read():
-            write(data)
+        while data := source.read(65536):
+            sink.write(data)
     except OSError:
-        return
+        pass
+    finally:  # neither side waits for what the other will not send any more
+        source.end()
+        sink.end()
 
 
 def serve_exec(handler: Handler, start: Callable[[], subprocess.Popen[bytes]]) -> None:
@@ -85,12 +127,12 @@ def serve_exec(handler: Handler, start: Callable[[], subprocess.Popen[bytes]]) -
     for name, value in {**names, "Sec-WebSocket-Protocol": _PROTOCOL}.items():
         handler.send_header(name, value)
     handler.end_headers()
-    process, lock = start(), threading.Lock()
+    process, connection = start(), _TwoWay(handler.connection)
     assert process.stdin is not None
-    ended = threading.Thread(target=_tell, args=(handler, process, lock), daemon=True)
+    ended = threading.Thread(target=_tell, args=(connection, process), daemon=True)
     ended.start()
     try:
-        for channel, data in _messages(handler.rfile):
+        for channel, data in _messages(io.BufferedReader(connection)):
             if channel == 0:
                 process.stdin.write(data)
                 process.stdin.flush()
@@ -104,9 +146,9 @@ def serve_exec(handler: Handler, start: Callable[[], subprocess.Popen[bytes]]) -
         handler.close_connection = True
 
 
-def _tell(handler: Handler, process: subprocess.Popen[bytes], lock: threading.Lock) -> None:
+def _tell(connection: _TwoWay, process: subprocess.Popen[bytes]) -> None:
     streams = [(1, process.stdout), (2, process.stderr)]
-    copiers = [threading.Thread(target=_forward, args=(handler, lock, n, stream), daemon=True) for n, stream in streams]
+    copiers = [threading.Thread(target=_forward, args=(connection, n, stream), daemon=True) for n, stream in streams]
     for copier in copiers:
         copier.start()
     code = process.wait()
@@ -115,26 +157,24 @@ def _tell(handler: Handler, process: subprocess.Popen[bytes], lock: threading.Lo
     status: dict[str, Any] = {"status": "Success"}
     if code:
         status = {"status": "Failure", "message": f"command terminated with exit code {code}"}
-    _send(handler, lock, _BINARY, b"\x03" + json.dumps(status).encode())
-    _send(handler, lock, _CLOSE, struct.pack(">H", 1000))
+    _send(connection, _BINARY, b"\x03" + json.dumps(status).encode())
+    _send(connection, _CLOSE, struct.pack(">H", 1000))
 
 
-def _forward(handler: Handler, lock: threading.Lock, channel: int, stream: IO[bytes] | None) -> None:
+def _forward(connection: _TwoWay, channel: int, stream: IO[bytes] | None) -> None:
     assert stream is not None
     with stream:
         while data := stream.read1(65536):  # type: ignore[attr-defined]
-            _send(handler, lock, _BINARY, bytes([channel]) + data)
+            _send(connection, _BINARY, bytes([channel]) + data)
 
 
-def _send(handler: Handler, lock: threading.Lock, kind: int, data: bytes) -> None:
+def _send(connection: _TwoWay, kind: int, data: bytes) -> None:
     size = len(data)
     head = (
         struct.pack(">BB", _TEXT_END | kind, size) if size < 126 else struct.pack(">BBH", _TEXT_END | kind, 126, size)
     )
     try:
-        with lock:
-            handler.wfile.write((head if size < 65536 else struct.pack(">BBQ", _TEXT_END | kind, 127, size)) + data)
-            handler.wfile.flush()
+        connection.write((head if size < 65536 else struct.pack(">BBQ", _TEXT_END | kind, 127, size)) + data)
     except (OSError, ValueError):
         return
 
