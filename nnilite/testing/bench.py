@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import functools
 import json
 import secrets
@@ -106,8 +107,12 @@ class ServiceBench:
             self.receiver.stop()
 
     def call(self, what: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
-        """The result of a service's method, run on the service's loop."""
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(limit_s)
+        """The result of a service's method, run on the service's loop. Raises: TimeoutError after `limit_s` seconds."""
+        answer = asyncio.run_coroutine_threadsafe(what, self._loop)
+        if not concurrent.futures.wait([answer], limit_s).done:
+            answer.cancel()
+            raise TimeoutError(f"this did not come true within {limit_s:g} s: {what}")
+        return answer.result()
 
     def context(self) -> ServiceContext:
         """What the manager would give to the service."""
