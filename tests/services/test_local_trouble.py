@@ -125,6 +125,22 @@ def test_a_job_that_ended_before_its_handle_was_kept_is_not_started_again(bench)
     assert bench.lines() == ["once"]
 
 
+def test_canceling_a_job_that_was_found_without_its_keeper_signals_nobody(bench, monkeypatch):
+    job = bench.job(f"echo $$ >> {quoted(bench.mark())}; sleep 60")
+    bench.submit(job)
+    eventually(bench.lines)
+    kill(bench.handles[job.name]["pid"])
+    (bench.service._folder(job).path / "job.json").unlink()
+    bench.restart()
+    bench.submit(job)
+    bench.wait(job.name, JobState.LOST)
+    handle, signaled = bench.handles.pop(job.name), []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", lambda *to: signaled.append(to))  # 0 would be this very process group
+        bench.call(bench.service.cancel(handle))
+    assert signaled == []
+
+
 def test_a_specification_whose_keeper_never_came_is_used_again(bench):
     job = bench.job("exit 4")
     folder = bench.service._folder(job)
@@ -157,6 +173,16 @@ def test_a_manager_on_another_port_gets_what_its_predecessor_missed(bench):
     bench.open()
     go.touch()
     assert bench.finish(name).values == [5]
+
+
+@pytest.mark.slow
+def test_no_keeper_waits_for_a_manager_that_knows_the_end_already(bench):
+    bench.receiver.stop()
+    name = bench.run("true")
+    bench.wait(name, JobState.SUCCEEDED)
+    bench.call(bench.service.remove(bench.handles[name]))
+    eventually(lambda: not runs(bench.handles[name]["pid"]))
+    bench.receiver.start()
 
 
 def test_a_trial_whose_name_is_a_path_is_refused(bench):

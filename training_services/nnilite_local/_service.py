@@ -111,10 +111,7 @@ class LocalService(TrainingService):
         folder = AttemptFolder(Path(str(handle["directory"])))
         if folder.ended(self._host) is not None:  # a second SIGTERM would cut short what the keeper still delivers
             return
-        pid = handle["pid"] if identity(handle["pid"]) == handle["start"] else await _other_keeper(folder)
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        await _terminate_keeper(folder, handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         return await asyncio.to_thread(read_events, Path(str(handle["directory"])))
@@ -155,8 +152,11 @@ class LocalService(TrainingService):
         """Take away the specification, since it holds the trial's token. The trial's files stay."""
         folder = AttemptFolder(Path(str(handle["directory"])))
         self._gpus.free(str(handle["job"]))
-        if folder.ended(self._host) is not None or not self._has_keeper(folder, handle):
+        ended = folder.ended(self._host) is not None
+        if ended or not self._has_keeper(folder, handle):
             folder.spec.unlink(missing_ok=True)
+        if ended:  # nobody waits for what its keeper still delivers, which would try for a day if the manager ends now
+            await _terminate_keeper(folder, handle)
 
     async def close(self) -> None:
         for task in self._last_words.values():
@@ -243,7 +243,7 @@ class LocalService(TrainingService):
 
     def _has_keeper(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""
-        if handle["start"] and identity(handle["pid"]) == handle["start"]:
+        if _is_at_work(handle):
             return True
         last_words = self._last_words.get(str(folder.path))
         if last_words is not None and not last_words.done():  # `has_keeper` could be in the second keeper's way
@@ -293,6 +293,19 @@ class LocalService(TrainingService):
             return False
         last_words = self._last_words.get(str(directory))
         return self._has_keeper(folder, handle) or (last_words is not None and not last_words.done())
+
+
+def _is_at_work(handle: Handle) -> bool:
+    """Whether the keeper of the handle runs. A job that was found again without its keeper has none: pid 0."""
+    return bool(handle["start"]) and identity(handle["pid"]) == handle["start"]
+
+
+async def _terminate_keeper(folder: AttemptFolder, handle: Handle) -> None:
+    """SIGTERM: it ends its trial, or, if that has ended, tries for the last time to deliver."""
+    pid = handle["pid"] if _is_at_work(handle) else await _other_keeper(folder)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 async def _other_keeper(folder: AttemptFolder) -> int | None:
