@@ -99,6 +99,8 @@ class ServiceBench:
             for received in self.receiver.jobs.values():
                 received.cancel = True
             eventually(lambda: all(self.status(name).state.ended for name in self.handles))
+            for handle in self.handles.values():
+                self.call(self.service.remove(handle))
         finally:
             self.close()
             self._loop.call_soon_threadsafe(self._loop.stop)

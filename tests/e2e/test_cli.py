@@ -43,6 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for entry in _registry.entries():
         if entry.alive:
             _managers.stop(entry)
+        shutil.rmtree(entry.directory)  # else keepers whose manager was killed wait for the next one
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ cannot be pulled.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import shutil
 import signal
@@ -17,6 +18,8 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from nnilite_kubernetes._api import ApiError
 from platforms.kube.client import MAPS, PODS, SECRETS, now
@@ -46,8 +49,13 @@ class Run:
         self._evicted = ""
 
     def kill(self) -> None:
+        """All that runs in it, whatever sessions it has made, as the end of a container does."""
         for process in self._processes.values():
+            inner = _descendants(process.pid)
             _signal(process, signal.SIGKILL)
+            for each in inner:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
 
     def printed_all(self, container: str) -> bool:
         """Whether a container has ended and its log is whole."""
@@ -324,6 +332,13 @@ def _signal(process: subprocess.Popen[bytes], number: int, group: bool = True) -
         (os.killpg if group else os.kill)(process.pid, number)
     except ProcessLookupError:
         pass
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _copy(process: subprocess.Popen[bytes], lines: list[tuple[str, bytes]]) -> None:
