@@ -41,15 +41,17 @@ class Registry:
             raise Refusal(409, "AlreadyExists", f'{key[2]} "{body["metadata"]["name"]}" already exists') from None
 
     def list(self, key: Key, namespace: str, query: dict[str, str]) -> Any:
-        items = [item for item in self.store.all(key, namespace) if selected(item, query)]
+        with self.store.lock:  # a change in between would never be heard of
+            found, version = self.store.all(key, namespace), self.store.version
+        items = [item for item in found if selected(item, query)]
         if key not in self.crds:  # a list of these names their kind once
             items = [{name: value for name, value in item.items() if name not in kind_of(key)} for item in items]
         head = {"apiVersion": "v1", "kind": f"{KINDS.get(key, '')}List"}
-        return {**head, "metadata": {"resourceVersion": str(self.store.version)}, "items": items}
+        return {**head, "metadata": {"resourceVersion": str(version)}, "items": items}
 
     def patch(self, key: Key, content: Any, body: Any, part: str | None) -> Any:
         """Raises: Refusal."""
-        with self.store.changed:  # what was changed since the request came in stays so
+        with self.store.lock:  # what was changed since the request came in stays so
             return self._patch(key, self.store.get(key, *_place(content)) or content, body, part)
 
     def _patch(self, key: Key, content: Any, body: Any, part: str | None) -> Any:

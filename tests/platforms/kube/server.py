@@ -177,19 +177,13 @@ class _Handler(Handler):
         self.end_headers()
         stop = lambda: not self.owner.listener.listens  # noqa: E731
         try:
-            for event in self.owner.registry.store.watch(key, namespace, int(query["resourceVersion"]), stop):
-                self._tell(event, query)
+            for kind, content in self.owner.registry.store.watch(key, namespace, int(query["resourceVersion"]), stop):
+                if kind == "BOOKMARK" or selected(content, query):
+                    self._chunk({"type": kind, "object": content})
         except LookupError:
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
             self._chunk({"type": "ERROR", "object": gone})
         self.wfile.write(b"0\r\n\r\n")
-
-    def _tell(self, event: tuple[str, Any] | None, query: dict[str, str]) -> None:
-        if event is None:
-            version = {"resourceVersion": str(self.owner.registry.store.version)}
-            self._chunk({"type": "BOOKMARK", "object": {"metadata": version}})
-        elif selected(event[1], query):
-            self._chunk({"type": event[0], "object": event[1]})
 
     def _chunk(self, content: Any) -> None:
         line = json.dumps(content).encode() + b"\n"
