@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import math
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -46,6 +48,7 @@ NORMALS = {
 NUMBERS = {key: value for key, value in FLAT.items() if key != "kind"}
 SPACES = {"nested": NESTED, "flat": FLAT, "normals": NORMALS, "numbers": NUMBERS}
 FOLDER = tempfile.mkdtemp(prefix="nni lite's $")
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 GOALS = {"default": "minimize", "size": "minimize"}
 LEARNERS: dict[str, dict] = {
     "Random": {"optimize_mode": "minimize"},

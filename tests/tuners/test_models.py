@@ -9,8 +9,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 
 from nnilite.space import SearchSpace
 from nnilite_sklearn._cube import Cube
-from nnilite_sklearn._gaussian import Gaussian, _Shared
-from nnilite_sklearn._surrogate import _bent
+from nnilite_sklearn._gaussian import Gaussian, _prior, _Shared
+from nnilite_sklearn._gp import GPTuner
+from nnilite_sklearn._surrogate import _bent, levelled
 
 SPACE = SearchSpace.parse(
     {
@@ -31,7 +32,7 @@ def test_the_mean_and_deviation_of_a_process_are_those_of_scikit_learn(numbers):
     rows, others = numbers.random((40, 3)), numbers.random((9, 3))
     values = np.sin(5 * rows[:, 0]) + rows[:, 1] + 0.1 * numbers.standard_normal(40)
     gaussian = Gaussian((0, 1, 1), 2.5, 1e-6)
-    kernel = gaussian.fitted_kernel(rows, values)
+    kernel, _ = gaussian.fitted(rows, values)
     mean, deviation = gaussian.process(kernel, rows, values, np.zeros((0, 3))).predict(others)
     model = GaussianProcessRegressor(kernel, alpha=1e-6, optimizer=None).fit(rows, values)
     expected, noisy = model.predict(others, return_std=True)
@@ -49,7 +50,46 @@ def test_the_options_of_a_choice_share_a_length_scale_with_the_right_gradient(nu
 def test_results_are_bent_as_scipy_does(numbers):
     values = np.exp(2 * numbers.standard_normal(50))
     level = (values - values.mean()) / values.std()
-    assert _bent(level) == pytest.approx(stats.yeojohnson(level)[0], abs=1e-4)
+    assert _bent(level)[0] == pytest.approx(stats.yeojohnson(level)[0], abs=1e-4)
+
+
+def test_how_much_bending_changes_the_density_is_told(numbers):
+    losses = np.exp(2 * numbers.standard_normal(50))
+    level, bent, density = levelled(losses, bends=False)[0], *levelled(losses)
+    order = np.argsort(losses)
+    assert np.all(np.diff(bent[order]) > 0)
+    x = level[order]
+    slopes = np.interp(x[1:-1], (x[1:] + x[:-1]) / 2, np.diff(bent[order]) / np.diff(x))
+    assert np.sum(np.log(slopes)) == pytest.approx(density, rel=0.1)
+
+
+def test_the_prior_of_hyperparameters_has_the_right_gradient():
+    theta = np.log([1.7, 0.2, 3.0, 0.01])
+    rare, slopes = _prior(theta)
+    for k, step in enumerate(np.eye(4) * 1e-7):
+        assert (_prior(theta + step)[0] - rare) / 1e-7 == pytest.approx(slopes[k], rel=1e-4)
+
+
+@pytest.mark.parametrize(("loss", "bends"), [(lambda x: np.exp(9 * x), True), (lambda x: x, False)])
+def test_losses_are_bent_if_that_makes_them_likelier(numbers, loss, bends):
+    tuner = GPTuner("minimize", seed=0)
+    tuner.update_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
+    rows = numbers.random((40, 1))
+    assert tuner._likeliest(rows, loss(rows[:, 0]))[1] is bends
+
+
+def test_the_features_of_a_normal_parameter_are_evenly_spaced():
+    cube = Cube(SearchSpace.parse({"n": {"_type": "normal", "_value": [5, 2]}}))
+    rows = cube.positions([{("n",): value} for value in (-1, 1, 3, 5, 11)])
+    assert cube.features(rows)[:, 0] == pytest.approx([0, 1 / 3 * 0.5, 1 / 3, 0.5, 1])
+
+
+def test_normal_parameters_are_searched_up_to_three_standard_deviations(numbers):
+    cube = Cube(SearchSpace.parse({"n": {"_type": "normal", "_value": [0, 1]}}))
+    drawn = cube.drawn(5000, numbers)
+    far = [cube.flat(row)["n",] for row in (*drawn, *cube.near(drawn[:1] * 0, 5000, numbers))]
+    assert min(far) >= -3.001
+    assert max(far) <= 3.001
 
 
 def test_neighbours_differ_in_one_finite_column():

@@ -113,6 +113,14 @@ def test_a_tuner_for_few_trials_beats_random_search(name):
     assert wins(name, {}, numbers(2), branin, 25, FEW[0]) >= FEW[1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["GP", "Metis"])
+def test_normal_parameters_are_learnt_as_well_as_uniform_ones(name):
+    space = {axis: {"_type": "normal", "_value": [0, 1]} for axis in "xyz"}
+    for seed in range(2):
+        assert best(name, {"optimize_mode": "minimize", "seed": seed}, space, sphere, 40) < 0.01
+
+
 def test_a_quasi_random_sequence_covers_the_space_more_evenly():
     from scipy.stats import qmc
 

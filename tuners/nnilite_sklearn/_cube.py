@@ -2,6 +2,9 @@
 
 A position row has one column for each parameter of the space. A feature row has one for each number, and one for each
 option of a choice (1: chosen). A parameter that is not active has -1 in its features.
+
+The normal types have no end, and their positions are quantiles, between which values far out are squeezed together: as
+features they are evenly spaced again, 0 and 1 at three standard deviations, and what is proposed lies in between.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from nnilite.learning import Flat
 from nnilite.positions import position, raw_at
@@ -20,6 +24,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 _ABSENT = -1.0
+_REACH = 3.0  # standard deviations
 _MOST_CELLS = 20  # of a finite parameter that are all tried
 _STEPS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 
@@ -34,6 +39,9 @@ class Cube:
         self.continuous = np.array([count is None for count in self._counts], dtype=bool)
         self._choice = np.array([p.kind is Kind.CHOICE for p in self.parameters], dtype=bool)
         choices = zip(self._choice, self._counts, strict=True)
+        self._normal = np.array([p.mu is not None and p.count is None for p in self.parameters], dtype=bool)
+        self.low = np.where(self._normal, ndtr(-_REACH), 0.0)
+        self.high = np.where(self._normal, ndtr(_REACH), 1.0)
         self._one_hot = [count if choice and count and count > 2 else 0 for choice, count in choices]  # features
 
     @property
@@ -74,6 +82,8 @@ class Cube:
         columns: list[Vector] = []
         for column, one_hot in enumerate(self._one_hot):
             values = rows[:, column]
+            if self._normal[column]:
+                values = 0.5 + ndtri(values) / (2.0 * _REACH)
             if one_hot:
                 cells = np.floor(values * one_hot).astype(int)
                 columns.extend(np.where(active[:, column], 1.0 * (cells == k), _ABSENT) for k in range(one_hot))
@@ -94,7 +104,7 @@ class Cube:
 
     def drawn(self, count: int, numbers: np.random.Generator) -> Matrix:
         """Position rows at random, as the space says."""
-        return self.snapped(numbers.random((count, self.width)))
+        return self.snapped(self.low + (self.high - self.low) * numbers.random((count, self.width)))
 
     def neighbours(self, row: Vector) -> Matrix:
         """All rows that differ from this one in one finite column: in any cell, or of many cells in one nearby."""
@@ -116,7 +126,7 @@ class Cube:
         step = 10.0 ** numbers.uniform(-3.0, -0.5, size=(count, 1))
         moved = found + step * numbers.standard_normal(found.shape)
         moved = np.where(moved < 0.0, -moved, np.where(moved > 1.0, 2.0 - moved, moved))
-        moved = np.where(self._choice, numbers.random(found.shape), moved)
+        moved = np.where(self._choice, numbers.random(found.shape), np.clip(moved, self.low, self.high))
         share = np.where(numbers.random((count, 1)) < 0.5, 1.0, 1.5 / self.width)  # all columns, or one or two
         change = (numbers.random(found.shape) < share) & ~(self._choice & (numbers.random(found.shape) > 0.2))
         return self.snapped(np.where(change, moved, found))

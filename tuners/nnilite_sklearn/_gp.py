@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnilite.class_args import number, one_of, whole_number
-from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement
+from nnilite_sklearn._surrogate import SurrogateTuner, levelled, log_improvement
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,18 +32,28 @@ class GaussianTuner(SurrogateTuner):
 
         super()._restart()
         self._gaussian = Gaussian(self._cube.groups, self._nu, self._alpha)
-        self._kernel: tuple[int, Any] = (0, None)
+        self._fit: tuple[int, Any, bool] = (0, None, False)
 
     def _process(self) -> tuple[Process, Matrix, Vector]:
         """The process, and the position rows and values that it knows, pending ones excluded."""
         until = _step(len(self._ended))
-        if self._kernel[0] != until:
-            rows, values = self._history(until)
-            self._kernel = (until, self._gaussian.fitted_kernel(self._cube.features(rows), values))
-        rows, values = self._history()
+        if self._fit[0] != until:
+            self._fit = (until, *self._likeliest(*self._known(until)))
+        _, kernel, bends = self._fit
+        rows, losses = self._known()
+        values, _ = levelled(losses, bends)
         pending = self._cube.features(self._pending())
-        process = self._gaussian.process(self._kernel[1], self._cube.features(rows), values, pending)
-        return process, rows, values
+        return self._gaussian.process(kernel, self._cube.features(rows), values, pending), rows, values
+
+    def _likeliest(self, rows: Matrix, losses: Vector) -> tuple[Any, bool]:
+        """The kernel, and whether losses are bent: bending helps where they span magnitudes, and harms steps."""
+        features = self._cube.features(rows)
+        fits = []
+        for bends in (False, True):
+            values, density = levelled(losses, bends)
+            kernel, evidence = self._gaussian.fitted(features, values)
+            fits.append((evidence + density, kernel, bends))
+        return max(fits, key=lambda fit: fit[0])[1:]
 
     def _candidates(self, rows: Matrix, values: Vector, far: int, near: int, numbers: np.random.Generator) -> Matrix:
         import numpy as np
@@ -81,9 +91,11 @@ class GaussianTuner(SurrogateTuner):
             down = -score(tried)
             return float(down[0]), (down[1:] - down[0]) / 1e-5
 
-        end = minimize(fall, row[free], jac=True, bounds=[(0.0, 1.0)] * len(free), options={"maxiter": 15})
+        low, high = self._cube.low[free], self._cube.high[free]
+        ends = list(zip(low, high, strict=True))
+        end = minimize(fall, np.clip(row[free], low, high), jac=True, bounds=ends, options={"maxiter": 15})
         moved = row.copy()
-        moved[free] = np.clip(end.x, 0.0, 1.0)
+        moved[free] = np.clip(end.x, low, high)
         return moved
 
     def _climbed(self, score: Callable[[Matrix], Vector], row: Vector) -> tuple[Vector, bool]:

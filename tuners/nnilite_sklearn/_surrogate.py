@@ -81,7 +81,12 @@ class SurrogateTuner(LearningTuner):
         """The position row of the most promising candidate."""
 
     def _history(self, until: int | None = None) -> tuple[Matrix, Vector]:
-        """Position rows and transformed losses of the first `until` results; poor ones count as the worst."""
+        """Position rows and levelled losses of the first `until` results."""
+        rows, losses = self._known(until)
+        return rows, levelled(losses)[0]
+
+    def _known(self, until: int | None = None) -> tuple[Matrix, Vector]:
+        """Position rows and losses of the first `until` results; poor ones count as the worst."""
         import numpy as np
 
         ended = self._ended[:until]
@@ -89,7 +94,7 @@ class SurrogateTuner(LearningTuner):
         worst = max(known, default=0.0)
         losses = np.array([worst if point.loss is None else point.loss for point in ended])
         chosen = self._thinned(losses)
-        return np.array(self._rows[: len(ended)])[chosen], _levelled(losses[chosen])
+        return np.array(self._rows[: len(ended)])[chosen], losses[chosen]
 
     def _thinned(self, losses: Vector) -> list[int]:
         import numpy as np
@@ -120,25 +125,30 @@ class SurrogateTuner(LearningTuner):
         return self._cube.positions(running)
 
 
-def _levelled(losses: Vector) -> Vector:
-    """Mean 0, variance 1, and without long tails, in the same order: models fit that best."""
+def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
+    """Mean 0 and variance 1 in the same order, and if it `bends` without long tails, which most models fit best.
+
+    Also the logarithm of how much closer together that has brought them, as a factor of their joint density.
+    """
     import numpy as np
 
     spread = float(np.std(losses))
     if spread <= 1e-12 * max(1.0, float(np.max(np.abs(losses)))):
-        return np.zeros(len(losses))
+        return np.zeros(len(losses)), 0.0
     level = (losses - float(np.mean(losses))) / spread
-    if len(losses) >= 8:
-        bent = _bent(level)
-        if np.all(np.isfinite(bent)) and float(np.std(bent)) > 1e-9:
-            level = bent
-    return np.asarray((level - np.mean(level)) / np.std(level))
+    if bends and len(losses) >= 8:
+        bent, slope = _bent(level)
+        width = float(np.std(bent))
+        if np.all(np.isfinite(bent)) and width > 1e-9:
+            return (bent - np.mean(bent)) / width, slope - len(losses) * math.log(width)
+    return level, 0.0
 
 
-def _bent(level: Vector) -> Vector:
+def _bent(level: Vector) -> tuple[Vector, float]:
     """Yeo and Johnson's transformation, with the power that makes the result likeliest to be normal.
 
-    scipy searches the power too, but its checks of each step take ten times as long as the step.
+    Also the sum of the logarithms of its slopes. scipy searches the power too, but its checks of each step take ten
+    times as long as the step.
     """
     import numpy as np
     from scipy import optimize, stats
@@ -150,7 +160,7 @@ def _bent(level: Vector) -> Vector:
         return 0.5 * len(level) * math.log(max(variance, 1e-300)) - (power - 1.0) * weight
 
     power = optimize.minimize_scalar(unlikely, bounds=(-5.0, 7.0), method="bounded", options={"xatol": 1e-4}).x
-    return np.asarray(stats.yeojohnson(level, power))
+    return np.asarray(stats.yeojohnson(level, power)), (float(power) - 1.0) * weight
 
 
 def log_improvement(mean: Vector, deviation: Vector, best: float) -> Vector:
