@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from nnilite import _version
@@ -58,7 +59,8 @@ class ImportHandler(ApiHandler):
         pairs = read_pairs(self.json())
         imported = await self.backend.import_data(pairs)
         space = (await self.backend.profile()).space
-        self.send_json({"imported": imported, "warning": oddity(space, [parameters for parameters, _ in pairs])})
+        warning = await asyncio.to_thread(oddity, space, [parameters for parameters, _ in pairs])
+        self.send_json({"imported": imported, "warning": warning})
 
 
 class LogHandler(ApiHandler):
