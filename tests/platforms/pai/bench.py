@@ -1,0 +1,44 @@
+"""The service in its surroundings, on the stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnilite.service import Handle, ServiceContext
+from nnilite.testing import ServiceBench
+from nnilite_openpai import OpenPaiConfig, OpenPaiService
+from platforms.pai.server import FakePai
+
+
+class QuickService(OpenPaiService):
+    """Does not wait long between questions. A cancellation reaches the keeper as the engine has the manager tell it."""
+
+    list_pause_s = 0.1
+    ask_pause_s = 0.2
+    log_pause_s = 0.2
+    bench: ServiceBench | None = None
+
+    async def cancel(self, handle: Handle) -> None:
+        if self.bench is not None and handle["job"] in self.bench.receiver.jobs:
+            self.bench.received(str(handle["job"])).cancel = True
+        await super().cancel(handle)
+
+
+def config_for(pai: FakePai, **fields: Any) -> OpenPaiConfig:
+    login: Mapping[str, Any] = {} if "password" in fields else {"token": pai.token}
+    given = {"host": pai.url, "username": pai.user, "nni_manager_ip": "127.0.0.1", **login, **fields}
+    return OpenPaiConfig(**given)
+
+
+def bench_on(pai: FakePai, folder: Path, **fields: Any) -> ServiceBench:
+    """Not open yet. `fields`: of the service's section."""
+
+    def made(context: ServiceContext) -> QuickService:
+        service = QuickService("openpai", config_for(pai, **fields), context)
+        service.bench = bench
+        return service
+
+    bench = ServiceBench(folder, made)
+    return bench

@@ -1,0 +1,121 @@
+"""Whole experiments on OpenPAI: a real manager, the example's files, jobs that run; and the way from older files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nnilite.config import from_dict
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "openpai" / "config.yaml"
+
+
+@pytest.fixture
+def nnictl(tmp_path, monkeypatch):
+    """Runs a command; its standard output."""
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
+
+    def one(*words: object, **env: str) -> str:
+        command = [sys.executable, "-m", "nnilite._cli", *map(str, words)]
+        ran = subprocess.run(
+            command, env={**os.environ, **env}, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    return one
+
+
+@pytest.fixture
+def adapted(tmp_path, pai):
+    """Writes the example for the stand-in, with other fields; the file."""
+
+    def one(**fields) -> Path:
+        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
+        config["trainingService"].update(host=pai.url, username=pai.user, nniManagerIp="127.0.0.1")
+        path = tmp_path / "config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    return one
+
+
+def test_the_example_runs_to_its_end(pai, nnictl, adapted):
+    out = nnictl("create", "-c", adapted(), "-p", 0, "--foreground", "--json", PAI_TOKEN=pai.token)
+    profile = json.loads(out)
+    assert profile["state"] == "DONE"
+    assert profile["counts"]["SUCCEEDED"] == 6
+    assert profile["best"]["value"] < 36
+    assert len(pai.jobs) == 6
+
+
+def test_the_example_runs_without_a_way_to_the_manager(pai, nnictl, adapted):
+    config = adapted(callback="log", maxTrialNumber=2, trialConcurrency=2)
+    profile = json.loads(nnictl("create", "-c", config, "-p", 0, "--foreground", "--json", PAI_TOKEN=pai.token))
+    assert profile["counts"]["SUCCEEDED"] == 2
+    assert profile["best"]["value"] < 36
+
+
+def test_a_dry_run_prints_the_request_and_needs_no_cluster(nnictl):
+    text = nnictl("create", "-c", EXAMPLE, "--dry-run", "--json", PAI_TOKEN="never-shown")
+    assert '"request": "POST https://pai.example.com/rest-server/api/v2/jobs"' in text
+    assert "never-shown" not in text
+
+
+CLASSIC = {
+    "jobName": "tf-distributed",
+    "image": "pai.run.tensorflow",
+    "authFile": "hdfs://10.0.0.1/auth.txt",
+    "dataDir": "$PAI_DEFAULT_FS_URI/data",
+    "outputDir": "$PAI_DEFAULT_FS_URI/out",
+    "codeDir": "$PAI_DEFAULT_FS_URI/code",
+    "virtualCluster": "vision",
+    "gpuType": "V100",
+    "retryCount": 2,
+    "killAllOnCompletedTaskNumber": 1,
+    "taskRoles": [
+        {
+            "name": "ps_server",
+            "taskNumber": 2,
+            "cpuNumber": 2,
+            "memoryMB": 8192,
+            "gpuNumber": 0,
+            "portList": [{"label": "http", "beginAt": 0, "portNumber": 1}],
+            "command": "python train.py --job_name=ps",
+        },
+        {
+            "name": "worker",
+            "taskNumber": 2,
+            "cpuNumber": 4,
+            "memoryMB": 16384,
+            "shmMB": 64,
+            "gpuNumber": 1,
+            "command": "cd $PAI_CODE_DIR && python train.py --job_name=worker",
+            "minFailedTaskCount": 1,
+            "minSucceededTaskCount": 2,
+        },
+    ],
+}
+
+
+def test_a_classic_job_becomes_a_section_that_works(tmp_path, nnictl, monkeypatch):
+    monkeypatch.setenv("PAI_TOKEN", "t")
+    monkeypatch.setenv("REGISTRY_PASSWORD", "p")
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(CLASSIC))
+    converted = yaml.safe_load(nnictl("config", "convert", "--from", "openpai", file))
+    assert converted["maxTrialRetries"] == 2
+    service = converted["trainingService"]
+    ps, worker = service["taskRoles"]
+    assert (ps["name"], ps["instances"], ps["memorySize"], ps["ports"]) == ("psserver", 2, "8192mb", {"http": 1})
+    assert ps["completion"] == {"minSucceededInstances": 1}
+    assert worker["completion"] == {"minFailedInstances": 1, "minSucceededInstances": 2}
+    rest = {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "tuner": {"name": "Random"}}
+    config = from_dict({**rest, **converted, "trialCodeDirectory": ".", "trialConcurrency": 1}, tmp_path).checked()
+    assert config.services[0].config.virtual_cluster == "vision"

@@ -1,0 +1,182 @@
+"""OpenPAI, without a cluster: fields, classic job files, and what answers say."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite.config import ServiceConfig, from_dict
+from nnilite.errors import ConfigError
+from nnilite.service import JobState
+from nnilite_openpai import OpenPaiConfig, convert
+from nnilite_openpai._config import PaiRoleConfig
+from nnilite_openpai._log import TaskLog
+from nnilite_openpai._status import ended, keepers_word, retried, waiting
+
+GIVEN = {"host": "pai.example.com", "username": "mei", "token": "t"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"host": "ftp://x"}, "host: is no address of a cluster"),
+        ({"username": "a b"}, "username: 'a b' cannot be the name of a user"),
+        ({"password": "p"}, "token: and password are two ways to log in: keep one"),
+        ({"token": None}, "token: is needed, or password"),
+        ({"container_storage_mount_point": "/x"}, "containerStorageMountPoint: needs storageConfigName too"),
+        ({"storage_config_name": "s", "container_storage_mount_point": "x"}, "must be a whole path"),
+        ({"code_from": "storage"}, "codeFrom: storage needs storageConfigName, and localStorageMountPoint"),
+        ({"task_roles": [PaiRoleConfig(name="a")] * 2}, "taskRoles: two of them have the same name"),
+        ({"reporting_role": "b", "task_roles": [PaiRoleConfig(name="a")]}, "no task role 'b'; there are a"),
+        ({"openpai_config": {}, "task_roles": [PaiRoleConfig(name="a")]}, "openpaiConfig: .*only one of them"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(fields, words):
+    with pytest.raises(ConfigError, match=words):
+        OpenPaiConfig(**{**GIVEN, **fields})
+
+
+@pytest.mark.parametrize("name", ["Worker", "my_worker", "1st", "", "w" * 32])
+def test_names_that_the_platform_writes_in_two_ways_are_refused(name):
+    with pytest.raises(ConfigError, match=r"name: .*small letters and digits"):
+        PaiRoleConfig(name=name)
+
+
+@pytest.mark.parametrize("ports", [{"a b": 1}, {"a": 0}, {"a": True}])
+def test_ports_need_labels_and_numbers(ports):
+    with pytest.raises(ConfigError, match="ports: must be labels"):
+        PaiRoleConfig(name="a", ports=ports)
+
+
+def test_https_is_the_way_to_a_host_that_names_none():
+    assert OpenPaiConfig(**GIVEN).host == "https://pai.example.com"
+
+
+# ------------------------------------------------------------ classic jobs
+
+
+def classic(**changes):
+    role = {"name": "main", "taskNumber": 1, "cpuNumber": 1, "memoryMB": 10, "command": "python a.py"}
+    return {"jobName": "j", "image": "i", "taskRoles": [role], **changes}
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "words"),
+    [
+        ({"protocolVersion": 2}, "protocolVersion", "name the file by openpaiConfigFile"),
+        (classic(imagee=1), "imagee", "there is no such field"),
+        (classic(image=None), "image", "is missing"),
+        (classic(taskRoles={}), "taskRoles", "must be a list"),
+        (classic(taskRoles=[1]), "taskRoles.0", "must be a mapping"),
+        (classic(taskRoles=[{"name": "a", "cpus": 1}]), "taskRoles.0.cpus", "there is no such field"),
+        (classic(taskRoles=[{"name": "_", "command": "x"}]), "taskRoles.0.name", "must have letters"),
+        (classic(taskRoles=[{"name": "a"}]), "taskRoles.0.command", "is missing"),
+        (classic(taskRoles=[{"name": "a", "command": "x", "taskNumber": 0}]), "taskRoles.0.taskNumber", "at least 1"),
+        (classic(taskRoles=[{"name": "a", "command": "x", "portList": 1}]), "taskRoles.0.portList", "list of ports"),
+        (classic(retryCount="2"), "retryCount", "must be a whole number"),
+    ],
+)
+def test_what_is_no_classic_job_is_refused_at_its_place(document, field, words):
+    with pytest.raises(ConfigError, match=words) as raised:
+        convert(document)
+    assert raised.value.place.field == field
+
+
+def test_what_a_classic_job_loses_is_told():
+    found = convert(classic(dataDir="hdfs://x", retryCount=-2, killAllOnCompletedTaskNumber=2, extras={"a": 1}))
+    notes = "\n".join(found.notes)
+    assert "dataDir: there is no HDFS any more; copy the data to a storage" in notes
+    assert "retryCount: -2 means nothing here" in notes
+    assert "extras was left out" in notes
+    assert "maxTrialRetries" not in found.config
+
+
+# ------------------------------------------------------------ answers
+
+
+def test_why_a_job_waits_has_the_latest_warning_and_what_was_tried():
+    summary = {"subState": "AttemptPreparing", "virtualCluster": "v", "retries": 2, "retryDetails": {"platform": 2}}
+    events = [
+        {"reason": "New", "message": "no GPU", "lastTimestamp": "2020-09-29T09:55:53.000Z"},
+        {"reason": "Old", "message": "no CPU", "lastTimestamp": "2020-09-29T09:46:42.000Z"},
+    ]
+    assert waiting(summary, events) == (
+        "it waits for resources, or for its image, in the virtual cluster v; New: no GPU; "
+        "PAI has started it again 2 times (2 for platform)"
+    )
+    assert retried({"retries": 1, "retryDelayTime": 30}).endswith("1 time, and waits 30 s before the next")
+
+
+@pytest.mark.parametrize("detail", [{}, {"jobStatus": None}, {"jobStatus": {"state": "FAILED"}, "taskRoles": []}])
+def test_answers_with_holes_are_read_as_far_as_they_go(detail):
+    assert ended(detail, None, "main").state is JobState.FAILED
+
+
+def test_the_keepers_word_is_the_last_line_of_its_kind():
+    word = b'{"nnilite": {"code": 3, "message": ""}}\n'
+    assert keepers_word(b"text\n" + word + b'{"nnilite": {"code": 4}}\n{"nnilite": {\n[INFO] END\n') == {"code": 4}
+    assert keepers_word(b"") is None
+
+
+def test_the_word_of_a_stopped_job_is_a_cancellation():
+    detail = {"jobStatus": {"state": "STOPPED", "appExitCode": -210}}
+    assert ended(detail, {"code": 0}, "main").state is JobState.CANCELED
+
+
+def test_a_log_is_read_on_from_where_it_was():
+    log = TaskLog()
+    first = b'one\nNNILITE_EVENT {"type": "exit", "time": 1, "code": 0}\nhal'
+    assert [type(event).__name__ for event in log.take(first, with_output=True)] == ["Output", "Exited"]
+    assert [event.data for event in log.take(first + b"f\n", with_output=True)] == [b"half\n"]
+    assert log.output == b"one\nhalf\n"
+
+
+# ------------------------------------------------------------ NNI's files
+
+SEARCH = {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialConcurrency": 1}
+
+
+def test_a_file_of_nni_1_is_a_config_of_this_platform(tmp_path):
+    (tmp_path / "space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    old = {
+        "trialConcurrency": 1,
+        "trainingServicePlatform": "pai",
+        "searchSpacePath": "space.json",
+        "tuner": {"builtinTunerName": "Random"},
+        "trial": {
+            "command": "python3 t.py",
+            "codeDir": ".",
+            "gpuNum": 1,
+            "cpuNum": 2,
+            "memoryMB": 8196,
+            "image": "i",
+            "virtualCluster": "v",
+            "nniManagerNFSMountPath": str(tmp_path),
+            "containerNFSMountPath": "/mnt/nfs",
+            "paiStorageConfigName": "data",
+        },
+        "paiConfig": {"userName": "mei", "token": "t", "host": "10.0.0.1", "reuse": True},
+    }
+    [service] = from_dict(old, tmp_path).checked().services
+    assert service.platform == "openpai"
+    assert (service.config.host, service.config.username) == ("https://10.0.0.1", "mei")
+    assert (service.config.trial_gpu_number, service.config.trial_memory_size) == (1, 8196)
+    assert service.config.container_mount == "/mnt/nfs"
+
+
+@pytest.mark.parametrize("platform", ["openpai", "pai"])
+def test_a_file_of_nni_2_is_a_config_of_this_platform(tmp_path, platform):
+    section = {"platform": platform, **GIVEN, "trialCpuNumber": 1, "trialMemorySize": "1GB", "reuseMode": True}
+    new = {**SEARCH, "trialCommand": "c", "trialCodeDirectory": ".", "tuner": {"name": "Random"}}
+    [service] = from_dict({**new, "trainingService": section}, tmp_path).checked().services
+    assert service.config.trial_memory_size == 1024
+
+
+def test_programs_that_fill_in_nnis_class_find_its_fields():
+    section = ServiceConfig("openpai", host="h", storage_config_name="data")
+    section.container_storage_mount_point = "/mnt/x"
+    assert section.as_mapping() == {
+        "platform": "openpai",
+        "host": "h",
+        "storageConfigName": "data",
+        "containerStorageMountPoint": "/mnt/x",
+    }

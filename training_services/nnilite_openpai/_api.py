@@ -1,0 +1,207 @@
+"""The calls to OpenPAI's REST server, and to the servers that keep logs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
+
+from nnilite.errors import NoCapacity
+from nnilite.platform_http import (
+    AccessRefused,
+    CallRefused,
+    Contradiction,
+    Credential,
+    HttpRequest,
+    Missing,
+    Outage,
+    PlatformHttp,
+    Throttled,
+    hide,
+)
+from nnilite.records import Json
+from nnilite_openpai._config import OpenPaiConfig
+
+log = logging.getLogger(__name__)
+
+_NAME = "OpenPAI"
+_API = "/rest-server/api/v2"
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_PATIENCE_S = 15.0
+_FULL_S = 60.0
+_NEWEST = 5000
+_LARGEST_LOG = 64_000_000
+
+
+class Pai:
+    """One user's view of one cluster.
+
+    PAI counts list calls, submissions and all other calls apart, and its requests for patience are about one of these:
+    so each has a client of its own, and a full hour's quota of submissions keeps no trial from being watched.
+    """
+
+    def __init__(self, config: OpenPaiConfig) -> None:
+        self._config = config
+        self._user = config.username
+        renew = self._log_in if config.password is not None else None
+        self._credential = Credential(str(config.token or ""), renew=renew)
+        self._rest = self._client(config.host)
+        self._lists = self._client(config.host)
+        self._submissions = self._client(config.host)
+        self._full = (0.0, "")  # until when no job is submitted, and why
+        self._refused: set[str] = set()  # jobs that PAI has said it does not take for now
+        self._log_servers: dict[str, PlatformHttp] = {}
+
+    def _client(self, address: str, credential: Credential | None = None) -> PlatformHttp:
+        return PlatformHttp(_NAME, address, self._config, credential or self._credential)
+
+    async def close(self) -> None:
+        for client in (self._rest, self._lists, self._submissions, *self._log_servers.values()):
+            await client.close()
+
+    async def _log_in(self) -> str:
+        """A token for the password. Raises: AccessRefused, Outage."""
+        body = urlencode({"username": self._user, "password": str(self._config.password)}).encode()
+        place = f"{_API}/authn/basic/login"
+        request = HttpRequest(
+            "POST", place, body=body, headers=_FORM, repeat=True, anonymous=True, patience_s=_PATIENCE_S
+        )
+        try:
+            token = _mapping((await self._rest.call(request)).json()).get("token")
+        except (CallRefused, Missing) as error:
+            problem = AccessRefused(f"{error}; see that username and password are right")
+            problem.status, problem.reply = error.status, error.reply
+            raise problem from error
+        if not isinstance(token, str) or not token:
+            raise Outage(f"{_NAME} has answered to the login of {self._user} without a token")
+        return token
+
+    async def _get(self, path: str, query: Mapping[str, str | int] | None = None) -> Json:
+        """Raises: Problem."""
+        return (await self._rest.call(HttpRequest("GET", path, query or {}, patience_s=_PATIENCE_S))).json()
+
+    # ------------------------------------------------------------ the cluster
+
+    async def info(self) -> Mapping[str, Json]:
+        """What this is. Raises: Problem."""
+        request = HttpRequest("GET", f"{_API}/info", anonymous=True, patience_s=_PATIENCE_S)
+        return _mapping((await self._rest.call(request)).json())
+
+    async def virtual_clusters(self) -> Mapping[str, Json]:
+        """Those that this user may use. Raises: Problem."""
+        return _mapping(await self._get(f"{_API}/virtual-clusters"))
+
+    async def storages(self) -> list[str]:
+        """The names of those that this user may mount. Raises: Problem."""
+        found = _mapping(await self._get(f"{_API}/storages")).get("storages")
+        return [str(entry["name"]) for entry in _mappings(found) if "name" in entry]
+
+    # ------------------------------------------------------------ jobs
+
+    async def submit(self, name: str, body: bytes) -> None:
+        """Submit a job, unless there is one of this name. Raises: NoCapacity, Problem."""
+        until, reason = self._full
+        # PAI may have a job of which nothing clear was heard: that must be asked.
+        if time.monotonic() < until and name in self._refused:
+            raise NoCapacity(reason)
+        self._refused.discard(name)
+        headers = {"Content-Type": "text/yaml"}
+        request = HttpRequest("POST", f"{_API}/jobs", body=body, headers=headers, repeat=True, patience_s=_PATIENCE_S)
+        try:
+            await self._submissions.call(request)
+        except Contradiction:
+            log.debug("the job %s has been submitted already", name)
+        except Throttled as error:
+            wait_s = error.retry_after_s or _FULL_S
+            told = error.reply or "too many were submitted, where PAI's own limit is 60 an hour"
+            reason = f"{_NAME} takes no more jobs of {self._user} for now: {told}"
+            self._full = (time.monotonic() + wait_s, reason)
+            self._refused.add(name)
+            raise NoCapacity(reason) from error
+
+    async def jobs(self, keyword: str) -> Mapping[str, Mapping[str, Json]]:
+        """The newest jobs with this in their names, by their names. Raises: Problem."""
+        query: dict[str, str | int] = {"username": self._user, "keyword": keyword, "limit": _NEWEST}
+        query["order"] = "submissionTime,DESC"
+        answer = await self._lists.call(HttpRequest("GET", f"{_API}/jobs", query, patience_s=_PATIENCE_S))
+        found = answer.json()
+        return {str(entry["name"]): entry for entry in _mappings(found) if "name" in entry}
+
+    async def job(self, name: str) -> Mapping[str, Json] | None:
+        """All of one job, None if there is none. Raises: Problem."""
+        try:
+            return _mapping(await self._get(self._place(name)))
+        except Missing:
+            return None
+
+    async def stop(self, name: str) -> None:
+        """Ask for the end of a job; nothing happens if it has ended, or is not there. Raises: Problem."""
+        try:
+            place = f"{self._place(name)}/executionType"
+            await self._rest.call(HttpRequest("PUT", place, body={"value": "STOP"}, patience_s=_PATIENCE_S))
+        except Missing:
+            log.debug("the job %s is not there any more", name)
+
+    async def warnings(self, name: str) -> list[Mapping[str, Json]]:
+        """What Kubernetes warns of; nothing from servers that do not tell. Raises: Problem."""
+        try:
+            found = await self._get(f"{self._place(name)}/events", {"type": "Warning"})
+        except Missing:
+            return []
+        return _mappings(_mapping(found).get("data") if isinstance(found, Mapping) else found)
+
+    def page(self, name: str) -> str:
+        """A job's page for browsers."""
+        return f"{self._config.host.rstrip('/')}/job-detail.html?username={quote(self._user)}&jobName={quote(name)}"
+
+    def _place(self, name: str) -> str:
+        return f"{_API}/jobs/{quote(self._user)}~{quote(name)}"
+
+    # ------------------------------------------------------------ logs
+
+    async def log(self, name: str, task: str, stream: str) -> bytes | None:
+        """The log of one task, None if there is none (any more). Raises: Problem.
+
+        `task` is its part of the path: attempts/0/taskRoles/worker/taskIndex/0/attempts/0.
+        """
+        try:
+            answer = await self._get(f"{self._place(name)}/{task}/logs", {"tail-mode": "false"})
+            locations = _mappings(_mapping(answer).get("locations"))
+            place = next((str(entry.get("uri")) for entry in locations if _names(entry, stream)), None)
+            return await self._content(place) if place else None
+        except Missing:
+            return None
+
+    async def _content(self, place: str) -> bytes:
+        """What stands at a location; its query holds a token, or a signature."""
+        parts = urlsplit(urljoin(f"{self._config.host}/", place))
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        for name in ("token", "sig"):
+            hide(query.get(name, ""))
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if origin not in self._log_servers:
+            self._log_servers[origin] = self._client(origin, Credential())
+        request = HttpRequest("GET", parts.path, query, anonymous=True, patience_s=_PATIENCE_S, max_bytes=_LARGEST_LOG)
+        return (await self._log_servers[origin].call(request)).content
+
+
+def _names(location: Mapping[str, Json], stream: str) -> bool:
+    """Whether a location is of this stream: `stdout` here, `user.pai.stdout` on older clusters."""
+    name = str(location.get("name") or "")
+    return name == stream or name.endswith(f".{stream}")
+
+
+def _mapping(value: Any) -> Mapping[str, Json]:
+    """Raises: Outage if it is something else, as from a proxy."""
+    if not isinstance(value, Mapping):
+        raise Outage(f"{_NAME} has answered with something else than an object: {str(value)[:80]!r}")
+    return value
+
+
+def _mappings(value: Any) -> list[Mapping[str, Json]]:
+    """A list of objects. Raises: Outage if it is something else."""
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        raise Outage(f"{_NAME} has answered with something else than a list of objects: {str(value)[:80]!r}")
+    return value

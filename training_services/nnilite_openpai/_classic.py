@@ -1,0 +1,198 @@
+"""From the job files of OpenPAI before 1.0 (JSON, as its web page and NNI's paiYarn sent them) to a section.
+
+What is in no table is misspelt; what has no counterpart is told, with what to do instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nnilite.conversion import Conversion
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+
+_FOLDERS = {
+    "codeDir": "trialCodeDirectory names the code on the manager's machine",
+    "dataDir": "copy the data to a storage of the cluster, and name that by storageConfigName",
+    "outputDir": "trials write to $NNI_OUTPUT_DIR, which stays where storageConfigName names a storage",
+}
+_JOB = (
+    "jobName",
+    "image",
+    "authFile",
+    *_FOLDERS,
+    "virtualCluster",
+    "gpuType",
+    "retryCount",
+    "taskRoles",
+    "killAllOnCompletedTaskNumber",
+    "extras",
+    "jobEnvs",
+)
+_ROLE = (
+    "name",
+    "taskNumber",
+    "cpuNumber",
+    "memoryMB",
+    "shmMB",
+    "gpuNumber",
+    "portList",
+    "command",
+    "minFailedTaskCount",
+    "minSucceededTaskCount",
+)
+
+
+def convert(document: Mapping[str, Any]) -> Conversion:
+    """Raises: ConfigError for what is no such job, or cannot become trials."""
+    if "protocolVersion" in document:
+        raise ConfigError(
+            "is a job of protocol v2, which is used as it is: name the file by openpaiConfigFile",
+            Place(field="protocolVersion"),
+        )
+    _check_fields(document, _JOB, "")
+    roles = document.get("taskRoles")
+    if not isinstance(roles, list) or not roles:
+        raise ConfigError("must be a list of task roles", Place(field="taskRoles"))
+    if not isinstance(document.get("image"), str):
+        raise ConfigError("is missing: the image in which tasks run", Place(field="image"))
+    return _Job(document).converted(roles)
+
+
+class _Job:
+    """One conversion."""
+
+    def __init__(self, old: Mapping[str, Any]) -> None:
+        self._old = old
+        self._notes: list[str] = []
+
+    def converted(self, roles: list[Any]) -> Conversion:
+        service: dict[str, Json] = {
+            "platform": "openpai",
+            "host": "https://pai.example.com",
+            "username": "USER",
+            "token": "${env:PAI_TOKEN}",
+            "dockerImage": self._old["image"],
+        }
+        self._notes.append("host, username and token do not stand in a job: write yours in their place")
+        for name in ("virtualCluster", "gpuType"):
+            if self._old.get(name):
+                service[name] = self._old[name]
+        if self._old.get("authFile"):
+            service["registryLogin"] = {"username": "USER", "password": "${env:REGISTRY_PASSWORD}"}
+            self._notes.append(
+                "authFile: PAI no longer reads one; registryLogin has its three lines: registry, user and password"
+            )
+        ends_all = self._old.get("killAllOnCompletedTaskNumber") == 1
+        service["taskRoles"] = [self._role(number, role, ends_all) for number, role in enumerate(roles)]
+        self._kill_all(sum(role["instances"] for role in service["taskRoles"]))
+        if len(roles) > 1:
+            service["reportingRole"] = service["taskRoles"][0]["name"]
+            self._notes.append("reportingRole: the first role speaks for the trial; name another if it should not")
+        self._folders()
+        config: dict[str, Json] = {"trainingService": service}
+        if self._retries():
+            config["maxTrialRetries"] = self._retries()
+        return Conversion(config, tuple(self._notes))
+
+    def _kill_all(self, tasks: int) -> None:
+        """One task that succeeds can end the job, and so can all; nothing in between counts over all roles."""
+        number = self._old.get("killAllOnCompletedTaskNumber") or 0
+        if number not in range(2) and number != tasks:
+            self._notes.append(
+                f"killAllOnCompletedTaskNumber: {number} of all tasks cannot be asked for; minSucceededInstances "
+                "counts those of one role"
+            )
+
+    def _retries(self) -> int:
+        """retryCount is that of the trial now; -1 and -2 have been PAI's own rules."""
+        count = self._old.get("retryCount") or 0
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise ConfigError("must be a whole number", Place(field="retryCount"))
+        if count < 0:
+            self._notes.append(f"retryCount: {count} means nothing here; trials that the platform lost are tried again")
+        return max(0, count)
+
+    def _folders(self) -> None:
+        for name, cure in _FOLDERS.items():
+            if self._old.get(name):
+                self._notes.append(f"{name}: there is no HDFS any more; {cure}")
+        for name in ("extras", "jobEnvs"):
+            if self._old.get(name):
+                self._notes.append(f"{name} was left out: PAI after 1.0 has no such field")
+
+    def _role(self, number: int, role: Any, ends_all: bool) -> dict[str, Json]:
+        place = f"taskRoles.{number}"
+        if not isinstance(role, Mapping):
+            raise ConfigError("must be a mapping", Place(field=place))
+        _check_fields(role, _ROLE, f"{place}.")
+        name = self._name(str(role.get("name") or ""), place)
+        new: dict[str, Json] = {"name": name, "instances": _count(role, "taskNumber", place)}
+        if not isinstance(role.get("command"), str) or not role["command"].strip():
+            raise ConfigError("is missing: what runs in a task", Place(field=f"{place}.command"))
+        new["command"] = role["command"]
+        new["cpuNumber"] = _count(role, "cpuNumber", place)
+        new["memorySize"] = f"{_count(role, 'memoryMB', place)}mb"
+        new["gpuNumber"] = _count(role, "gpuNumber", place, 0)
+        if role.get("shmMB"):
+            new["shmSize"] = f"{_count(role, 'shmMB', place)}mb"
+        if role.get("portList"):
+            new["ports"] = self._ports(role["portList"], place)
+        completion = _completion(role, ends_all)
+        if completion:
+            new["completion"] = completion
+        self._variables(role["command"], name)
+        return new
+
+    def _name(self, old: str, place: str) -> str:
+        new = re.sub(r"[^a-z0-9]", "", old.lower())
+        if not new or not new[0].isalpha():
+            raise ConfigError("must have letters, the first of which begins it", Place(field=f"{place}.name"))
+        if new != old:
+            self._notes.append(
+                f"the task role {old} is {new} now, since names have small letters and digits; its variables are, too: "
+                f"PAI_TASK_ROLE_{new}_HOST_LIST"
+            )
+        return new
+
+    def _ports(self, old: Any, place: str) -> dict[str, Json]:
+        if not isinstance(old, list) or not all(isinstance(port, Mapping) and port.get("label") for port in old):
+            raise ConfigError("must be a list of ports with a label each", Place(field=f"{place}.portList"))
+        if any(port.get("beginAt") for port in old):
+            self._notes.append("beginAt of portList was left out: PAI after 1.0 chooses the numbers of ports")
+        return {str(port["label"]): _count(port, "portNumber", f"{place}.portList") for port in old}
+
+    def _variables(self, command: str, role: str) -> None:
+        for name in sorted(set(re.findall(r"PAI_(?:DEFAULT_FS_URI|CODE_DIR|DATA_DIR|OUTPUT_DIR|USERNAME)\b", command))):
+            self._notes.append(f"the command of {role} reads ${name}, which PAI after 1.0 does not set")
+
+
+def _completion(role: Mapping[str, Any], ends_all: bool) -> dict[str, Json]:
+    """Of PAI before 1.0, null and 0 mean that a count is not set; -1 that it never ends the job."""
+    found: dict[str, Json] = {}
+    if role.get("minFailedTaskCount"):
+        found["minFailedInstances"] = role["minFailedTaskCount"]
+    if role.get("minSucceededTaskCount"):
+        found["minSucceededInstances"] = role["minSucceededTaskCount"]
+    elif ends_all:
+        found["minSucceededInstances"] = 1
+    return found
+
+
+def _count(entry: Mapping[str, Any], name: str, place: str, default: int = 1) -> int:
+    value = entry.get(name, default)
+    least = 0 if name == "gpuNumber" else 1
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"must be a whole number of at least {least}, not {value!r}", Place(field=f"{place}.{name}"))
+    return value
+
+
+def _check_fields(entry: Mapping[Any, Any], known: tuple[str, ...], place: str) -> None:
+    for key in entry:
+        if key not in known:
+            raise ConfigError(
+                f"there is no such field in a job of PAI before 1.0; there are {', '.join(known)}",
+                Place(field=f"{place}{key}"),
+            )

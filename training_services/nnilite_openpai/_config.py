@@ -1,0 +1,210 @@
+"""The section of `platform: openpai`: NNI's fields, and what a job of several task roles needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from nnilite.errors import ConfigError, Place
+from nnilite.platform_http import HttpConfig
+from nnilite.units import DirPath, FilePath, MemoryMb, NonNegativeInt, PositiveInt, Secret
+from nnilite_openpai._template import check_template, read_template
+
+DEFAULT_IMAGE = "msranni/nni:latest"
+_ROLE_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
+_PORT_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def about(description: str) -> dict[str, str]:
+    """A field's metadata."""
+    return {"description": description}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleCompletion:
+    """When the tasks of a role end the job."""
+
+    min_failed_instances: int = field(default=1, metadata=about("so many failed tasks fail the trial; -1: never"))
+    min_succeeded_instances: int | None = field(
+        default=None, metadata=about("so many that succeed end it; -1: never; if not set, all")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaiRoleConfig:
+    """One task role of a trial."""
+
+    name: str = field(metadata=about("small letters and digits, a letter first; it is part of PAI's variables"))
+    instances: PositiveInt = field(default=1, metadata=about("how many tasks"))
+    command: str = field(default="", metadata=about("run in each task; trialCommand if not set"))
+    docker_image: str | None = field(default=None, metadata=about("the section's dockerImage if not set"))
+    cpu_number: PositiveInt | None = field(default=None, metadata=about("the section's trialCpuNumber if not set"))
+    memory_size: MemoryMb | None = field(default=None, metadata=about("the section's trialMemorySize if not set"))
+    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("the trialGpuNumber if not set"))
+    gpu_type: str | None = field(default=None, metadata=about("the section's gpuType if not set"))
+    shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm; PAI gives 64 MB if not set"))
+    ports: dict[str, int] = field(
+        default_factory=dict, metadata=about("how many host ports a task gets, by label: {grpc: 1}")
+    )
+    completion: RoleCompletion | None = field(
+        default=None, metadata=about("when tasks of this role end the trial; if not set, the reporting role decides")
+    )
+
+    def __post_init__(self) -> None:
+        if not _ROLE_NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{self.name!r}: use at most 31 small letters and digits, a letter first, since PAI writes other "
+                "names in two ways into its variables",
+                Place(field="name"),
+            )
+        for label, number in self.ports.items():
+            if not _PORT_LABEL.fullmatch(label) or isinstance(number, bool) or not 1 <= number <= 1000:
+                raise ConfigError("must be labels of letters with numbers from 1: {grpc: 1}", Place(field="ports"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryLogin:
+    """How PAI gets an image that is not public."""
+
+    username: str = field(metadata=about("at the registry"))
+    password: Secret = field(metadata=about('of that user; better "${env:REGISTRY_PASSWORD}"'))
+    registry_uri: str | None = field(default=None, metadata=about("of the registry; Docker Hub if not set"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenPaiConfig(HttpConfig):
+    """The section of `platform: openpai`."""
+
+    host: str = field(metadata=about("address of the cluster; https if it does not say"))
+    username: str = field(metadata=about("whose jobs these are"))
+    token: Secret | None = field(
+        default=None,
+        metadata=about('an application token of the user\'s page, which does not expire; better "${env:PAI_TOKEN}"'),
+    )
+    password: Secret | None = field(
+        default=None, metadata=about("in place of token, on clusters with logins of their own: tokens are got by it")
+    )
+    docker_image: str = field(
+        default=DEFAULT_IMAGE, metadata=about("an image with Python 3.8 or later; nothing else needs to be in it")
+    )
+    registry_login: RegistryLogin | None = field(default=None, metadata=about("for images that are not public"))
+    trial_cpu_number: PositiveInt = field(default=1, metadata=about("CPU cores of each task"))
+    trial_memory_size: MemoryMb = field(default=4096, metadata=about("memory of each task"))
+    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
+    gpu_type: str | None = field(default=None, metadata=about("the SKU of tasks, on clusters with the hived scheduler"))
+    shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm; PAI gives 64 MB if not set"))
+    virtual_cluster: str | None = field(default=None, metadata=about("PAI's default if not set"))
+    job_priority: Literal["prod", "test", "oppo"] | None = field(
+        default=None, metadata=about("of jobs, on clusters with the hived scheduler; oppo may be preempted at any time")
+    )
+    storage_config_name: str | None = field(
+        default=None, metadata=about("a storage of the cluster that is mounted into tasks")
+    )
+    local_storage_mount_point: DirPath | None = field(
+        default=None, metadata=about("where that storage is mounted on the manager's machine")
+    )
+    container_storage_mount_point: str | None = field(
+        default=None, metadata=about("where it is mounted in tasks; /mnt/NAME if not set")
+    )
+    code_from: Literal["manager", "storage", "job"] | None = field(
+        default=None,
+        metadata=about(
+            "where tasks get the code; if not set: storage where the manager has it mounted, else the manager, and "
+            "with callback: log the job itself, which may have 100 kB"
+        ),
+    )
+    trial_command: str = field(default="", metadata=about("of task roles that have no command of their own"))
+    task_roles: list[PaiRoleConfig] = field(
+        default_factory=list, metadata=about("for trials of several roles; the first one reports")
+    )
+    reporting_role: str | None = field(default=None, metadata=about("whose first task speaks for the trial"))
+    openpai_config: Any = field(
+        default=None, metadata=about("a whole job of protocol v2, of which trials are made; in place of taskRoles")
+    )
+    openpai_config_file: FilePath | None = field(default=None, metadata=about("the same, in a file"))
+    nni_manager_ip: str | None = field(
+        default=None, metadata=about("where tasks reach the manager: a name or an address; found out if not set")
+    )
+    reuse_mode: bool = field(default=False, metadata=about("accepted, as in NNI; has no effect here"))
+
+    def __post_init__(self) -> None:
+        self._check_login()
+        self._check_storage()
+        self._check_roles()
+
+    def _check_login(self) -> None:
+        object.__setattr__(self, "host", self.host if "://" in self.host else f"https://{self.host}")
+        parts = urlsplit(self.host)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+            raise ConfigError("is no address of a cluster; write it as https://pai.example.com", Place(field="host"))
+        if not re.fullmatch(r"[\w.-]+", self.username):
+            raise ConfigError(f"{self.username!r} cannot be the name of a user", Place(field="username"))
+        if bool(self.token) == bool(self.password):
+            message = "and password are two ways to log in: keep one" if self.token else "is needed, or password"
+            raise ConfigError(message, Place(field="token"))
+
+    def _check_storage(self) -> None:
+        if self.storage_config_name is None:
+            for name in ("local_storage_mount_point", "container_storage_mount_point"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(
+                        "needs storageConfigName too: the name of the storage in PAI", Place(field=camel(name))
+                    )
+        mount = self.container_storage_mount_point
+        if mount is not None and not mount.startswith("/"):
+            raise ConfigError("must be a whole path, such as /mnt/data", Place(field="containerStorageMountPoint"))
+        if self.code_from == "storage" and self.local_storage_mount_point is None:
+            raise ConfigError(
+                "storage needs storageConfigName, and localStorageMountPoint: where the manager can write to it",
+                Place(field="codeFrom"),
+            )
+
+    def _check_roles(self) -> None:
+        given = [bool(self.task_roles), self.openpai_config is not None, self.openpai_config_file is not None]
+        if sum(given) > 1:
+            raise ConfigError("taskRoles, openpaiConfig and openpaiConfigFile: only one of them", _last(given))
+        names = [role.name for role in self.task_roles]
+        if len(set(names)) < len(names):
+            raise ConfigError("two of them have the same name", Place(field="taskRoles"))
+        template = self.template
+        if template is not None:
+            check_template(template, self._template_place())
+            names = list(template["taskRoles"])
+        if self.reporting_role and self.reporting_role not in names:
+            known = f"; there are {', '.join(names)}" if names else ""
+            raise ConfigError(f"there is no task role {self.reporting_role!r}{known}", Place(field="reportingRole"))
+
+    def _template_place(self) -> Place:
+        if self.openpai_config_file is not None:
+            return Place(file=str(self.openpai_config_file))
+        return Place(field="openpaiConfig")
+
+    @cached_property
+    def template(self) -> Mapping[str, Any] | None:
+        """The user's own job, as it is when it is first asked for. Raises: ConfigError if it cannot be read."""
+        if self.openpai_config_file is not None:
+            return read_template(Path(self.openpai_config_file))
+        found: Mapping[str, Any] | None = self.openpai_config
+        return found
+
+    @property
+    def container_mount(self) -> str:
+        """Where the storage is mounted in tasks."""
+        return (self.container_storage_mount_point or f"/mnt/{self.storage_config_name}").rstrip("/")
+
+
+def _last(given: list[bool]) -> Place:
+    """The last of the fields that are given."""
+    names = ("taskRoles", "openpaiConfig", "openpaiConfigFile")
+    return Place(field=[name for name, there in zip(names, given, strict=True) if there][-1])
+
+
+def camel(name: str) -> str:
+    """A field as YAML spells it."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,89 @@
+"""The task roles of a trial, wherever they were written: in the section, in a job of the user's, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnilite.records import Json
+from nnilite_openpai._config import OpenPaiConfig, PaiRoleConfig, RoleCompletion
+from nnilite_openpai._template import rendered
+
+ONLY_ROLE = "taskrole"
+"""The role of trials that have one: NNI's name for it."""
+_IMAGE = "image"
+
+
+@dataclass(frozen=True)
+class PaiRole:
+    """One task role. `body` is what protocol v2 says of it, but for its commands."""
+
+    name: str
+    reports: bool
+    command: str
+    """Of the user; "" for the trial command."""
+    body: Mapping[str, Json]
+    sku: str | None = None
+
+    @property
+    def instances(self) -> int:
+        return int(self.body.get("instances", 1))
+
+    def total(self, resource: str) -> int:
+        """How much of cpu, memoryMB or gpu all tasks of the role take."""
+        return self.instances * int(self.body["resourcePerInstance"].get(resource) or 0)
+
+
+def roles_of(config: OpenPaiConfig, gpus: int | None) -> Sequence[PaiRole]:
+    """The roles of one trial; `gpus` is the number that the experiment asks for."""
+    template = config.template
+    if template is not None:
+        speaker = config.reporting_role or next(iter(template["taskRoles"]))
+        return [_of_template(name, role, template, name == speaker) for name, role in template["taskRoles"].items()]
+    given = config.task_roles or [PaiRoleConfig(name=ONLY_ROLE)]
+    speaker = config.reporting_role or given[0].name
+    images = images_of(config)
+    return [_of_section(role, config, gpus, role.name == speaker, images) for role in given]
+
+
+def images_of(config: OpenPaiConfig) -> Mapping[str, str]:
+    """The names under which the images of the section's roles stand in `prerequisites`."""
+    used = dict.fromkeys(role.docker_image or config.docker_image for role in config.task_roles)
+    return {uri: f"{_IMAGE}_{number}" for number, uri in enumerate(used or {config.docker_image: None})}
+
+
+def _of_template(name: str, role: Mapping[str, Any], template: Mapping[str, Any], reports: bool) -> PaiRole:
+    body = {key: value for key, value in role.items() if key != "commands"}
+    return PaiRole(name, reports, rendered("\n".join(role["commands"]), template), {**body, "taskRetryCount": 0})
+
+
+def _of_section(
+    role: PaiRoleConfig, config: OpenPaiConfig, gpus: int | None, reports: bool, images: Mapping[str, str]
+) -> PaiRole:
+    completion = role.completion
+    if completion is None:
+        # The trial ends with its reporting role: a parameter server, say, would run on for ever.
+        completion = RoleCompletion(min_succeeded_instances=role.instances if reports else -1)
+    succeeded = completion.min_succeeded_instances
+    resources: dict[str, Json] = {
+        "gpu": role.gpu_number if role.gpu_number is not None else gpus or 0,
+        "cpu": role.cpu_number or config.trial_cpu_number,
+        "memoryMB": role.memory_size or config.trial_memory_size,
+    }
+    if role.ports:
+        resources["ports"] = dict(role.ports)
+    body: dict[str, Json] = {
+        "instances": role.instances,
+        "completion": {
+            "minFailedInstances": completion.min_failed_instances,
+            "minSucceededInstances": role.instances if succeeded is None else succeeded,
+        },
+        "taskRetryCount": 0,
+        "dockerImage": images[role.docker_image or config.docker_image],
+        "resourcePerInstance": resources,
+    }
+    shm = role.shm_size or config.shm_size
+    if shm:
+        body["extraContainerOptions"] = {"shmMB": shm}
+    return PaiRole(role.name, reports, role.command, body, role.gpu_type or config.gpu_type)

@@ -1,0 +1,92 @@
+"""A job of protocol v2 that the user has written: `openpaiConfig`, or the file `openpaiConfigFile`.
+
+What runs in a task is a keeper, so the commands of the user travel to it in the job's secrets, where PAI does not
+replace `<% $parameters.x %>` in them; that is done here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nnilite.errors import ConfigError, Place
+
+_REFERENCE = re.compile(r"<%\s*\$(\w+)\.?([^%]*?)\s*%>")
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def read_template(path: Path) -> Mapping[str, Any]:
+    """The job in a file. Raises: ConfigError."""
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot be read: {' '.join(str(error).split())}", Place(file=str(path))) from error
+    if not isinstance(found, Mapping):
+        raise ConfigError("is no job of PAI's protocol v2", Place(file=str(path)))
+    return found
+
+
+def check_template(template: Any, place: Place) -> None:
+    """Whether trials can be made of a job. Raises: ConfigError with the first thing that is wrong."""
+    wrong = _fault(template)
+    if wrong:
+        raise ConfigError(wrong, place)
+
+
+def _fault(template: Any) -> str:
+    if not isinstance(template, Mapping):
+        return "must be a job of PAI's protocol v2"
+    if str(template.get("protocolVersion")) != "2":
+        if "taskRoles" in template and isinstance(template["taskRoles"], list):
+            return "is a job of PAI before 1.0; `nnictl config convert --from openpai` makes a section of it"
+        return "must have protocolVersion: 2"
+    roles = template.get("taskRoles")
+    if not isinstance(roles, Mapping) or not roles:
+        return "must have taskRoles, with a name each"
+    images = {
+        entry.get("name")
+        for entry in template.get("prerequisites") or []
+        if isinstance(entry, Mapping) and entry.get("type") == "dockerimage"
+    }
+    return next(filter(None, (_fault_of_role(name, role, template, images) for name, role in roles.items())), "")
+
+
+def _fault_of_role(name: Any, role: Any, template: Mapping[str, Any], images: set[Any]) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return f"the name of a task role must have letters and digits only, not {name!r}"
+    if not isinstance(role, Mapping):
+        return f"the task role {name} must be a mapping"
+    commands = role.get("commands")
+    if not isinstance(commands, list) or not commands or not all(isinstance(word, str) for word in commands):
+        return f"the task role {name} must have commands, a list of lines"
+    resources = role.get("resourcePerInstance")
+    if not isinstance(resources, Mapping) or not {"cpu", "memoryMB", "gpu"} <= set(resources):
+        return f"the task role {name} must have resourcePerInstance with cpu, memoryMB and gpu"
+    if role.get("dockerImage") not in images:
+        return f"the task role {name} must have a dockerImage that stands in prerequisites"
+    try:
+        rendered("\n".join(commands), template)
+    except LookupError as error:
+        return f"the commands of {name} cannot have {error.args[0]}: only $parameters and $secrets of this job"
+    return ""
+
+
+def rendered(command: str, template: Mapping[str, Any]) -> str:
+    """A command with its references replaced, as PAI would. Raises: LookupError with what there is no value for.
+
+    >>> rendered("train <% $parameters.lr %>", {"parameters": {"lr": 0.1}})
+    'train 0.1'
+    """
+
+    def value(match: re.Match[str]) -> str:
+        group, name = match.groups()
+        values = template.get(group)
+        if group not in ("parameters", "secrets") or not isinstance(values, Mapping) or name not in values:
+            raise LookupError(match.group(0))
+        return str(values[name])
+
+    return _REFERENCE.sub(value, command)
