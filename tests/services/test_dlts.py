@@ -1,0 +1,27 @@
+"""The service of DLTS: the contract of all services, on a dashboard that checks what it is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite.testing import ServiceContract
+from nnilite_dlts import _watch
+from platforms.dlts.bench import DltsBench
+from platforms.dlts.dashboard import Dashboard
+
+
+@pytest.fixture
+def dashboard(tmp_path):
+    with Dashboard(tmp_path / "dlts") as dashboard:
+        yield dashboard
+    assert dashboard.broken + dashboard.cluster.broken == []
+
+
+class TestDltsService(ServiceContract):
+    has_logs = False  # both streams are in one log, and files go with the container
+
+    @pytest.fixture
+    def bench(self, tmp_path, dashboard, monkeypatch):
+        monkeypatch.setattr(_watch, "_GONE_S", 0.5)
+        with DltsBench(tmp_path, dashboard, {"linger_s": 1}) as bench:
+            yield bench

@@ -1,0 +1,110 @@
+"""Whole experiments on DLTS: a real manager, the example's files, jobs that run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from platforms.dlts.cluster import EMAIL, TEAM
+from platforms.dlts.dashboard import PASSWORD, Dashboard
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dlts" / "config.yaml"
+
+pytestmark = pytest.mark.xdist_group("dlts-experiment")
+
+
+@pytest.fixture
+def dashboard(tmp_path):
+    with Dashboard(tmp_path / "dlts") as dashboard:
+        yield dashboard
+    assert dashboard.broken + dashboard.cluster.broken == []
+
+
+@pytest.fixture
+def create(tmp_path, monkeypatch):
+    """Runs `nnictl create` on a config; its standard output, or its complaint."""
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
+    monkeypatch.setenv("DLTS_JOB_TOKEN", PASSWORD)
+
+    def one(config: Path, *more: str, code: int = 0) -> str:
+        command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(config), *more]
+        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        assert PASSWORD not in ran.stdout + ran.stderr
+        return ran.stderr if code else ran.stdout
+
+    return one
+
+
+@pytest.fixture
+def adapted(tmp_path, dashboard):
+    """Writes the example for this dashboard, with other fields; the file."""
+
+    def one(service=None, **fields) -> Path:
+        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
+        own = {"dashboard": dashboard.url, "team": TEAM, "email": EMAIL, "nniManagerIp": "127.0.0.1"}
+        config["trainingService"].update(own, **(service or {}))
+        path = tmp_path / "config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    return one
+
+
+def logs(folder: Path) -> str:
+    return "".join(path.read_text("utf-8", "replace") for path in folder.rglob("*.log"))
+
+
+def test_the_example_runs_to_its_end_and_tells_no_secret(create, adapted, dashboard, tmp_path):
+    profile = json.loads(create(adapted(logLevel="debug"), "-p", "0", "--foreground", "--json"))
+    assert profile["state"] == "DONE"
+    assert profile["counts"]["SUCCEEDED"] == 6
+    assert profile["best"]["value"] < 36
+    assert len(dashboard.cluster.jobs) == 6
+    written = logs(tmp_path / "kept 'here'")
+    assert "is served at" in written
+    assert PASSWORD not in written
+
+
+def test_the_example_runs_without_a_way_to_the_manager(create, adapted):
+    config = adapted({"nniManagerIp": "192.0.2.1"}, callback="log", maxTrialNumber=2)
+    profile = json.loads(create(config, "-p", "0", "--foreground", "--json"))
+    assert profile["counts"]["SUCCEEDED"] == 2
+    assert profile["best"]["value"] < 36
+
+
+def test_a_config_of_nni_1_runs_as_it_is(create, dashboard, tmp_path):
+    (tmp_path / "space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    old = {
+        "trainingServicePlatform": "dlts",
+        "authorName": "me",
+        "trialConcurrency": 1,
+        "maxTrialNum": 1,
+        "searchSpacePath": "space.json",
+        "nniManagerIp": "127.0.0.1",
+        "tuner": {"builtinTunerName": "Random"},
+        "trial": {"command": "python3 trial.py", "codeDir": str(EXAMPLE.parent), "gpuNum": 1, "image": "python:3.11"},
+        "dltsConfig": {"dashboard": dashboard.url + "/", "team": TEAM, "email": EMAIL, "password": PASSWORD},
+    }
+    (tmp_path / "old.yaml").write_text(yaml.safe_dump(old))
+    profile = json.loads(create(tmp_path / "old.yaml", "-p", "0", "--foreground", "--json"))
+    assert profile["counts"]["SUCCEEDED"] == 1
+    assert [job.gpus for job in dashboard.cluster.jobs.values()] == [1]
+
+
+def test_a_dry_run_prints_the_request_and_needs_no_dashboard(create):
+    text = create(EXAMPLE, "--dry-run", "--json")
+    assert '"request": "POST https://dlts.example.com/api/clusters/.default/jobs"' in text
+    assert '"vcName": "my-team"' in text
+
+
+def test_a_wrong_login_is_one_sentence_with_its_place(create, adapted):
+    told = create(adapted({"password": "00000000000000000000000000000000"}), "-p", "0", "--foreground", code=1)
+    assert "password: DLTS answers 403" in told
+    assert "Traceback" not in told

@@ -1,0 +1,152 @@
+"""The calls to the dashboard of DLTS. What it answers is checked here; who calls gets plain values.
+
+DLTS wants email and password in the query of each call, so no URL with its query may be told anywhere: the messages of
+`platform_http` leave queries out, and its log filter takes the password out of what other libraries write.
+
+It has the habit of answering 200 for refusals, too: then only the words of the answer tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from nnilite.errors import ServiceError
+from nnilite.platform_http import HttpAnswer, HttpRequest, Missing, Outage, PlatformHttp, hide
+from nnilite.records import Json
+from nnilite_dlts._config import DltsConfig
+
+_PATIENCE_S = 20.0
+"""For all tries of a call: a poll makes several, and the engine gives it 60 s."""
+_NULL_LOG: tuple[Mapping[str, str], str | None] = ({}, None)
+
+
+class DltsApi:
+    """One user's view of one cluster. Every call raises: Problem."""
+
+    def __init__(self, config: DltsConfig) -> None:
+        self.page = config.dashboard.rstrip("/").removesuffix("/api")
+        self._http = PlatformHttp("DLTS", self.page, config)
+        self._login = {"email": config.email, "password": str(config.password)}
+        hide(self._login["password"])
+        self._name = quote(config.cluster, safe="")
+        self._cluster = f"clusters/{self._name}"
+        self._team = f"teams/{quote(config.team, safe='')}"
+
+    async def team(self) -> Mapping[str, Json]:
+        """What the team has in this cluster. Raises: Missing if there is no such team or cluster."""
+        answer = await self._get(f"{self._team}/{self._cluster}")
+        found = answer.json()
+        if found is None:
+            raise Missing("DLTS knows no such team")
+        return _object(answer, found)
+
+    async def submit(self, params: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Either `jobId` or `error`."""
+        answer = await self._call(HttpRequest("POST", self._jobs_path, body=dict(params)))
+        return _object(answer, answer.json())
+
+    @property
+    def _jobs_path(self) -> str:
+        return f"{self._cluster}/jobs"
+
+    def submission(self) -> str:
+        """The address to which jobs are submitted, without the login."""
+        return f"{self.page}/api/{self._jobs_path}"
+
+    def job_page(self, job_id: str) -> str:
+        """The page of a job, for people."""
+        return f"{self.page}/jobs-v2/{self._name}/{quote(job_id, safe='')}"
+
+    async def jobs(self, ended: int) -> dict[str, Mapping[str, Json]]:
+        """The user's jobs by their ids: all that have not ended, and as many of the others as `ended` says."""
+        answer = await self._get(f"v2/{self._cluster}/{self._team}/jobs", {"limit": ended})
+        found = answer.json()
+        if not isinstance(found, list):
+            raise Outage(f"{answer.place} is answered by something else than a list of jobs")
+        # Where its database fails, DLTS lists `null` four times: such jobs are asked for one by one.
+        known = [job for job in found if isinstance(job, dict) and isinstance(job.get("jobId"), str)]
+        return {job["jobId"]: job for job in known}
+
+    async def job(self, job_id: str) -> Mapping[str, Json] | None:
+        """One job; None if DLTS does not know it, or cannot look it up now: it does not tell which."""
+        answer = await self._get(f"v2/{self._job(job_id)}")
+        return _object(answer, answer.json()) or None
+
+    async def message(self, job_id: str) -> str:
+        """Why a job has failed."""
+        try:
+            answer = await self._get(f"{self._job(job_id)}/status")
+        except Missing as error:
+            return error.reply  # some versions tell what went wrong in this way
+        return str(_object(answer, answer.json()).get("message") or "")
+
+    async def kill(self, job_id: str) -> str:
+        """Ask for a job's end; what DLTS says to it."""
+        answer = await self._call(HttpRequest("PUT", f"{self._job(job_id)}/status", body={"status": "killing"}))
+        return str(_object(answer, answer.json()).get("result") or "")
+
+    async def log(self, job_id: str, cursor: str | None) -> tuple[Mapping[str, str], str | None]:
+        """A page of the log by pods, and the cursor of the next page; no text where there is none (yet)."""
+        try:
+            answer = await self._get(f"{self._job(job_id)}/log", {"cursor": cursor} if cursor else None)
+        except Missing:
+            return _NULL_LOG
+        found = _object(answer, answer.json())
+        text, following = found.get("log"), found.get("cursor")
+        pods = text if isinstance(text, dict) else {"": text}
+        return {str(pod): part for pod, part in pods.items() if isinstance(part, str)}, (
+            following if isinstance(following, str) else None
+        )
+
+    async def endpoints(self, job_id: str) -> list[Mapping[str, Json]]:
+        """The ports of a job that can be reached from outside of its container."""
+        answer = await self._get(f"{self._job(job_id)}/endpoints")
+        found = answer.json()
+        if not isinstance(found, list):
+            raise Outage(f"{answer.place} is answered by something else than a list of endpoints")
+        return [entry for entry in found if isinstance(entry, dict)]
+
+    async def open_endpoint(self, job_id: str, name: str, port: int) -> None:
+        """Ask for a port of a job to be reachable."""
+        body = {"endpoints": [{"name": name, "podPort": port}]}
+        await self._call(HttpRequest("POST", f"{self._job(job_id)}/endpoints", body=body, repeat=True))
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    def _job(self, job_id: str) -> str:
+        return f"{self._cluster}/jobs/{quote(job_id, safe='')}"
+
+    async def _get(self, path: str, query: Mapping[str, str | int] | None = None) -> HttpAnswer:
+        return await self._call(HttpRequest("GET", path, query or {}))
+
+    async def _call(self, request: HttpRequest) -> HttpAnswer:
+        return await self._http.call(
+            HttpRequest(
+                request.method,
+                f"api/{request.path}",
+                {**request.query, **self._login},
+                request.body,
+                repeat=request.repeat,
+                patience_s=_PATIENCE_S,
+            )
+        )
+
+
+def _object(answer: HttpAnswer, found: Any) -> Mapping[str, Json]:
+    """What must be an object. Raises: Outage."""
+    if not isinstance(found, dict):
+        raise Outage(f"{answer.place} is answered by something else than an object")
+    return found
+
+
+def parsed(text: Json) -> Mapping[str, Json]:
+    """The JSON object in a text: DLTS has such in its answers. Raises: ServiceError."""
+    try:
+        found = json.loads(text) if isinstance(text, str) and text else {}
+    except (ValueError, RecursionError) as error:
+        raise ServiceError(f"DLTS gives text in place of JSON: {text!r:.80}") from error
+    return found if isinstance(found, dict) else {}

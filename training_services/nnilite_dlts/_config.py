@@ -1,0 +1,91 @@
+"""The section of `platform: dlts`: NNI's fields, and what a trial may need beyond them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nnilite.errors import ConfigError, Place
+from nnilite.platform_http import HttpConfig
+from nnilite.units import Duration, NonNegativeInt, Secret, SecretText
+
+_VARIABLES = {
+    "team": ("DLTS_VC_NAME", "DLWS_VC_NAME"),
+    "email": ("DLTS_USER_EMAIL", "DLWS_USER_EMAIL"),
+    "password": ("DLTS_JOB_TOKEN",),
+}
+"""What DLTS sets in its own jobs, where a manager may run, too. Its older versions call it DLWS."""
+
+
+def _about(description: str) -> dict[str, str]:
+    return {"description": description}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DltsConfig(HttpConfig):
+    """Where DLTS is, who asks, and what a trial gets."""
+
+    dashboard: str = field(metadata=_about("address of the dashboard, such as https://dlts.example.com"))
+    cluster: str = field(default=".default", metadata=_about("name of the cluster; .default is the dashboard's first"))
+    team: str = field(default="", metadata=_about("team (virtual cluster) that pays; DLTS_VC_NAME if not set"))
+    email: str = field(default="", metadata=_about("of the user; DLTS_USER_EMAIL if not set"))
+    password: Secret = field(
+        default="",
+        metadata=_about('key of the user, as the dashboard shows it; DLTS_JOB_TOKEN if not set; better "${env:NAME}"'),
+    )
+    image: str = field(metadata=_about("an image with Python 3.8 or later; nothing else needs to be in it"))
+    gpu_number: NonNegativeInt | None = field(
+        default=None, metadata=_about("GPUs of each trial; trialGpuNumber if not set")
+    )
+    gpu_type: str | None = field(default=None, metadata=_about("kind of GPU; the team's first if not set"))
+    preemption_allowed: bool = field(
+        default=False, metadata=_about("trials may be preempted, do not count for the quota, and are tried again")
+    )
+    work_path: str = field(default="", metadata=_about("folder below the user's storage that is mounted as /work"))
+    data_path: str | None = field(
+        default=None, metadata=_about("folder of the cluster's data that is mounted as /data; none if not set")
+    )
+    code_from: Literal["manager", "job", "home"] | None = field(
+        default=None,
+        metadata=_about(
+            "where trials get the code: from the manager, with the job, or from the home folder that a manager within "
+            "DLTS shares with them; if not set: with the job for callback: log, else from the manager"
+        ),
+    )
+    image_pull_limit: Duration = field(
+        default=600, metadata=_about("how long an image may fail to be pulled before the trial is given up")
+    )
+    nni_manager_ip: str | None = field(
+        default=None, metadata=_about("where trials reach the manager: a name or an address; found out if not set")
+    )
+
+    def __post_init__(self) -> None:
+        for name, variables in _VARIABLES.items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, _from_environment(name, variables))
+        for name in ("dashboard", "cluster", "image"):
+            if not getattr(self, name).strip():
+                raise ConfigError("must not be empty", Place(field=name))
+        for name in ("work_path", "data_path"):
+            _check_folder(name, getattr(self, name) or "")
+
+
+def _from_environment(name: str, variables: tuple[str, ...]) -> str:
+    found = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
+    if not found:
+        raise ConfigError(
+            f"is not set, and neither is {variables[0]} in the environment, where DLTS puts it for its jobs",
+            Place(field=name),
+        )
+    return SecretText(found) if name == "password" else found
+
+
+def _check_folder(name: str, path: str) -> None:
+    """DLTS would refuse the job. Raises: ConfigError."""
+    if ".." in path or path.startswith(("/", "\\")):
+        first, _, second = name.partition("_")
+        raise ConfigError(
+            f"{path!r} must be relative to the storage of DLTS, and without '..'",
+            Place(field=first + second.capitalize()),
+        )

@@ -1,0 +1,144 @@
+"""From a job to the parameters of DLTS, and from what DLTS tells to a status. Pure: no clock, no network."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from nnilite.keeper_folder import end_status
+from nnilite.records import Exited, Json
+from nnilite.service import Job, JobState, JobStatus
+from nnilite_dlts._config import DltsConfig
+
+WAITING = {
+    "unapproved": "DLTS has not approved it",
+    "queued": "it is in the queue of its team",
+    "scheduling": "DLTS starts its container",
+}
+"""States before the command runs, and what they mean."""
+ENDED = ("finished", "failed", "killed", "error")
+KILLABLE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused")
+_IMAGE = re.compile(r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|ImageInspectError")
+_LOST = re.compile(r"Evicted|Preempt|NodeLost|NodeShutdown|node (?:was )?(?:lost|shut)", re.IGNORECASE)
+_IDS = uuid.UUID("5f0a2c5e-58a2-5d0c-9f3e-0d17c1f5d7a5")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a job is submitted with, beside the section's fields."""
+
+    command: str
+    variables: Mapping[str, str]
+    gpus: int
+    gpu_type: str
+
+
+def job_id(name: str) -> str:
+    """The id that a job of this name has on DLTS: the same for each try to submit it."""
+    return str(uuid.uuid5(_IDS, name))
+
+
+def gpus(config: DltsConfig, job: Job) -> int | None:
+    """GPUs of a job; None: nobody has said anything."""
+    return config.gpu_number if config.gpu_number is not None else job.gpus
+
+
+def params(job: Job, config: DltsConfig, submission: Submission) -> dict[str, Json]:
+    """The body by which a job is submitted: what NNI has sent, and an id of our own."""
+    variables = [{"name": name, "value": value} for name, value in submission.variables.items()]
+    found: dict[str, Json] = {
+        "jobId": job_id(job.name),
+        "jobName": job.name,
+        "jobType": "training",
+        "jobtrainingtype": "RegularJob",
+        "team": config.team,
+        "vcName": config.team,
+        "userName": config.email,
+        "image": config.image,
+        "cmd": submission.command,
+        # The API has `env`; what the versions of 2020 and later give to the container is `envs`.
+        "env": variables,
+        "envs": variables,
+        "resourcegpu": submission.gpus,
+        "preemptionAllowed": config.preemption_allowed,
+        "workPath": config.work_path,
+        "enableworkpath": True,
+        "dataPath": config.data_path or "",
+        "enabledatapath": config.data_path is not None,
+        "jobPath": "",
+        "enablejobpath": True,
+        "mountpoints": [],
+        "interactivePorts": [],
+        **dict.fromkeys(("ssh", "ipython", "tensorboard", "hostNetwork", "hostIPC"), False),
+        **dict.fromkeys(("isPrivileged", "useGPUTopology"), False),
+    }
+    return {**found, "gpuType": submission.gpu_type} if submission.gpu_type else found
+
+
+def details(found: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
+    """What DLTS says on a job's state."""
+    given = found.get("jobStatusDetail")
+    return [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
+
+
+def words(found: Mapping[str, Json]) -> str:
+    """The same in words."""
+    said = [_text(entry.get("message")) or _text(entry.get("reason")) for entry in details(found)]
+    return "; ".join(dict.fromkeys(part for part in said if part))
+
+
+def image_trouble(found: Mapping[str, Json]) -> bool:
+    """Whether a job waits for an image that cannot be pulled."""
+    return found.get("jobStatus") == "scheduling" and bool(_IMAGE.search(str(found.get("jobStatusDetail"))))
+
+
+def waiting(found: Mapping[str, Json]) -> str:
+    """What a job waits for."""
+    meaning = WAITING[str(found.get("jobStatus"))]
+    said = words(found)
+    return f"{meaning}: {said}" if said else meaning
+
+
+def moment(found: Mapping[str, Json], name: str) -> float | None:
+    """`startedAt` or `finishedAt` as seconds since the epoch."""
+    for entry in details(found):
+        try:
+            return datetime.fromisoformat(str(entry[name]).replace("Z", "+00:00")).timestamp()
+        except (KeyError, ValueError, OverflowError):
+            continue
+    return None
+
+
+def between(found: Mapping[str, Json], url: str) -> JobStatus:
+    """The status of a job that neither waits nor runs nor has ended."""
+    state = found.get("jobStatus")
+    if state == "paused":
+        return JobStatus(JobState.LOST, "somebody has paused it on DLTS, which ends its command", url=url)
+    if state not in ("pausing", "killing"):
+        return JobStatus(JobState.UNKNOWN, f"DLTS tells a state that is not known here: {state!r:.40}", url=url)
+    what = "somebody has paused it on DLTS" if state == "pausing" else "it is being ended"
+    return JobStatus(JobState.RUNNING, what, url=url, started=moment(found, "startedAt"))
+
+
+def by_keeper(end: Exited, found: Mapping[str, Json], url: str) -> JobStatus:
+    """A job's end as its keeper tells it."""
+    word = {"code": end.code, "message": end.message, "cause": end.cause.value, "time": end.time}
+    return replace(end_status(word, started=moment(found, "startedAt")), url=url)
+
+
+def by_platform(found: Mapping[str, Json], message: str, url: str) -> JobStatus:
+    """A job's end as DLTS tells it: without an exit code, but for the one that there can be only one of."""
+    times: dict[str, Any] = {"started": moment(found, "startedAt"), "ended": moment(found, "finishedAt")}
+    if found.get("jobStatus") == "finished":
+        return JobStatus(JobState.SUCCEEDED, "", 0, url=url, **times)
+    reason = message or words(found) or "DLTS does not say why it has failed"
+    state = JobState.LOST if _LOST.search(reason) else JobState.FAILED
+    return JobStatus(state, reason, url=url, **times)
+
+
+def _text(value: Json) -> str:
+    return value.strip() if isinstance(value, str) else ""
