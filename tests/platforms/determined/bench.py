@@ -1,0 +1,25 @@
+"""A manager's side, and the service on this cluster; it takes what the service reads in logs, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nnilite.service import ServiceContext
+from nnilite.testing import ReadingBench
+from nnilite_determined import DeterminedConfig, DeterminedService
+from platforms.determined.master import Master
+
+
+def maker(master: Master, **fields: Any) -> Callable[[ServiceContext], DeterminedService]:
+    """Makes a service on this cluster."""
+    given = {"master": master.address, "password": master.cluster.password, "nni_manager_ip": "127.0.0.1", **fields}
+    return lambda context: DeterminedService("determined", DeterminedConfig(**given), context)
+
+
+class DeterminedBench(ReadingBench):
+    """With keepers that do not wait long."""
+
+    def __init__(self, folder: Path, make: Callable[[ServiceContext], Any], **common: Any) -> None:
+        super().__init__(folder, make, **{"linger_s": 1, **common})

@@ -1,0 +1,124 @@
+"""The calls to Determined's master that are needed, with the answers checked as far as they are used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nnilite.platform_http import Credential, HttpAnswer, HttpRequest, Outage, PlatformHttp
+from nnilite.records import Json
+from nnilite_determined._config import DeterminedConfig
+
+_PAGE = 200
+_SUBMIT_TIMEOUT_S = 55.0  # a context directory may be large; the engine gives up a call after 60 s
+_LOG_BYTES = 64_000_000
+
+
+class DeterminedApi:
+    """One master. All calls raise Problem."""
+
+    def __init__(self, config: DeterminedConfig) -> None:
+        self._config = config
+        renew = self._log_in if config.password is not None else None
+        self._http = PlatformHttp("Determined", config.master, config, Credential(str(config.token or ""), renew))
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def _log_in(self) -> str:
+        """A new token: a session lasts seven days."""
+        body = {"username": self._config.username, "password": str(self._config.password or ""), "isHashed": False}
+        answer = await self._http.call(
+            HttpRequest("POST", "/api/v1/auth/login", body=body, anonymous=True, repeat=True)
+        )
+        return str(_field(answer, "token", str))
+
+    async def user(self) -> Mapping[str, Any]:
+        """Who is logged in."""
+        return dict(_field(await self._http.get("/api/v1/auth/user"), "user", dict))
+
+    async def resource_pools(self) -> list[Mapping[str, Any]]:
+        return _items(await self._http.get("/api/v1/resource-pools"), "resourcePools")
+
+    async def workspaces(self, name: str) -> list[Mapping[str, Any]]:
+        """Of exactly this name."""
+        return _items(await self._http.get("/api/v1/workspaces", {"nameCaseSensitive": name}), "workspaces")
+
+    async def experiments(self, query: Mapping[str, str | int]) -> list[Mapping[str, Any]]:
+        """All that fit, by as few calls as possible."""
+        found: list[Mapping[str, Any]] = []
+        while True:
+            page = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC", "limit": _PAGE, "offset": len(found), **query}
+            items = _items(await self._http.get("/api/v1/experiments", page), "experiments")
+            found += items
+            if len(items) < _PAGE:
+                return found
+
+    async def experiment(self, number: int) -> Mapping[str, Any]:
+        return dict(_field(await self._http.get(f"/api/v1/experiments/{number}"), "experiment", dict))
+
+    async def submit(self, body: Json) -> Mapping[str, Any]:
+        """Create an experiment, or with `validateOnly` ask whether it could be."""
+        request = HttpRequest("POST", "/api/v1/experiments", body=body, timeout_s=_SUBMIT_TIMEOUT_S)
+        return dict(_field(await self._http.call(request), "experiment", dict))
+
+    async def trials(self, number: int) -> list[Mapping[str, Any]]:
+        return _items(await self._http.get(f"/api/v1/experiments/{number}/trials"), "trials")
+
+    async def allocations(self, task: str) -> list[Mapping[str, Any]]:
+        """The containers that a task has had, the latest last."""
+        found = _field(await self._http.get(f"/api/v1/tasks/{task}"), "task", dict).get("allocations") or []
+        return sorted(found, key=lambda one: str(one.get("startTime") or "~"))
+
+    async def checkpoints(self, trial: int) -> list[Mapping[str, Any]]:
+        """Those of Determined's that are whole."""
+        query: dict[str, str | int] = {"states": "STATE_COMPLETED"}
+        return _items(await self._http.get(f"/api/v1/trials/{trial}/checkpoints", query), "checkpoints")
+
+    async def queue(self) -> list[Mapping[str, Any]]:
+        """All that waits for slots."""
+        return _items(await self._http.get("/api/v1/job-queues", {"limit": 1000}), "jobs")
+
+    async def logs(self, task: str, query: Mapping[str, str | int]) -> list[Mapping[str, Any]]:
+        """Lines of a task's log. The answer is a stream of JSON objects, one a line."""
+        query = {"orderBy": "ORDER_BY_ASC", "limit": 0, **query}
+        answer = await self._http.call(HttpRequest("GET", f"/api/v1/tasks/{task}/logs", query, max_bytes=_LOG_BYTES))
+        found: list[Mapping[str, Any]] = []
+        for line in answer.text.splitlines():
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+                found.append(dict(entry["result"]))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise Outage(f"{answer.place} breaks off in the middle of the log: {line[:200]}") from None
+        return found
+
+    async def cancel(self, number: int) -> None:
+        """Let the trial come to its end softly."""
+        await self._http.call(HttpRequest("POST", f"/api/v1/experiments/{number}/cancel", repeat=True))
+
+    async def kill(self, number: int) -> None:
+        await self._http.call(HttpRequest("POST", f"/api/v1/experiments/{number}/kill", repeat=True))
+
+    async def archive(self, number: int) -> None:
+        await self._http.call(HttpRequest("POST", f"/api/v1/experiments/{number}/archive", repeat=True))
+
+    async def delete(self, number: int) -> None:
+        await self._http.delete(f"/api/v1/experiments/{number}")
+
+    async def set_labels(self, number: int, labels: list[str]) -> None:
+        body = {"id": number, "labels": labels}
+        await self._http.call(HttpRequest("PATCH", f"/api/v1/experiments/{number}", body=body, repeat=True))
+
+
+def _field(answer: HttpAnswer, name: str, kind: type) -> Any:
+    content = answer.json()
+    if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+        raise Outage(f"{answer.place} is answered without {name!r}: see that `master` is the address of Determined")
+    return content[name]
+
+
+def _items(answer: HttpAnswer, name: str) -> list[Mapping[str, Any]]:
+    return [dict(item) for item in _field(answer, name, list) if isinstance(item, dict)]
