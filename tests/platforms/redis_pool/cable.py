@@ -1,0 +1,71 @@
+"""A TCP proxy on this machine that can be cut: connections stay open, and nothing comes through any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+
+class Cable:
+    """Leads to a port of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self.port = 0
+        self._target = port
+        self._loop = asyncio.new_event_loop()
+        self._open = asyncio.Event()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._thread = threading.Thread(target=self._loop.run_forever, name="cable", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def cut(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.clear)
+
+    def mend(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.set)
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        self._open.set()
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _end(self) -> None:
+        self._server.close()
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()  # what is still to be written has nobody to read it
+        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # the server is being started again
+            writer.close()
+            return
+        self._writers.append(far_writer)
+        with contextlib.suppress(asyncio.CancelledError):  # the end of the test
+            await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer))
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                await self._open.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -1,0 +1,146 @@
+"""Code, outputs and checkpoints on their way: through Redis, and through an S3-compatible store."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+import boto3
+import pytest
+
+from nnilite.errors import ConfigError, NotFound, ServiceError
+from nnilite.service import JobState
+from nnilite.testing.probes import python
+from nnilite_redis import BucketConfig
+from platforms.swift import server as swift
+
+pytestmark = [pytest.mark.real]
+
+SAVE = """
+import nnilite, sys
+place = nnilite.checkpoint_dir() / "step"
+before = place.read_text() if place.exists() else "none"
+with nnilite.checkpoint("step") as path:
+    path.write_text(f"after {before}")
+nnilite.report_final_result(before)
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    if swift.missing():
+        pytest.skip(swift.missing())
+    server = swift.SwiftServer(tmp_path_factory.mktemp("a store's"))
+    try:
+        server.start()
+        yield server.url
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def bucket(store, prefix, monkeypatch):
+    """A bucket of the test's own, with keys in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", swift.KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", swift.SECRET)
+    client = boto3.client("s3", endpoint_url=store, region_name="us-east-1")
+    client.create_bucket(Bucket=prefix)
+    yield BucketConfig(prefix, prefix="some where", endpoint=store)
+    client.close()
+
+
+def names_in(bucket) -> set[str]:
+    client = boto3.client("s3", endpoint_url=bucket.endpoint, region_name="us-east-1")
+    try:
+        found = client.list_objects_v2(Bucket=bucket.bucket).get("Contents", [])
+    finally:
+        client.close()
+    return {item["Key"].split("/")[1].split("-")[0].split(".")[-1] for item in found}
+
+
+def attempts(bench, trial: str, number: int):
+    """The same trial's attempt of this number."""
+    job = bench.job("true", trial=trial)
+    name = f"{job.name[:-1]}{number}"
+    bench.receiver.expect(name, job.spec["token"])
+    return name, job
+
+
+def run_attempt(bench, trial: str, number: int) -> str:
+
+    name, job = attempts(bench, trial, number)
+    spec = {**job.spec, "command": python(SAVE), "checkpoint_dir": "/manager", "job": name, "attempt": number}
+    return bench.submit(replace(job, name=name, attempt=number, spec=spec))
+
+
+@pytest.mark.parametrize("place", ["redis", "store"])
+def test_checkpoints_are_found_by_the_next_attempt_on_another_worker(
+    place, shared_server, open_bench, start_worker, request
+):
+    storage = request.getfixturevalue("bucket") if place == "store" else None
+    first = start_worker(shared_server.url)
+    bench = open_bench(shared_server, storage=storage)
+    assert bench.finish(run_attempt(bench, "Tx", 0)).values == ["none"]
+    first.signal(signal.SIGTERM)
+    first.wait()
+    start_worker(shared_server.url)
+    assert bench.finish(run_attempt(bench, "Tx", 1)).values == ["after none"]
+
+
+def test_code_and_outputs_go_through_the_store(bucket, shared_server, open_bench, start_worker, tmp_path):
+    worker = start_worker(shared_server.url)
+    bench = open_bench(shared_server, storage=bucket, redis_size_limit=1)
+    name = bench.run('cat data > "$NNI_OUTPUT_DIR/model.bin"')
+    assert bench.wait(name).exit_code == 1
+    bench.put_code(data="weights")
+    name = bench.run('cat data > "$NNI_OUTPUT_DIR/model.bin"')
+    bench.finish(name)
+    assert names_in(bucket) == {"keeper", "gz", "outputs"}
+    worker.signal(signal.SIGTERM)
+    worker.wait()
+    bench.call(bench.service.fetch(bench.handles[name], tmp_path / "fetched"))
+    assert (tmp_path / "fetched" / "model.bin").read_text() == "weights"
+
+
+def test_a_worker_without_keys_for_the_store_says_so(bucket, shared_server, open_bench, start_worker):
+    start_worker(shared_server.url, AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="", AWS_EC2_METADATA_DISABLED="true")
+    bench = open_bench(shared_server, storage=bucket)
+    status = bench.wait(bench.run("true"))
+    assert status.state is JobState.LOST
+    assert "there are no keys for the bucket" in status.reason
+
+
+def test_a_bucket_that_is_not_there_is_told_at_the_start(bucket, shared_server, open_bench):
+    with pytest.raises(ConfigError, match="there is no bucket nowhere"):
+        open_bench(shared_server, storage=replace(bucket, bucket="nowhere"))
+
+
+def test_a_store_that_refuses_the_keys_is_told(bucket, shared_server, open_bench, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a wrong one")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it has seen the right one
+    with pytest.raises(ConfigError, match=f"the bucket {bucket.bucket} cannot be used"):
+        open_bench(shared_server, storage=bucket)
+
+
+def test_a_store_that_is_not_there_is_told(bucket, shared_server, open_bench):
+    with pytest.raises(ServiceError, match="cannot be reached"):
+        open_bench(shared_server, storage=replace(bucket, endpoint="http://127.0.0.1:1"))
+
+
+def test_outputs_that_are_too_large_for_redis_are_refused(shared_server, open_bench, start_worker, tmp_path):
+    start_worker(shared_server.url)
+    bench = open_bench(shared_server, redis_size_limit=200_000)
+    name = bench.run('head -c 300000 /dev/zero > "$NNI_OUTPUT_DIR/model.bin"')
+    bench.finish(name)
+    error = bench.refusal(bench.service.fetch(bench.handles[name], tmp_path / "fetched"))
+    assert "(redisSizeLimit): set storage, or make it smaller" in str(error)
+    assert not isinstance(error, NotFound)
+
+
+def test_code_that_redis_has_forgotten_is_sent_again(shared_server, prefix, open_bench, start_worker):
+    bench = open_bench(shared_server)
+    name = bench.run("true")
+    with shared_server.client() as client:
+        client.delete(*client.keys(f"{prefix}:file:*"))
+    start_worker(shared_server.url)
+    assert bench.wait(name).state is JobState.SUCCEEDED

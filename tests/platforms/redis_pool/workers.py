@@ -1,0 +1,73 @@
+"""Workers as their users start them: processes that run `nnictl worker`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from nnilite.testing import eventually
+
+
+class WorkerProcess:
+    """One worker, with its files in `folder`."""
+
+    def __init__(self, url: str, folder: Path, *more: str, **env: str) -> None:
+        self.folder = folder
+        self._command = [sys.executable, "-m", "nnilite._cli", "worker", "--redis", url, "--folder", str(folder), *more]
+        self._env = {**os.environ, **env}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder.parent / f"{folder.name}.log"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    @property
+    def name(self) -> str:
+        """As the pool knows it, once it has joined."""
+        place = self.folder / "name"
+        return eventually(lambda: place.exists() and place.read_text())
+
+    def start(self) -> WorkerProcess:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, env=self._env, stdout=log, stderr=log, cwd="/")
+        eventually(lambda: "joins the pool" in self.log or self._process.poll() is not None)
+        assert self._process.poll() is None, self.log
+        return self
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As the kernel does that is out of memory: its trials go on."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+        if self._process is not None:
+            self._process.wait(10)
+
+    def wait(self, limit_s: float = 30.0) -> int:
+        """Its exit code."""
+        assert self._process is not None
+        return self._process.wait(limit_s)
+
+    def stop(self) -> None:
+        """Told twice, so that it ends what runs."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        self.signal(signal.SIGCONT)
+        process.terminate()
+        eventually(lambda: "told to stop" in self.log or process.poll() is not None)
+        process.terminate()
+        try:
+            process.wait(40)
+        finally:
+            self.kill()

@@ -1,0 +1,187 @@
+"""What the Redis service makes of what it sees, without a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite.service import Job, JobState
+from nnilite_redis import RedisConfig
+from nnilite_redis._api import JobRecord, QueuePlace, WorkerRecord
+from nnilite_redis._convert import (
+    PoolView,
+    Wants,
+    WorkerFacts,
+    ordinal,
+    read_wants,
+    status_of,
+    task_of,
+    wants_of,
+    why_waits,
+    worker_facts,
+)
+from nnilite_redis._mail import Letter
+from nnilite_redis._relay import is_of_keeper, put
+from nnilite_redis._silence import Silence
+from nnilite_redis._worker.task import BadTask, read_task
+
+START = "nnictl worker --redis redis://host"
+CONFIG = RedisConfig("redis://host", worker_labels=["gpu=a100"])
+
+
+def worker(name: str, *labels: str, **more) -> WorkerFacts:
+    return WorkerFacts(name, name, **{"processors": 2, "labels": frozenset(labels), **more})
+
+
+def job(**more) -> Job:
+    return Job("nni-Ex-Tr-0", "Ex", "Tr", 0, 3, {"token": "secret", "parameters": None}, **more)
+
+
+@pytest.mark.parametrize(
+    ("workers", "wants", "reason"),
+    [
+        ([], Wants(), f"3rd in the queue; no worker has joined: start one with `{START}`"),
+        (
+            [worker("silent")],
+            Wants(),
+            f"3rd in the queue; no worker has joined (1 that had joined have fallen silent): start one with `{START}`",
+        ),
+        (
+            [worker("a", running=2), worker("b", running=2)],
+            Wants(),
+            "3rd in the queue; 2 workers, all 4 processors busy",
+        ),
+        (
+            [worker("a"), worker("b", "gpu=a100", running=2)],
+            Wants(frozenset({"gpu=a100"})),
+            "3rd in the queue; 1 worker with the label gpu=a100, all 2 processors busy",
+        ),
+        (
+            [worker("a", gpus=1)],
+            Wants(gpus=2),
+            "3rd in the queue; none of 1 worker has 2 GPUs",
+        ),
+        ([worker("a"), worker("b")], Wants(), "3rd in the queue; 2 of 2 workers can take a trial"),
+        (
+            [worker("a", state="draining")],
+            Wants(),
+            "3rd in the queue; all of 1 worker take no more trials: they were told to stop",
+        ),
+    ],
+)
+def test_a_waiting_trial_says_its_place_and_what_it_waits_for(workers, wants, reason):
+    view = PoolView(workers, {"silent": 301.0}, (), 300)
+    assert why_waits(3, wants, view, START) == reason
+
+
+def test_places_are_numbers_that_people_say():
+    said = [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 22, 101, 111)]
+    assert said == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "101st", "111th"]
+
+
+def test_jobs_that_want_the_same_wait_in_one_queue_and_others_do_not():
+    same = wants_of(job(), CONFIG), wants_of(job(), CONFIG)
+    assert same[0].queue == same[1].queue
+    assert same[0].queue != wants_of(job(gpus=1), CONFIG).queue
+    assert read_wants(same[0].text) == same[0]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"labels": 1}', '{"labels": [], "gpus": "x", "most": null}'])
+def test_a_queue_that_cannot_be_read_is_nobodys(text):
+    assert read_wants(text) is None
+
+
+def test_hosts_are_the_workers_with_the_queue():
+    view = PoolView([worker("a", running=1), worker("b")], {"b": 400.0}, [QueuePlace("job", "q", (1, 0))], 300)
+    first, second = view.hosts({"nni-Ex-Tr-0": "a"})
+    assert (first.state, first.running, first.details["queue"], first.details["processors"]) == ("up", 1, 1, 2)
+    assert (second.state, second.reason) == ("unhealthy", "silent for 6m 40s")
+
+
+def test_a_worker_that_says_nonsense_of_itself_has_nothing():
+    facts = {"host": None, "processors": -1, "running": "x", "gpus": True, "labels": 7, "state": []}
+    assert worker_facts(WorkerRecord("w", "1", facts)) == WorkerFacts("w", "w")
+
+
+@pytest.mark.parametrize("report", [{}, {"state": "ODD"}, {"state": None}])
+def test_a_report_that_is_none_makes_a_job_wait(report):
+    record = JobRecord(False, "w", "1", report, False, "", "", False)
+    assert status_of(record).state is JobState.WAITING
+
+
+def test_a_report_is_checked_field_by_field():
+    report = {"state": "FAILED", "exit_code": True, "started": "soon", "ended": float("nan"), "host": None}
+    status = status_of(JobRecord(False, "w", "1", report, False, "", "", False))
+    assert (status.exit_code, status.started, status.ended, status.host) == (None, None, None, "w")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_silence_counts_only_while_redis_answers():
+    clock = Clock()
+    silence = Silence(clock)
+    assert [_heard(silence, clock, now) for now in (0, 5, 10)] == [0, 5, 10]
+    silence.was_deaf()
+    assert _heard(silence, clock, 600) == 10
+    assert _heard(silence, clock, 605) == 15
+    assert silence.of("worker", "another sign") == 0
+
+
+def test_a_manager_that_was_stopped_takes_it_for_nobodys_silence():
+    clock = Clock()
+    silence = Silence(clock)
+    assert [_heard(silence, clock, now) for now in (0, 3600)] == [0, 15]
+
+
+def _heard(silence: Silence, clock: Clock, now: float) -> float:
+    clock.now = now
+    silence.listened()
+    return silence.of("worker", "sign")
+
+
+def test_a_task_is_read_as_it_was_written():
+    task = read_task(task_of(job(gpus=2), CONFIG, "code.tar.gz", "keeper-1"))
+    assert (task.name, task.job.gpus, task.period_s, task.code) == ("nni-Ex-Tr-0", 2, 300.0, "code.tar.gz")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": 2},
+        {"experiment": "../x"},
+        {"trial": "a/b"},
+        {"job": 7},
+        {"attempt": -1},
+        {"code": "../../etc/passwd"},
+        {"keeper": ".hidden"},
+        {"spec": None},
+        {"gpus": "all"},
+        {"period_s": float("inf")},
+    ],
+)
+def test_a_task_that_no_manager_would_write_is_refused(wrong):
+    with pytest.raises(BadTask):
+        read_task({**task_of(job(), CONFIG, "code.tar.gz", "keeper-1"), **wrong})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "passes"),
+    [
+        ("POST", "/api/v1/callback/nni-a-b-0", True),
+        ("GET", "/api/v1/callback/nni-a-b-0/proof?nonce=" + "0" * 32, True),
+        ("GET", "/api/v1/callback/nni-a-b-0", False),
+        ("POST", "/api/v1/callback/../experiment", False),
+        ("GET", "/api/v1/experiment", False),
+        ("DELETE", "/api/v1/callback/nni-a-b-0", False),
+        ("POST", "/api/v1/callback/a HTTP/1.1\r\nX: y", False),
+    ],
+)
+def test_only_what_keepers_ask_is_put_to_the_manager(method, path, passes):
+    assert is_of_keeper(method, path) is passes
+    if not passes:
+        answer = put(lambda: "http://127.0.0.1:1", Letter({"method": method, "path": path, "headers": {}}))
+        assert answer.head == {"status": 403}

@@ -1,0 +1,300 @@
+"""What managers and workers do in Redis, one method for each thing: a pool of workers, and the queue that they share.
+
+Every method takes one or two round trips, and raises ServiceError or ConfigError with a sentence
+(`RedisAddress.explained`). What must not be torn apart is a script (`_scripts`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnilite.errors import ServiceError
+from nnilite.records import Json
+from nnilite_redis import _scripts as scripts
+from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
+from nnilite_redis._keys import GROUP, KEPT_S, Keys
+
+SETTLE_S = 6
+"""For so long after the server's start nobody takes a job: workers first say which ones they have, in two beats."""
+
+_WORKER_KEPT_S = 86400
+_MOST_PLACES = 10_000
+_JOB_FIELDS = ("task", "worker", "beat", "report", "fenced", "queue", "entry", "cancel")
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What Redis has of a job. `None` where it has no job of that name, see `Pool.jobs`."""
+
+    has_task: bool  # it can be taken by a worker
+    worker: str
+    beat: str  # changes with each sign of life of the worker that has it; "" before the first
+    report: Mapping[str, Json]  # the worker's word on it; {} before the first
+    fenced: bool
+    queue: str
+    entry: str
+    cancel: bool
+
+
+@dataclass(frozen=True)
+class QueuePlace:
+    """A job's place among those that wait: `entry` grows with the time at which it was queued."""
+
+    job: str
+    queue: str
+    entry: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """What a worker says of itself."""
+
+    id: str
+    beat: str
+    facts: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TakenJob:
+    """A job that a worker has got, and where its entry is."""
+
+    job: str
+    task: Mapping[str, Json]
+    queue_key: str
+    entry: str
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What became of a worker's word on a job."""
+
+    fenced: bool  # the job is no longer this worker's
+    removed: bool  # its manager needs nothing of it any more
+    cancel: bool
+
+
+class Settling(ServiceError):
+    """The server has just started: nobody takes jobs yet."""
+
+
+class Pool:
+    """One pool of workers, in one database of one server. Use from one event loop."""
+
+    def __init__(self, address: RedisAddress, prefix: str) -> None:
+        self.address = address
+        self.keys = Keys(prefix)
+        self.client: Any = address.client()  # its types differ from version to version
+
+    async def check(self) -> None:
+        """See whether the server can be used. Raises: ConfigError, ServiceError."""
+        await self.address.check(self.client)
+
+    async def close(self) -> None:
+        with contextlib.suppress(*REDIS_ERRORS):
+            await self.client.aclose()
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Turns what the client raises into sentences. Raises: ServiceError, ConfigError."""
+        try:
+            yield
+        except REDIS_ERRORS as error:
+            raise self.address.explained(error) from error
+
+    async def _run(self, script: str, keys: Sequence[str], *words: str | int | bytes) -> Any:
+        with self.asking():
+            return await self.client.eval(script, len(keys), *keys, *words)
+
+    # ------------------------------------------------------------ what managers do
+
+    async def submit(self, job: str, experiment: str, task: Json, queue: str, wants: str) -> None:
+        """Put a job into its queue, unless Redis knows it already."""
+        keys = self.keys
+        names = [keys.job(job), keys.queue(queue), keys.queues, keys.bell, keys.jobs(experiment)]
+        await self._run(scripts.SUBMIT, names, job, json.dumps(task), queue, wants, KEPT_S)
+
+    async def jobs(self, names: Sequence[str]) -> list[JobRecord | None]:
+        """What is known of each job. They stay for longer by being asked for."""
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                for name in names:
+                    pipe.hmget(self.keys.job(name), _JOB_FIELDS)
+                    pipe.expire(self.keys.job(name), KEPT_S)
+                found = await pipe.execute()
+        return [_job(fields) if exists else None for fields, exists in zip(found[::2], found[1::2], strict=True)]
+
+    async def queues(self) -> dict[str, str]:
+        """What the jobs of each queue want, as the JSON text by which it was made."""
+        with self.asking():
+            found = await self.client.hgetall(self.keys.queues)
+        return {name.decode(): wants.decode("utf-8", "replace") for name, wants in found.items()}
+
+    async def places(self) -> list[QueuePlace]:
+        """The jobs that wait, the first one first."""
+        names = list(await self.queues())
+        if not names:
+            return []
+        found = await self._run(scripts.PLACES, [self.keys.queue(name) for name in names], _MOST_PLACES)
+        places = [QueuePlace(job.decode(), names[index - 1], _entry(entry)) for index, entry, job in found]
+        return sorted(places, key=lambda place: (place.entry, place.job))
+
+    async def workers(self) -> list[WorkerRecord]:
+        """All workers that have been heard of within a day."""
+        with self.asking():
+            ids = sorted(name.decode() for name in await self.client.smembers(self.keys.workers))
+            async with self.client.pipeline(transaction=False) as pipe:
+                for worker in ids:
+                    pipe.hmget(self.keys.worker(worker), ("beat", "facts"))
+                found = await pipe.execute() if ids else []
+        known = zip(ids, found, strict=True)
+        return [WorkerRecord(worker, _text(beat), _mapping(facts)) for worker, (beat, facts) in known if beat]
+
+    async def fence(self, job: str, beat: str) -> bool:
+        """Take a job away from its worker, if there was no sign of life since that beat; whether it is taken away."""
+        return bool(await self._run(scripts.FENCE, [self.keys.job(job)], beat) == b"fenced")
+
+    async def cancel(self, job: str, report: Json) -> str:
+        """Ask for a job's end; the worker that has it. One that still waits gets this report at once."""
+        found = await self._run(scripts.CANCEL, [self.keys.job(job)], json.dumps(report), self.keys.queue_prefix)
+        return _text(found)
+
+    async def remove(self, job: str, experiment: str) -> str:
+        """Free what a job holds; the worker that has still to tidy up after it."""
+        keys = [self.keys.job(job), self.keys.jobs(experiment)]
+        return _text(await self._run(scripts.REMOVE, keys, job, KEPT_S, self.keys.queue_prefix))
+
+    async def set_experiment(self, experiment: str, closed: bool) -> None:
+        """Tell workers whether the experiment is at rest, so that they may tidy up after it."""
+        key = self.keys.experiment(experiment)
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.hset(key, mapping={"closed": int(closed)})
+                pipe.expire(key, KEPT_S)
+                await pipe.execute()
+
+    async def forget_experiment(self, experiment: str) -> bool:
+        """Remove what is left of an experiment, unless it still has jobs; whether it was removed."""
+        with self.asking():
+            if await self.client.scard(self.keys.jobs(experiment)):
+                return False
+            await self.client.delete(self.keys.mail(f"manager:{experiment}"), self.keys.manager(experiment))
+        return True
+
+    # ------------------------------------------------------------ what workers do
+
+    async def take(self, worker: str, queues: Sequence[str]) -> TakenJob | None:
+        """The first job of these queues, which is this worker's from now on. Raises: Settling."""
+        keys = [self.keys.queue(name) for name in queues]
+        found = await self._run(scripts.TAKE, keys, worker, SETTLE_S, self.keys.job_prefix)
+        if found[0] == b"settling":
+            raise Settling(f"Redis at {self.address.title} has just started")
+        if found[0] != b"taken":
+            return None
+        _, job, task, queue_key, entry = found
+        return TakenJob(_text(job), _mapping(task), _text(queue_key), _text(entry))
+
+    async def keep(self, taken: TakenJob) -> None:
+        """The job is on the worker's disk: its entry, and its specification with the secret in it, can go."""
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.hdel(self.keys.job(taken.job), "task")
+                pipe.xack(taken.queue_key, GROUP, taken.entry)
+                pipe.xdel(taken.queue_key, taken.entry)
+                await pipe.execute()
+
+    async def pending(self, worker: str) -> list[TakenJob]:
+        """Jobs that this worker has got without having heard of it: the answer was lost on its way."""
+        keys = [self.keys.queue(name) for name in await self.queues()]
+        found: list[TakenJob] = []
+        for key in keys:
+            with self.asking():
+                streams = await self.client.xreadgroup(GROUP, worker, {key: "0"}, count=100)
+                for entry, fields in [item for _, entries in streams for item in entries]:
+                    job = _text((fields or {}).get(b"job"))
+                    owner, task = await self.client.hmget(self.keys.job(job), ("worker", "task"))
+                    mine = task is not None and _text(owner) == worker
+                    found.append(TakenJob(job, _mapping(task) if mine else {}, key, _text(entry)))
+        return found
+
+    async def beat(self, worker: str, beat: str, facts: Json, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
+        """A sign of life of a worker. What there is to know of these experiments: `closed`."""
+        key = self.keys.worker(worker)
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.hset(key, mapping={"beat": beat, "facts": json.dumps(facts)})
+                pipe.expire(key, _WORKER_KEPT_S)
+                pipe.sadd(self.keys.workers, worker)
+                pipe.expire(self.keys.workers, _WORKER_KEPT_S)
+                for experiment in experiments:
+                    pipe.hgetall(self.keys.experiment(experiment))
+                found = (await pipe.execute())[4:]
+        facts_of = ({_text(name): _text(value) for name, value in one.items()} for one in found)
+        return dict(zip(experiments, facts_of, strict=True))
+
+    async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
+        """A worker's word on its jobs, (job, experiment, report) each: that it has them still, and how they are.
+
+        A job that Redis has forgotten is there again; one that Redis remembers as waiting waits no more.
+        """
+        keys = self.keys
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                for job, experiment, report in reports:
+                    words = (worker, beat, json.dumps(report), KEPT_S, keys.queue_prefix, job)
+                    pipe.eval(scripts.SYNC, 2, keys.job(job), keys.jobs(experiment), *words)
+                found = await pipe.execute() if reports else []
+        return [_synced(answer) for answer in found]
+
+    async def forget(self, job: str) -> None:
+        """All is tidied up after a job that its manager has removed."""
+        with self.asking():
+            await self.client.delete(self.keys.job(job))
+
+    async def leave(self, worker: str) -> None:
+        """The worker is no more."""
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.delete(self.keys.worker(worker), self.keys.mail(f"worker:{worker}"))
+                pipe.srem(self.keys.workers, worker)
+                await pipe.execute()
+
+
+def _job(fields: Sequence[bytes | None]) -> JobRecord:
+    task, worker, beat, report, fenced, queue, entry, cancel = fields
+    return JobRecord(
+        has_task=task is not None,
+        worker=_text(worker),
+        beat=_text(beat),
+        report=_mapping(report),
+        fenced=fenced is not None,
+        queue=_text(queue),
+        entry=_text(entry),
+        cancel=cancel is not None,
+    )
+
+
+def _synced(answer: Sequence[bytes]) -> Synced:
+    words = [_text(word) for word in answer]
+    return Synced(words[0] == "fenced", bool(words[1]), len(words) > 2 and bool(words[2]))
+
+
+def _entry(identifier: bytes) -> tuple[int, int]:
+    first, _, second = identifier.decode().partition("-")
+    return int(first), int(second)
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "replace")
+
+
+def _mapping(value: bytes | None) -> dict[str, Json]:
+    """A JSON object; {} in place of anything else that somebody has written there."""
+    try:
+        found = json.loads(value) if value is not None else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,166 @@
+"""Reaching a Redis server, and what its errors mean, in sentences.
+
+The password is never part of the URL: a URL stands on command lines, in configs and in logs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from redis import asyncio as aioredis
+from redis import exceptions as e
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
+
+EXAMPLE = "rediss://redis.example.org:6379/0"
+REDIS_ERRORS: tuple[type[Exception], ...] = (e.RedisError, OSError)
+"""What a command may raise because of the server or of the way to it."""
+
+_ANSWER_S = 10.0
+_CONNECT_S = 5.0
+_OLDEST = (6, 2)
+_COMMAND = re.compile(r"run the '?([A-Za-z|]+)'? command")
+
+
+@dataclass(frozen=True)
+class RedisAddress:
+    """Where a Redis server is, and how one signs in. Raises: ConfigError for a URL that cannot be one."""
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    ca_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        place = Place(field="redis")
+        try:
+            parts = urlsplit(self.url)
+            host, port, database = parts.hostname, parts.port, parts.path.strip("/")
+        except ValueError as error:
+            raise ConfigError(f"{self.url!r} is no URL ({error}); write one like {EXAMPLE}", place) from error
+        if parts.password is not None:
+            advice = "nnictl worker: NNILITE_REDIS_PASSWORD or --password-file; config: password"
+            raise ConfigError(f"the URL must not hold the password, which everybody could read ({advice})", place)
+        if parts.scheme not in ("redis", "rediss") or not host or (database and not database.isdecimal()):
+            raise ConfigError(f"{self.url!r} is no address of a Redis server; write one like {EXAMPLE}", place)
+        if port == 0:
+            raise ConfigError(f"{self.url!r} has no usable port", place)
+
+    @property
+    def title(self) -> str:
+        """Names the server to people."""
+        parts = urlsplit(self.url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{host}:{parts.port or 6379}"
+
+    @property
+    def tls(self) -> bool:
+        return self.url.startswith("rediss:")
+
+    def client(self) -> aioredis.Redis:
+        """A client that makes its connections when it needs them. It tries nothing twice: that is for who calls."""
+        parts = urlsplit(self.url)
+        more: dict[str, Any] = {"ssl": True, "ssl_ca_certs": _text(self.ca_file)} if self.tls else {}
+        return aioredis.Redis(
+            host=str(parts.hostname),
+            port=parts.port or 6379,
+            db=int(parts.path.strip("/") or 0),
+            username=self.user or unquote(parts.username or "") or None,
+            password=self.password or None,
+            protocol=2,
+            socket_timeout=_ANSWER_S,
+            socket_connect_timeout=_CONNECT_S,
+            retry=Retry(NoBackoff(), 0),
+            **more,
+        )
+
+    async def check(self, client: aioredis.Redis) -> None:
+        """See whether the server can be used. Raises: ConfigError: never as things are; ServiceError: not now."""
+        try:
+            facts = await client.info("server")
+            await client.eval("return 1", 0)
+        except REDIS_ERRORS as error:
+            raise self.explained(error) from error
+        version = str(facts.get("redis_version", ""))
+        if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _OLDEST:
+            raise ConfigError(f"Redis at {self.title} has version {version}; 6.2 or later is needed", _PLACE)
+        if facts.get("redis_mode") == "cluster":
+            raise ConfigError(
+                f"Redis at {self.title} is a cluster; a single server, or a sentinel's, is needed", _PLACE
+            )
+
+    def explained(self, error: Exception) -> NniliteError:
+        """The error of a command as a sentence with a cure."""
+        text = str(error) or type(error).__name__
+        if isinstance(error, e.NoPermissionError):
+            return ServiceError(f"Redis at {self.title}: {_missing_rule(text, self._name())}")
+        if isinstance(error, (e.AuthenticationError, e.AuthorizationError)) or "NOAUTH" in text:
+            return ConfigError(f"Redis at {self.title} refuses {self._name()}: {_sign_in(text)}", _PLACE)
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            cure = "name the file of the authority that signed it (caFile; nnictl worker --ca-file)"
+            return ConfigError(
+                f"the certificate of Redis at {self.title} is not trusted ({_reason(text)}): {cure}", _PLACE
+            )
+        if "WRONG_VERSION" in text or "record layer" in text.lower():
+            return ConfigError(
+                f"what answers at {self.title} speaks no TLS: write redis:// in place of rediss://", _PLACE
+            )
+        if isinstance(error, (e.ConnectionError, e.TimeoutError, OSError)):
+            return ServiceError(self._unreachable(error, text))
+        return ServiceError(f"Redis at {self.title} says: {text}{_hint(text)}")
+
+    def _unreachable(self, error: Exception, text: str) -> str:
+        if isinstance(error, (e.TimeoutError, TimeoutError)):
+            hint = ", or it speaks no TLS: then write redis:// in place of rediss://" if self.tls else ""
+            return f"Redis at {self.title} does not answer in time{hint}"
+        closed = "closed by server" in text.lower() or "reset by peer" in text.lower()
+        hint = ", or it wants TLS: then write rediss://" if closed and not self.tls else ""
+        told = text.rstrip(".")
+        return f"no Redis can be reached at {self.title}: {told}. Does it run, and is the way there open{hint}?"
+
+    def _name(self) -> str:
+        return f"the user {self.user}" if self.user else "the default user"
+
+
+_PLACE = Place(field="redis")
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _sign_in(text: str) -> str:
+    if "NOAUTH" in text or "Authentication required" in text or "without any password" in text:
+        return "it wants a password (password; nnictl worker: NNILITE_REDIS_PASSWORD or --password-file)"
+    return f"the password or the user is wrong, or the user is off ({text.rstrip('.')})"
+
+
+def _missing_rule(text: str, who: str) -> str:
+    """Which ACL rule a user lacks, by Redis' own words."""
+    found = _COMMAND.search(text)
+    if found:
+        return f"{who} may not use the command {found.group(1)}: its ACL needs the rule +{found.group(1)}"
+    if "channel" in text:
+        return f"{who} lacks a right on channels ({text})"
+    return f"{who} may not use the keys: its ACL needs the rule ~PREFIX:*, by default ~nnilite:* ({text.rstrip('.')})"
+
+
+def _reason(text: str) -> str:
+    found = re.search(r"certificate verify failed: ([^(]*)", text)
+    return found.group(1).strip() if found else "certificate verify failed"
+
+
+def _hint(text: str) -> str:
+    if text.startswith("OOM") or "OOM command" in text:
+        return " (raise its maxmemory, or use storage for what is large)"
+    if "MISCONF" in text:
+        return " (its disk may be full)"
+    if "READONLY" in text:
+        return " (this is a replica: name the primary)"
+    return ""

@@ -1,0 +1,280 @@
+"""From a job to what stands in Redis, and from there to a job's status. Without a clock, and without the network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nnilite.records import Host, Json
+from nnilite.service import Job, JobState, JobStatus
+from nnilite.units import format_duration
+from nnilite_redis._api import JobRecord, QueuePlace, WorkerRecord
+from nnilite_redis._config import PREFIX, RedisConfig
+
+LABELS = "_machineLabels"
+"""A parameter by which one trial asks for labels, as on other platforms: a list of them, or one."""
+
+TASK_VERSION = 1
+"""Of what a worker is told of a job: both sides must know the same one."""
+
+UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What a job wants of its worker. Jobs that want the same wait in one queue."""
+
+    labels: frozenset[str] = frozenset()
+    gpus: int = 0
+    most: int | None = None  # trials of `experiment` at once on a worker
+    experiment: str = ""  # set where `most` is
+
+    @property
+    def text(self) -> str:
+        """As JSON, always the same for the same."""
+        known = {"labels": sorted(self.labels), "gpus": self.gpus, "most": self.most, "experiment": self.experiment}
+        return json.dumps(known, sort_keys=True)
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue of such jobs."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+
+def read_wants(text: str) -> Wants | None:
+    """What a queue's jobs want; None if that cannot be read."""
+    try:
+        known = json.loads(text)
+        most = known["most"]
+        labels = frozenset(str(label) for label in known["labels"])
+        return Wants(labels, int(known["gpus"]), None if most is None else int(most), str(known["experiment"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def wants_of(job: Job, config: RedisConfig) -> Wants:
+    """What a job wants by its experiment's settings and its own parameters."""
+    here = [host_label(socket.gethostname())] if config.worker_mode == "singlenode" else []
+    asked = frozenset((*config.worker_labels, *here, *labels_of(job)))
+    most = config.worker_processors
+    return Wants(asked, job.gpus or 0, most, job.experiment if most is not None else "")
+
+
+def host_label(host: str) -> str:
+    """Every worker has this label of itself."""
+    return f"host={host}"
+
+
+def labels_of(job: Job) -> list[str]:
+    """The labels that a trial asks for by its parameters."""
+    record = job.spec.get("parameters") or {}
+    parameters = record.get("parameters") if isinstance(record, dict) else None
+    wanted = parameters.get(LABELS) if isinstance(parameters, dict) else None
+    if isinstance(wanted, str):
+        return [wanted]
+    return [str(label) for label in wanted] if isinstance(wanted, list) else []
+
+
+def files_settings(config: RedisConfig) -> dict[str, Json]:
+    """Where files travel, for both sides: see `_files.files_of`."""
+    storage = config.storage
+    if storage is None:
+        return {"limit_bytes": config.redis_size_limit}
+    known = {"bucket": storage.bucket, "prefix": storage.prefix, "endpoint": storage.endpoint}
+    return {"bucket": {**known, "region": storage.region}}
+
+
+def task_of(job: Job, config: RedisConfig, code: str, keeper: str) -> dict[str, Json]:
+    """What a worker needs to know of a job; `code` and `keeper` are names of files. It holds the trial's token."""
+    return {
+        "version": TASK_VERSION,
+        "job": job.name,
+        "experiment": job.experiment,
+        "trial": job.trial,
+        "attempt": job.attempt,
+        "sequence": job.sequence,
+        "gpus": job.gpus,
+        "spec": dict(job.spec),
+        "code": code,
+        "keeper": keeper,
+        "files": files_settings(config),
+        "period_s": config.worker_healthy_period,
+        "orphan_s": config.orphan_after,
+        "checkpoint_s": config.checkpoint_every if job.spec.get("checkpoint_dir") else 0,
+        "keep": config.keep,
+    }
+
+
+def start_command(config: RedisConfig) -> str:
+    """By which a worker joins that suits the experiment."""
+    prefix = ["--prefix", config.prefix] if config.prefix != PREFIX else []
+    labels = ["--labels", ",".join(config.worker_labels)] if config.worker_labels else []
+    return shlex.join(["nnictl", "worker", "--redis", config.redis, *prefix, *labels])
+
+
+# ---------------------------------------------------------------- what workers are like
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """A worker's own words, checked: they come from outside."""
+
+    id: str
+    host: str = ""
+    processors: int = 0
+    running: int = 0
+    gpus: int = 0
+    labels: frozenset[str] = frozenset()
+    state: str = UP  # or DRAINING
+    trouble: str = ""
+
+    def suits(self, wants: Wants) -> bool:
+        """Whether it could ever run such a job."""
+        return wants.labels <= self.labels and wants.gpus <= self.gpus
+
+    @property
+    def free(self) -> bool:
+        return self.state == UP and self.running < self.processors
+
+
+def worker_facts(record: WorkerRecord) -> WorkerFacts:
+    """What a worker says of itself; nothing, where that makes no sense."""
+    facts = record.facts
+    labels = facts.get("labels")
+    return WorkerFacts(
+        id=record.id,
+        host=str(facts.get("host") or record.id)[:255],
+        processors=_count(facts.get("processors")),
+        running=_count(facts.get("running")),
+        gpus=_count(facts.get("gpus")),
+        labels=frozenset(str(label) for label in labels) if isinstance(labels, list) else frozenset(),
+        state=DRAINING if facts.get("state") == DRAINING else UP,
+        trouble=str(facts.get("trouble") or "")[:500],
+    )
+
+
+def _count(value: Json) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6 else 0
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """The pool as it was seen last: what reasons and pages are made of."""
+
+    workers: Sequence[WorkerFacts] = ()
+    silent_s: Mapping[str, float] = field(default_factory=dict)  # of each worker
+    places: Sequence[QueuePlace] = ()
+    period_s: float = 300.0
+
+    def healthy(self, worker: str) -> bool:
+        return self.silent_s.get(worker, 0.0) <= self.period_s
+
+    @property
+    def well(self) -> list[WorkerFacts]:
+        """The workers that one hears of."""
+        return [worker for worker in self.workers if self.healthy(worker.id)]
+
+    def numbers(self) -> dict[str, int]:
+        """The place of each waiting job, from 1."""
+        return {place.job: number for number, place in enumerate(self.places, 1)}
+
+    def hosts(self, mine: Mapping[str, str]) -> list[Host]:
+        """The workers as people see them; `mine` maps the jobs of this experiment that run to their workers."""
+        counts = Counter(mine.values())
+        return [self._host(worker, counts[worker.id]) for worker in self.workers]
+
+    def _host(self, worker: WorkerFacts, mine: int) -> Host:
+        silent_s = self.silent_s.get(worker.id, 0.0)
+        state, reason = worker.state, worker.trouble
+        if not self.healthy(worker.id):
+            state, reason = UNHEALTHY, f"silent for {format_duration(silent_s)}"
+        details: dict[str, Json] = {
+            "host": worker.host,
+            "processors": worker.processors,
+            "busy": worker.running,
+            "labels": sorted(worker.labels),
+            "gpus": worker.gpus,
+            "queue": len(self.places),
+        }
+        return Host(worker.id, state, reason, mine, details)
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st ..."""
+    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def why_waits(number: int, wants: Wants, view: PoolView, start: str) -> str:
+    """Why a job waits, and what would help; `start` is the command by which a worker joins."""
+    place = f"{ordinal(number)} in the queue" if number else "in the queue"
+    well = view.well
+    if not well:
+        silent = f" ({len(view.workers)} that had joined have fallen silent)" if view.workers else ""
+        return f"{place}; no worker has joined{silent}: start one with `{start}`"
+    able = [worker for worker in well if worker.suits(wants)]
+    if not able:
+        return f"{place}; none of {_workers(len(well))} has {_wanted(wants)}"
+    free = [worker for worker in able if worker.free]
+    with_what = f" with {_wanted(wants)}" if wants.labels or wants.gpus else ""
+    if free:
+        limit = f"; workerProcessors is {wants.most}" if wants.most is not None else ""
+        return f"{place}; {len(free)} of {_workers(len(able))}{with_what} can take a trial{limit}"
+    draining = [worker for worker in able if worker.state == DRAINING]
+    state = "drain" if len(draining) == len(able) else "busy"
+    processors = sum(worker.processors for worker in able)
+    if state == "drain":
+        return f"{place}; all of {_workers(len(able))}{with_what} take no more trials: they were told to stop"
+    return f"{place}; {_workers(len(able))}{with_what}, all {processors} processors busy"
+
+
+def _workers(number: int) -> str:
+    return f"{number} worker" + ("" if number == 1 else "s")
+
+
+def _wanted(wants: Wants) -> str:
+    labels = [f"the label {label}" for label in sorted(wants.labels)]
+    gpus = [f"{wants.gpus} GPU{'' if wants.gpus == 1 else 's'}"] if wants.gpus else []
+    return " and ".join([*labels, *gpus])
+
+
+# ---------------------------------------------------------------- what jobs are like
+
+CANCELED_IN_QUEUE: dict[str, Json] = {"state": JobState.CANCELED.value, "reason": "canceled while it was in the queue"}
+
+
+def status_of(record: JobRecord) -> JobStatus:
+    """A worker's word on its job, checked."""
+    report = record.report
+    try:
+        state = JobState(report.get("state"))
+    except ValueError:
+        return JobStatus(
+            JobState.WAITING, f"worker {record.worker} has it and has not told of it yet", host=record.worker
+        )
+    code = report.get("exit_code")
+    return JobStatus(
+        state,
+        str(report.get("reason") or ""),
+        code if isinstance(code, int) and not isinstance(code, bool) else None,
+        str(report.get("host") or record.worker),
+        started=_time(report.get("started")),
+        ended=_time(report.get("ended")),
+    )
+
+
+def _time(value: Json) -> float | None:
+    return (
+        float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e11 else None
+    )
+
+
+def silent_status(record: JobRecord, silent_s: float) -> JobStatus:
+    """Of a job whose worker says nothing, but not for so long yet that it is taken away."""
+    silence = f"worker {record.worker} has not been heard of for {format_duration(silent_s)}"
+    return JobStatus(JobState.UNKNOWN, silence, host=str(record.report.get("host") or record.worker))

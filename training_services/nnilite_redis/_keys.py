@@ -1,0 +1,87 @@
+"""The names of all keys in Redis. Each begins with the prefix of its pool, so that pools can share a server.
+
+    PREFIX:queues              hash: which queues there are; a queue holds the jobs that want the same of a worker
+    PREFIX:queue:Q             stream: jobs that wait, with the consumer group `workers`
+    PREFIX:bell                stream: something was queued
+    PREFIX:workers             set of the workers' ids
+    PREFIX:worker:W            hash: what a worker says of itself, and the number of its last beat
+    PREFIX:job:JOB             hash: a job, from its submission until its removal
+    PREFIX:jobs:X              set of the experiment's jobs
+    PREFIX:experiment:X        hash: whether it is closed: its manager has stopped
+    PREFIX:manager:X           there while the manager of the experiment listens
+    PREFIX:mail:PARTY          stream: letters to a worker or to a manager
+    PREFIX:file:NAME           a file: code, keeper, checkpoints
+
+All of them go by themselves when nobody has used them for long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GROUP = "workers"
+"""The consumer group of all queues."""
+
+KEPT_S = 7 * 86400
+"""How long what nobody uses stays."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one pool."""
+
+    prefix: str
+
+    @property
+    def queues(self) -> str:
+        return f"{self.prefix}:queues"
+
+    @property
+    def queue_prefix(self) -> str:
+        return f"{self.prefix}:queue:"
+
+    def queue(self, name: str) -> str:
+        return self.queue_prefix + name
+
+    @property
+    def bell(self) -> str:
+        return f"{self.prefix}:bell"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.prefix}:workers"
+
+    def worker(self, worker: str) -> str:
+        return f"{self.prefix}:worker:{worker}"
+
+    @property
+    def job_prefix(self) -> str:
+        return f"{self.prefix}:job:"
+
+    def job(self, name: str) -> str:
+        return self.job_prefix + name
+
+    def jobs(self, experiment: str) -> str:
+        return f"{self.prefix}:jobs:{experiment}"
+
+    def experiment(self, experiment: str) -> str:
+        return f"{self.prefix}:experiment:{experiment}"
+
+    def manager(self, experiment: str) -> str:
+        return f"{self.prefix}:manager:{experiment}"
+
+    def mail(self, party: str) -> str:
+        return f"{self.prefix}:mail:{party}"
+
+    def file(self, name: str) -> str:
+        return f"{self.prefix}:file:{name}"
+
+
+def manager_party(experiment: str) -> str:
+    """Whose mail is the manager's."""
+    return f"manager:{experiment}"
+
+
+def worker_party(worker: str) -> str:
+    """Whose mail is a worker's."""
+    return f"worker:{worker}"

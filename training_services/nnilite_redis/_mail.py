@@ -1,0 +1,172 @@
+"""Letters between managers and workers, who never reach each other: each party has a stream from which it alone reads.
+
+A letter may get lost (the server dies, its reader is not there) and is then not sent again by anybody here: what must
+last stands in a job's record or in a trial's folder, and letters only make it quick. Who asks waits for the answer for
+a time, and takes its question back then, so that no questions pile up for a reader that is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnilite.errors import NniliteError, ServiceError
+from nnilite.records import Json
+from nnilite_redis._api import Pool
+from nnilite_redis._tasks import end_tasks
+
+log = logging.getLogger(__name__)
+
+_TURN_MS = 3000
+_PRESENT_S = 15  # longer than some turns, shorter than anybody's patience
+_PAUSE_S = 1.0
+_KEPT_S = 3600
+_MOST_LETTERS = 1000
+_READ_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What one party tells another: `head` is JSON, `data` may be anything."""
+
+    head: Mapping[str, Json]
+    data: bytes = b""
+
+    def text(self, name: str) -> str:
+        """A word of the head; "" if it has none."""
+        value = self.head.get(name)
+        return value if isinstance(value, str) else ""
+
+
+Serve = Callable[[Letter], Awaitable[Letter | None]]
+"""Takes a letter; what it returns is the answer. It may raise an NniliteError, which is an answer too."""
+
+
+class Mailbox:
+    """One party's letters. `run` reads them; everything else may be called while it does."""
+
+    def __init__(self, pool: Pool, party: str, serve: Serve, presence: str = "") -> None:
+        self.party = party
+        self._pool = pool
+        self._serve = serve
+        self._presence = presence  # the key that says that somebody reads here
+        self._asked: dict[str, asyncio.Future[Letter]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, bell: Callable[[], None] | None = None) -> None:
+        """Read until canceled. `bell`, if given, is called when a job was queued, and when the server is back."""
+        keys, client = self._pool.keys, self._pool.client
+        streams: dict[Any, Any] = {keys.mail(self.party): "0-0", **({keys.bell: "0-0"} if bell else {})}
+        trouble = ""
+        while True:
+            try:
+                if self._presence:
+                    with self._pool.asking():
+                        await client.set(self._presence, "1", ex=_PRESENT_S)
+                if (await self._turn(streams) or trouble) and bell is not None:
+                    bell()
+                trouble = ""
+            except NniliteError as error:
+                if str(error) != trouble:
+                    trouble = str(error)
+                    log.warning("%s", error)
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _turn(self, streams: dict[Any, Any]) -> bool:
+        """Wait for letters and give them to who takes them; whether the bell was rung."""
+        keys, client = self._pool.keys, self._pool.client
+        with self._pool.asking():
+            found = await client.xread(streams, count=_READ_AT_ONCE, block=_TURN_MS)
+        rung = False
+        for name, entries in found or []:
+            if name.decode() == keys.bell:
+                streams[keys.bell] = entries[-1][0]
+                rung = True
+                continue
+            for _, fields in entries:
+                self._receive(fields)
+            with self._pool.asking():
+                await client.xdel(name, *(entry for entry, _ in entries))
+        return rung
+
+    def _receive(self, fields: Mapping[bytes, bytes]) -> None:
+        try:
+            head = json.loads(fields.get(b"head") or b"")
+        except ValueError:
+            head = None
+        if not isinstance(head, dict):
+            log.warning("a letter to %s cannot be read", self.party)
+            return
+        letter = Letter(head, fields.get(b"data") or b"")
+        if letter.text("answer"):
+            waiting = self._asked.get(letter.text("answer"))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(letter)
+            return
+        task = asyncio.get_running_loop().create_task(self._respond(letter))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _respond(self, letter: Letter) -> None:
+        try:
+            answer = await self._serve(letter)
+        except NniliteError as error:
+            answer = Letter({"error": str(error), "kind": type(error).__name__})
+        sender, number = letter.text("from"), letter.text("ask")
+        if answer is None or not (sender and number):
+            return
+        try:
+            await self.tell(sender, Letter({**answer.head, "answer": number}, answer.data))
+        except NniliteError as error:
+            log.info("an answer to %s was not sent: %s", sender, error)
+
+    async def tell(self, party: str, letter: Letter) -> str:
+        """Send a letter; its entry. Raises: ServiceError."""
+        key = self._pool.keys.mail(party)
+        fields: dict[Any, Any] = {"head": json.dumps({**letter.head, "from": self.party})}
+        if letter.data:
+            fields["data"] = letter.data
+        with self._pool.asking():
+            async with self._pool.client.pipeline(transaction=False) as pipe:
+                pipe.xadd(key, fields, maxlen=_MOST_LETTERS, approximate=True)
+                pipe.expire(key, _KEPT_S)
+                entry, _ = await pipe.execute()
+        return str(entry.decode())
+
+    async def ask(self, party: str, letter: Letter, limit_s: float) -> Letter:
+        """Send a letter and wait for its answer. Raises: ServiceError, also if there is none in time."""
+        number = secrets.token_hex(8)
+        answer: asyncio.Future[Letter] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        entry = ""
+        try:
+            entry = await self.tell(party, Letter({**letter.head, "ask": number}, letter.data))
+            found = await asyncio.wait_for(answer, limit_s)
+        except asyncio.TimeoutError:
+            raise ServiceError(f"{party.replace(':', ' ')} did not answer within {limit_s:.0f} s") from None
+        finally:
+            del self._asked[number]
+            if entry and not (answer.done() and not answer.cancelled()):
+                await self._take_back(party, entry)
+        return found
+
+    async def _take_back(self, party: str, entry: str) -> None:
+        try:
+            with self._pool.asking():
+                await self._pool.client.xdel(self._pool.keys.mail(party), entry)
+        except NniliteError as error:
+            log.debug("a question to %s stays: %s", party, error)
+
+    async def clear(self) -> None:
+        """Forget the letters to an earlier bearer of this name: nobody waits for answers. Raises: ServiceError."""
+        with self._pool.asking():
+            await self._pool.client.delete(self._pool.keys.mail(self.party))
+
+    async def close(self) -> None:
+        """Break off what is being answered."""
+        await end_tasks(self._tasks)

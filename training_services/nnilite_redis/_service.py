@@ -1,0 +1,139 @@
+"""Runs trials on workers that have joined a pool in Redis; neither side needs to reach the other.
+
+What is true of a job stands in its record, which its worker renews with every beat. A job whose record is not renewed
+for `workerHealthyPeriod` is taken from its worker (fenced) and LOST; a worker that hears this later ends the trial at
+once, and long before it has stopped the trial by itself. What Redis forgets in a crash comes back from both sides:
+workers tell of the jobs that they have, and what no worker has is queued anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
+from nnilite.records import Host, Json, KeeperEvent
+from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite_redis._config import RedisConfig, check_label
+from nnilite_redis._convert import CANCELED_IN_QUEUE, labels_of, task_of, wants_of
+from nnilite_redis._keys import worker_party
+from nnilite_redis._mail import Letter
+from nnilite_redis._session import Session
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HIDDEN = "********"
+
+
+class RedisService(TrainingService):
+    """Runs trials on workers that join by `nnictl worker` and take them from a queue in Redis.
+
+    A handle is {"job", "experiment", "trial", "attempt"}: everything else is asked for in Redis.
+    """
+
+    Config = RedisConfig
+
+    def __init__(self, name: str, config: RedisConfig, context: ServiceContext) -> None:
+        super().__init__(name, config, context)
+        self._session: Session | None = None
+        self._canceled: dict[str, Handle] = {}  # that Redis has not heard of yet
+
+    async def open(self) -> None:
+        self._check_settings()
+        if self._session is None:
+            self._session = await Session.begin(self.config, self.context)
+
+    def _check_settings(self) -> None:
+        """Raises: ConfigError."""
+        grace_s = float(self.context.defaults.get("gracePeriod") or 10)
+        period_s = self.config.worker_healthy_period
+        if period_s < 2 * grace_s:
+            raise ConfigError(
+                f"is {period_s} s, and must be at least twice gracePeriod, which is {grace_s:g} s: a trial must have "
+                "ended on a silent worker before it is tried elsewhere",
+                Place(field="workerHealthyPeriod"),
+            )
+
+    @property
+    def _opened(self) -> Session:
+        """Raises: ServiceError."""
+        if self._session is None:
+            raise ServiceError(f"{self.name} is not open")
+        return self._session
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.end()
+
+    async def submit(self, job: Job) -> Handle:
+        if not (_NAME.fullmatch(job.trial) and _NAME.fullmatch(job.experiment)):
+            raise ServiceError(f"{job.trial!r} cannot be the name of a folder")
+        for label in labels_of(job):
+            check_label(label, Place(field="_machineLabels"))
+        session = self._opened
+        await session.queue(job)
+        session.watch.submitted(job)
+        return {"job": job.name, "experiment": job.experiment, "trial": job.trial, "attempt": job.attempt}
+
+    def describe(self, job: Job) -> Json:
+        """The job's record in Redis, without secrets, and what it wants of its worker."""
+        task = task_of(job, self.config, "the code package", "the trial keeper")
+        wants = wants_of(job, self.config)
+        asked = {"labels": sorted(wants.labels), "gpus": wants.gpus}
+        spec = {**task["spec"], "token": _HIDDEN}
+        place = {"server": self.config.address.title, "key": f"{self.config.prefix}:job:{job.name}"}
+        return {"name": job.name, "redis": place, "worker": asked, **task, "spec": spec}
+
+    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        if not handles:
+            return []
+        watch = self._opened.watch
+        try:
+            for handle in list(self._canceled.values()):
+                await self.cancel(handle)
+            return await watch.statuses(handles)
+        except NniliteError:
+            watch.was_deaf()
+            raise
+
+    async def cancel(self, handle: Handle) -> None:
+        name = str(handle["job"])
+        self._canceled[name] = handle
+        worker = await self._opened.pool.cancel(name, CANCELED_IN_QUEUE)
+        self._canceled.pop(name, None)
+        await self._nudge(worker)
+        self.context.wake()
+
+    async def _nudge(self, worker: str) -> None:
+        """Have a worker look at its jobs now: it would do so in a moment, anyway."""
+        if worker:
+            with contextlib.suppress(ServiceError):
+                await self._opened.mail.tell(worker_party(worker), Letter({"do": "look"}))
+
+    async def remove(self, handle: Handle) -> None:
+        name = str(handle["job"])
+        session = self._opened
+        worker = await session.pool.remove(name, str(handle["experiment"]))
+        session.watch.forget(name)
+        self._canceled.pop(name, None)
+        await self._nudge(worker)
+
+    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        """Of a trial whose keeper was killed, or gave up, before all was delivered: what its worker has on its disk."""
+        return await self._opened.trial_files.events(handle)
+
+    async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
+        if stream not in ("stdout", "stderr"):
+            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        return await self._opened.trial_files.read(handle, f"trial.{stream}", offset, limit)
+
+    async def fetch(self, handle: Handle, target: Path) -> None:
+        await self._opened.trial_files.fetch(handle, target)
+
+    def hosts(self) -> list[Host]:
+        return [] if self._session is None else self._session.watch.hosts()

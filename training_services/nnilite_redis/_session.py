@@ -1,0 +1,115 @@
+"""An open service: its connections, its letters, and what it has brought to where workers find it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from nnilite.codedir import CodePackage
+from nnilite.errors import NniliteError, ServiceError
+from nnilite.service import Job, ServiceContext
+from nnilite_redis import _relay
+from nnilite_redis._api import Pool
+from nnilite_redis._config import RedisConfig
+from nnilite_redis._convert import files_settings, task_of, wants_of
+from nnilite_redis._files import Files, files_of, name_of
+from nnilite_redis._keys import manager_party
+from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._tasks import end_tasks
+from nnilite_redis._trial_files import TrialFiles
+from nnilite_redis._watch import PoolWatch
+
+log = logging.getLogger(__name__)
+
+_RELAYED_AT_ONCE = 32
+
+
+class Session:
+    """From `begin` to `end`."""
+
+    def __init__(
+        self, config: RedisConfig, context: ServiceContext, pool: Pool, files: Files, package: CodePackage, keeper: str
+    ) -> None:
+        self.pool = pool
+        self._config = config
+        self._context = context
+        self._files = files
+        self._package = package
+        self._keeper = keeper  # its name among the files
+        self._relays = ThreadPoolExecutor(_RELAYED_AT_ONCE, thread_name_prefix="relay")
+        party = manager_party(context.experiment)
+        self.mail = Mailbox(pool, party, self._serve, presence=pool.keys.manager(context.experiment))
+        self.watch = PoolWatch(pool, config, self.queue)
+        self.trial_files = TrialFiles(pool, self.mail, files, self.watch, config.storage is not None)
+        self._reading: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def begin(cls, config: RedisConfig, context: ServiceContext) -> Session:
+        """Connect, check access, and bring code and keeper. Raises: ConfigError, ServiceError, CodeDirError."""
+        pool = Pool(config.address, config.prefix)
+        try:
+            await pool.check()
+            files = files_of(pool, files_settings(config))
+            await files.check()
+            package = await asyncio.to_thread(context.package)
+            keeper = await asyncio.to_thread(name_of, context.keeper, "keeper")
+            session = cls(config, context, pool, files, package, keeper)
+            await session._start()
+        except NniliteError:
+            await pool.close()
+            raise
+        return session
+
+    async def _start(self) -> None:
+        await self._provide()
+        await self.pool.set_experiment(self._context.experiment, closed=False)
+        await self.watch.look_around()
+        await self.mail.clear()
+        self._reading = asyncio.get_running_loop().create_task(self.mail.run(), name=f"mail of {self.mail.party}")
+
+    async def _provide(self) -> None:
+        """See that workers find keeper and code. Raises: ConfigError, ServiceError."""
+        archive = self._package.archive
+        if not archive.exists():
+            archive = (await asyncio.to_thread(self._context.package)).archive
+        await self._bring(self._keeper, self._context.keeper, "the trial keeper")
+        await self._bring(self._package.archive.name, archive, "the code package")
+
+    async def _bring(self, name: str, path: Path, what: str) -> None:
+        if not await self._files.has(name):
+            await self._files.put(name, path, what)
+
+    async def queue(self, job: Job) -> None:
+        """Put a job into its queue, unless it is known. Raises: ServiceError."""
+        wants = wants_of(job, self._config)
+        task = task_of(job, self._config, self._package.archive.name, self._keeper)
+        await self.pool.submit(job.name, job.experiment, task, wants.queue, wants.text)
+
+    async def _serve(self, letter: Letter) -> Letter | None:
+        """What workers ask."""
+        what = letter.text("do")
+        if what == "http":
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._relays, _relay.put, self._context.callback_url, letter)
+        if what == "provide":
+            await self._provide()
+            return Letter({})
+        if what == "changed":
+            self._context.wake()
+            return None
+        raise ServiceError(f"the manager cannot {what!r:.50}: the worker may be of another version of nnilite")
+
+    async def end(self) -> None:
+        """Jobs go on. Of an experiment that has none, workers may tidy up; what Redis has of it goes by itself, too."""
+        await end_tasks([self._reading] if self._reading is not None else [])
+        await self.mail.close()
+        self._relays.shutdown(wait=False)
+        try:
+            await self.pool.set_experiment(self._context.experiment, closed=True)
+            await self.pool.forget_experiment(self._context.experiment)
+        except NniliteError as error:
+            log.warning("what Redis has of the experiment goes by itself in a week: %s", error)
+        finally:
+            await self.pool.close()

@@ -1,0 +1,44 @@
+"""For how long somebody was silent, in time in which we could have heard.
+
+While Redis does not answer, or this process is stopped, nobody can be heard, so that such time is nobody's silence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+_LONGEST_TURN_S = 15.0
+
+
+class Silence:
+    """Compares each party's sign of life with the one seen before."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._heard_s = 0.0  # time in which we could hear
+        self._last: float | None = None
+        self._signs: dict[str, tuple[str, float]] = {}
+
+    def listened(self) -> None:
+        """Redis has answered."""
+        now = self._clock()
+        if self._last is not None:
+            self._heard_s += min(now - self._last, _LONGEST_TURN_S)
+        self._last = now
+
+    def was_deaf(self) -> None:
+        """Redis has not answered."""
+        self._last = None
+
+    def of(self, party: str, sign: str) -> float:
+        """For how long this has been the party's last sign of life, in seconds."""
+        known, since_s = self._signs.get(party, (None, 0.0))
+        if known != sign:
+            since_s = self._heard_s
+            self._signs[party] = (sign, since_s)
+        return self._heard_s - since_s
+
+    def keep(self, parties: Collection[str]) -> None:
+        """Forget all others."""
+        self._signs = {party: seen for party, seen in self._signs.items() if party in parties}

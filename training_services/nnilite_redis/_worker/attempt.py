@@ -1,0 +1,273 @@
+"""One attempt of a trial on this worker: its folder, its keeper, and what is told of it.
+
+task.json    what the manager said, until the keeper has its specification; holds the trial's token
+spec.json    the keeper's specification; holds it, too
+job.json     the task without secrets, and the keeper's process id: stays until the folder goes
+asked        why the keeper was told to end: `cancel`, `stop` or `fenced`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnilite.gpu import environment
+from nnilite.keeper_folder import KeeperFolder
+from nnilite.records import Json
+from nnilite.service import JobState, JobStatus
+from nnilite_redis._worker import guard
+from nnilite_redis._worker.guard import read_json
+from nnilite_redis._worker.task import WorkerTask, read_task
+
+OURS = ("task.json", "spec.json", "job.json", "asked", "code", ".nni")
+"""What in the folder is never the trial's output."""
+
+SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")
+"""What the manager has, too, once all is delivered."""
+
+CANCEL, STOP, FENCED = "cancel", "stop", "fenced"
+_DELIVER_S = 30.0
+_LEAVE_S = 1.0
+_LAST_WORDS_S = 10.0
+
+
+class WorkerAttempt:
+    """Owned by the worker; only the keeper writes into `.nni`."""
+
+    def __init__(self, task: WorkerTask, folder: Path, gpus: Sequence[int] | None) -> None:
+        self.task = task
+        self.path = folder / task.job.experiment / "trials" / task.job.trial / str(task.job.attempt)
+        self._folder = KeeperFolder(self.path)
+        self.gpus = gpus
+        self.step = "it is being prepared"  # what it waits for before its keeper starts
+        self.failure = ""  # why it will never start here
+        self.removed = False
+        self.saved = False  # its last checkpoints are where others find them
+        self.stored = False  # its outputs are in the store
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._delivery: subprocess.Popen[bytes] | None = None
+        self._delivery_until = 0.0
+        self._leave_by = 0.0  # when a keeper that still delivers is killed
+        self._last: dict[str, Json] = {}
+
+    # ------------------------------------------------------------ on disk
+
+    def save(self, data: Mapping[str, Any]) -> None:
+        """Put the task on disk, before Redis may forget it. Raises: OSError."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(self.path / "task.json", {**data, "given_gpus": self.gpus and list(self.gpus)})
+
+    @classmethod
+    def found(cls, path: Path, folder: Path) -> WorkerAttempt | None:
+        """The attempt that an earlier worker has had in this folder; None if there is none."""
+        data = read_json(path / "job.json") or read_json(path / "task.json")
+        if not data:
+            return None
+        given = data.get("given_gpus")
+        attempt = cls(read_task(data), folder, [int(index) for index in given] if isinstance(given, list) else None)
+        return attempt if attempt.path == path else None
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def begun(self) -> bool:
+        """Whether a keeper was started."""
+        return (self.path / "job.json").exists()
+
+    @property
+    def asked(self) -> str:
+        """Why its end was asked for; "" if it was not."""
+        try:
+            return (self.path / "asked").read_text("ascii")
+        except OSError:
+            return ""
+
+    # ------------------------------------------------------------ the keeper
+
+    def write_spec(self, archive: Path, callback: str, callback_file: Path, checkpoints: Path | None) -> None:
+        """Raises: OSError."""
+        given = environment(self.gpus if self.task.job.gpus else None if self.task.job.gpus is None else ())
+        spec = self.task.job.spec_for(
+            self.path,
+            code={"archive": str(archive)},
+            env=given,
+            callback=callback,
+            callback_file=str(callback_file),
+            callback_ca=None,
+            checkpoint_dir=None if checkpoints is None else str(checkpoints),
+            send_output=True,
+            orphan_s=self.task.orphan_s,
+        )
+        self._folder.create(spec)
+
+    def start(self, keeper: Path) -> None:
+        """Start the keeper; twice does no harm, since it looks for another one at work. Raises: OSError."""
+        self._keeper = _started(self._folder.run_command(keeper))
+        public = {name: value for name, value in read_json(self.path / "task.json").items() if name != "spec"}
+        self._folder.keep_note({**public, "spec": {}})
+        (self.path / "task.json").unlink(missing_ok=True)
+
+    def keeper_runs(self) -> bool:
+        if self._keeper is not None and self._keeper.poll() is None:
+            return True
+        delivering = self._delivery is not None and self._delivery.poll() is None
+        return not delivering and self._folder.has_keeper()
+
+    def _signal_keeper(self, number: int) -> None:
+        pid = self._keeper.pid if self._keeper is not None and self._keeper.poll() is None else self._folder.keeper()
+        if pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def ask(self, why: str) -> None:
+        """Have the keeper end the trial, once; fenced ones at once, since they may run elsewhere by now."""
+        if self.asked in (why, FENCED) or (self.over and why != FENCED):
+            return
+        with contextlib.suppress(OSError):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.path / "asked").write_text(why, "ascii")
+        if why == FENCED:
+            guard.signal_trial(self.path, signal.SIGKILL)
+        if not self.over:
+            self._signal_keeper(signal.SIGTERM)
+
+    # ------------------------------------------------------------ what is told of it
+
+    @property
+    def over(self) -> bool:
+        """Whether its command has ended, or will never start: it holds no processor any more."""
+        return self.ended or self._folder.ended() is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its end is told."""
+        return JobState(self.report()["state"]).ended
+
+    def report(self) -> dict[str, Json]:
+        """How it is. Whether the keeper runs is asked before how it ended: the other order misses an end in between.
+
+        The end is not told at once: for a while the keeper is about to tell its manager itself, with all that comes
+        before the end.
+        """
+        if not (self._last and JobState(self._last["state"]).ended):
+            status = self._status()
+            self._last = {
+                "state": status.state.value,
+                "reason": status.reason[:2000],
+                "exit_code": status.exit_code,
+                "host": socket.gethostname(),
+                "started": status.started,
+                "ended": status.ended,
+            }
+        return self._last
+
+    def _status(self) -> JobStatus:
+        runs = self.keeper_runs()
+        ended, started = self._folder.ended(), self._folder.started()
+        if self.failure:
+            return JobStatus(JobState.LOST, self.failure)
+        if not self.begun:
+            return self._before_the_start()
+        if runs and not started:
+            return JobStatus(JobState.WAITING, "its keeper starts")
+        if runs and ended is None:
+            return JobStatus(JobState.RUNNING, started=started)
+        if runs and ended is not None and time.time() < (ended.ended or 0.0) + _LAST_WORDS_S:
+            return JobStatus(JobState.RUNNING, "its last words are delivered", started=started)
+        if not runs and self._is_delivering():
+            return JobStatus(JobState.RUNNING, "its keeper was killed, and a second one delivers", started=started)
+        if ended is None:
+            return JobStatus(JobState.LOST, "its keeper was killed, or its machine was restarted", started=started)
+        if self.asked in (STOP, FENCED):
+            reason = "its worker was told to stop" if self.asked == STOP else "it was taken away"
+            return JobStatus(JobState.LOST, reason, ended.exit_code, started=started, ended=ended.ended)
+        return ended
+
+    def _before_the_start(self) -> JobStatus:
+        if self.asked == CANCEL:
+            return JobStatus(JobState.CANCELED, "canceled before its command was started")
+        if self.asked:
+            return JobStatus(JobState.LOST, "its worker was told to stop before it was started")
+        return JobStatus(JobState.WAITING, self.step)
+
+    def _is_delivering(self) -> bool:
+        """Where a keeper is gone before all was delivered, a second one ends what is left of the trial and delivers."""
+        delivered = read_json(self.path / ".nni" / "delivered")
+        begin = self._delivery is None and not delivered and not self._leave_by
+        if begin and self._folder.spec_file.exists():
+            keeper = self.path.parents[3] / "cache" / f"{self.task.keeper}.pyz"
+            self._delivery_until = time.monotonic() + self._folder.grace_s() + _DELIVER_S
+            with contextlib.suppress(OSError):
+                self._delivery = _started(self._folder.deliver_command(keeper))
+        if self._delivery is None or self._delivery.poll() is not None:
+            return False
+        if time.monotonic() > self._delivery_until:
+            self._delivery.kill()
+        return True
+
+    # ------------------------------------------------------------ its end
+
+    def release(self) -> None:
+        """Its manager needs no more of it: a keeper that still delivers leaves, and what holds a secret goes."""
+        if self.keeper_runs():
+            self._leave_by = self._leave_by or time.monotonic() + _LEAVE_S
+            self._signal_keeper(signal.SIGTERM if time.monotonic() < self._leave_by else signal.SIGKILL)
+            return
+        if not self.removed:
+            self.removed = True
+            shutil.rmtree(self.path / "code", ignore_errors=True)
+            for name in ("spec.json", "task.json"):
+                (self.path / name).unlink(missing_ok=True)
+
+    def outputs(self) -> list[Path]:
+        """What the trial has written beside what the manager has."""
+        if not self.path.is_dir():
+            return []
+        return [path for path in sorted(self.path.iterdir()) if path.name not in OURS + SENT]
+
+    def clean(self) -> None:
+        """Remove the folder, or all of it that is not to be kept."""
+        if not (self.task.keep_outputs and not self.stored and self.outputs()):
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            for name in OURS:
+                path = self.path / name
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+        for folder in list(self.path.parents)[:3]:
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes]:
+    """A keeper. SIGTERM waits until it listens, so that no early cancel gets lost. Raises: OSError."""
+    nothing = subprocess.DEVNULL
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def write_private(place: Path, value: Json) -> None:
+    """Write JSON, whole or not at all, for the owner's eyes only. Raises: OSError."""
+    draft = place.with_name(f".{place.name}.new")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "w", encoding="ascii") as stream:
+        json.dump(value, stream)
+    draft.replace(place)

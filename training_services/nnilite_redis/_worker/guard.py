@@ -1,0 +1,149 @@
+"""Stops trials whose lease is over, and lets them go on when it is renewed: `python guard.py FOLDER`.
+
+A worker that says nothing to Redis for long enough loses its trials, which are then tried elsewhere, and no trial may
+run twice at a time. So before that moment its trials are stopped (SIGSTOP), by this process of its own, which does it
+whether the worker has been cut off, stopped or killed. If the worker comes back in time, the lease is renewed and they
+go on as if nothing had been; if not, it ends them. Where the worker is dead when its trials count as lost, they are
+ended here.
+
+It needs the standard library only. Processes are known by their ids and start times, as the keeper has noted them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_TURN_S = 0.1
+_AWAY_S = 5.0  # how long a guard without a worker and without trials stays: the worker may just be starting
+
+
+def now_s() -> float:
+    """Seconds that also count while the machine is suspended, the same for all its processes."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; {} if there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds this lock."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(lock)
+    return False
+
+
+def group_of(attempt: Path) -> int:
+    """The process group of the trial's command, if it runs; else 0."""
+    started = read_json(attempt / ".nni" / "started")
+    pid, start = started.get("pid"), started.get("start")
+    if not isinstance(pid, int) or pid <= 1 or not start:
+        return 0
+    return pid if _started_at(pid) == start else 0
+
+
+def _started_at(pid: int) -> str:
+    """When a process started, as the keeper notes it; "" if it does not run."""
+    if not Path("/proc/self/stat").exists():
+        return _started_by_ps(pid)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
+    except OSError:
+        return ""
+    return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
+
+
+def _started_by_ps(pid: int) -> str:
+    import subprocess
+
+    asked = ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    found = subprocess.run(asked, stdout=subprocess.PIPE, check=False, timeout=10)
+    state, _, when = found.stdout.decode("ascii", "replace").strip().partition(" ")
+    return "" if state.startswith("Z") else when.strip()
+
+
+def signal_trial(attempt: Path, number: int) -> None:
+    """Send a signal to all of a trial's process group, if it runs."""
+    group = group_of(attempt)
+    if group:
+        try:
+            os.killpg(group, number)
+        except OSError:  # it has just ended
+            return
+
+
+class LeaseGuard:
+    """Watches over the leases of one worker's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stopped: set[str] | None = None  # the attempts that were stopped; None: an earlier guard may have
+
+    def turn(self) -> bool:
+        """Look at each lease once; whether there is anything to watch."""
+        leases = read_json(self._folder / "leases.json")
+        before, self._stopped = self._stopped, set()
+        alive = is_locked(self._folder / "lock")
+        left = alive
+        for place, lease in leases.items():
+            if not group_of(Path(place)):
+                continue
+            left = True
+            if now_s() < lease["until"]:
+                if before is None or place in before:
+                    signal_trial(Path(place), signal.SIGCONT)
+                continue
+            self._stopped.add(place)
+            if before is None or place not in before:
+                signal_trial(Path(place), signal.SIGSTOP)
+            if not alive and now_s() > lease["end"]:
+                self._end(Path(place))
+        return left
+
+    @staticmethod
+    def _end(attempt: Path) -> None:
+        """The trial counts as lost, and nobody is there to hear of it. What it has told stays in its folder."""
+        signal_trial(attempt, signal.SIGKILL)
+
+
+def main(folder: Path) -> int:
+    lock = os.open(folder / "guard.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0
+    guard = LeaseGuard(folder)
+    idle_since = now_s()
+    while now_s() - idle_since < _AWAY_S:
+        if guard.turn():
+            idle_since = now_s()
+        time.sleep(_TURN_S)
+    return 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,122 @@
+"""What a worker is asked: by keepers to hand on their requests, by managers for files and to look at its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite.errors import NniliteError, NotFound, ServiceError
+from nnilite_redis._api import Pool
+from nnilite_redis._files import Files, files_of
+from nnilite_redis._keys import manager_party
+from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._relay import LIMIT_S
+from nnilite_redis._trial_files import OUTPUTS, READ_LIMIT_BYTES
+from nnilite_redis._worker.attempt import SENT, WorkerAttempt
+from nnilite_redis._worker.checkpoints import Checkpoints, pack_folder
+from nnilite_redis._worker.holdings import Holdings
+
+log = logging.getLogger(__name__)
+
+READABLE = ("trial.stdout", "trial.stderr", ".nni/started", ".nni/exit", ".nni/metrics")
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """Answers both sides."""
+
+    pool: Pool
+    holdings: Holdings
+    checkpoints: Checkpoints
+    folder: Path
+    worker: str
+    look: Callable[[], None]  # there may be news of jobs in Redis
+
+    async def hand_on(self, mail: Mailbox, job: str, letter: Letter) -> Letter | None:
+        """A keeper's request, to its manager; None if there is no such job here. Raises: NniliteError."""
+        attempt = self.holdings.get(job)
+        if attempt is None:
+            return None
+        experiment = attempt.task.job.experiment
+        with self.pool.asking():
+            present = await self.pool.client.exists(self.pool.keys.manager(experiment))
+        if not present:
+            raise ServiceError("the manager is away")
+        if attempt.over:
+            await self._last_files(attempt)
+        return await mail.ask(manager_party(experiment), letter, LIMIT_S)
+
+    async def _last_files(self, attempt: WorkerAttempt) -> None:
+        """Before the end is told: another attempt may be started by it, which needs the checkpoints."""
+        if attempt.saved or not attempt.begun:
+            return
+        attempt.saved = True
+        files = files_of(self.pool, attempt.task.files)
+        if attempt.task.checkpoint_s:
+            await self.checkpoints.save(attempt.task, files)
+        outputs = attempt.outputs()
+        if outputs and attempt.task.keep_outputs and "bucket" in attempt.task.files:
+            try:
+                await self._give(outputs, files, OUTPUTS + attempt.name)
+                attempt.stored = True
+            except NniliteError as error:  # they stay in the folder
+                log.warning("the outputs of %s are not in the store: %s", attempt.name, error)
+
+    async def serve(self, letter: Letter) -> Letter | None:
+        """What managers ask. Raises: NniliteError."""
+        what = letter.text("do")
+        if what == "look":
+            self.look()
+            return None
+        attempt = self.holdings.get(letter.text("job"))
+        if attempt is None or not attempt.path.is_dir():
+            raise NotFound(f"worker {self.worker} has no files of this trial (any more)")
+        if what == "read":
+            return await asyncio.to_thread(_read, attempt, letter)
+        if what == "give":
+            return await self._give_folder(attempt)
+        raise ServiceError(f"worker {self.worker} cannot {what!r:.50}: it may be of another version of nnilite")
+
+    async def _give_folder(self, attempt: WorkerAttempt) -> Letter:
+        """Put what the trial has written where its manager can fetch it."""
+        name = f"fetch-{attempt.name}-{secrets.token_hex(4)}"
+        sent = [attempt.path / name for name in SENT if (attempt.path / name).exists()]
+        await self._give([*sent, *attempt.outputs()], files_of(self.pool, attempt.task.files), name)
+        return Letter({"name": name})
+
+    async def _give(self, paths: list[Path], files: Files, name: str) -> None:
+        """Raises: NniliteError."""
+        archive = self.folder / "cache" / f".{secrets.token_hex(8)}.tar"
+        try:
+            await asyncio.to_thread(pack_folder, paths, archive)
+            await files.put(name, archive, "the trial's folder")
+        except OSError as error:
+            raise ServiceError(f"worker {self.worker} cannot pack the trial's folder: {error}") from error
+        finally:
+            archive.unlink(missing_ok=True)
+
+    async def save_checkpoints(self, attempt: WorkerAttempt) -> None:
+        """Store what a running trial has saved. What goes wrong is shown with the worker."""
+        try:
+            files = files_of(self.pool, attempt.task.files)
+        except NniliteError as error:
+            self.checkpoints.trouble = str(error)
+        else:
+            await self.checkpoints.save(attempt.task, files)
+
+
+def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
+    """A piece of a file of the trial's: its output, or what its keeper keeps."""
+    name, offset, limit = letter.text("name"), letter.head.get("offset"), letter.head.get("limit")
+    if name not in READABLE or not (isinstance(offset, int) and isinstance(limit, int) and offset >= 0):
+        raise NotFound(f"there is no file {name!r:.50}")
+    try:
+        with (attempt.path / name).open("rb") as file:
+            file.seek(offset)
+            return Letter({}, file.read(max(0, min(limit, READ_LIMIT_BYTES))))
+    except FileNotFoundError:
+        return Letter({})

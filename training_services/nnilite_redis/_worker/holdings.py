@@ -1,0 +1,80 @@
+"""The attempts that a worker has, with their leases."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from nnilite_redis._worker.attempt import FENCED, WorkerAttempt
+from nnilite_redis._worker.checkpoints import Checkpoints
+from nnilite_redis._worker.leases import Lease, Leases
+
+_KEPT_S = 7 * 86400
+
+
+class Holdings:
+    """All that one worker has in its folder."""
+
+    def __init__(self, folder: Path, checkpoints: Checkpoints) -> None:
+        self.attempts: dict[str, WorkerAttempt] = {}  # by job
+        self.lease: dict[str, Lease] = {}
+        self._fenced: dict[str, WorkerAttempt] = {}  # taken away: they are only ended and swept up
+        self._checkpoints = checkpoints
+        self._leases = Leases(folder)
+
+    def get(self, job: str) -> WorkerAttempt | None:
+        """The attempt of a job, also if it was taken away."""
+        return self.attempts.get(job) or self._fenced.get(job)
+
+    @property
+    def live(self) -> list[WorkerAttempt]:
+        """The attempts that hold a processor."""
+        return [attempt for attempt in self.attempts.values() if not attempt.over]
+
+    @property
+    def kept(self) -> list[WorkerAttempt]:
+        """Those at which a keeper is at work."""
+        return [a for a in (*self.attempts.values(), *self._fenced.values()) if a.keeper_runs()]
+
+    @property
+    def booked(self) -> dict[str, list[int]]:
+        """The GPUs of each job that runs."""
+        return {attempt.name: list(attempt.gpus or ()) for attempt in self.live}
+
+    @property
+    def experiments(self) -> list[str]:
+        return sorted({attempt.task.job.experiment for attempt in self.attempts.values()})
+
+    def fence(self, attempt: WorkerAttempt) -> None:
+        """The attempt is no longer ours: end it at once."""
+        attempt.ask(FENCED)
+        self.attempts.pop(attempt.name, None)
+        self._fenced[attempt.name] = attempt
+
+    def forget(self, attempt: WorkerAttempt) -> None:
+        """Its folder is gone."""
+        self.attempts.pop(attempt.name, None)
+        self.lease.pop(attempt.name, None)
+        self._checkpoints.forget(attempt.task)
+        experiment = attempt.task.job.experiment
+        if experiment not in self.experiments:
+            self._checkpoints.remove(experiment)
+
+    def write_leases(self) -> None:
+        """For the guard. Raises: OSError."""
+        live = self.live
+        self._leases.write({a.path: self.lease[a.name] for a in live if a.name in self.lease})
+        if live:
+            self._leases.see_to_guard()
+
+    def sweep(self) -> None:
+        """Clean up what was taken away, once its keeper has left, and what nobody has asked after for long."""
+        for attempt in list(self._fenced.values()):
+            if not attempt.keeper_runs():
+                attempt.clean()
+                del self._fenced[attempt.name]
+        for attempt in list(self.attempts.values()):
+            ended = attempt.report().get("ended") if attempt.ended else None
+            if isinstance(ended, (int, float)) and time.time() - ended > _KEPT_S and not attempt.keeper_runs():
+                attempt.clean()
+                self.forget(attempt)

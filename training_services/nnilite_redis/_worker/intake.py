@@ -1,0 +1,173 @@
+"""Taking jobs from the queue, and preparing them until their keepers run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nnilite.errors import ConfigError, NniliteError, ServiceError
+from nnilite_redis._api import Pool, Settling, TakenJob
+from nnilite_redis._convert import Wants, read_wants
+from nnilite_redis._files import Files, files_of
+from nnilite_redis._keys import manager_party
+from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._relay import LIMIT_S
+from nnilite_redis._tasks import end_tasks
+from nnilite_redis._worker import guard
+from nnilite_redis._worker.attempt import WorkerAttempt
+from nnilite_redis._worker.checkpoints import Checkpoints
+from nnilite_redis._worker.gpus import WorkerGpus
+from nnilite_redis._worker.holdings import Holdings
+from nnilite_redis._worker.leases import Lease
+from nnilite_redis._worker.task import BadTask, read_task
+
+log = logging.getLogger(__name__)
+
+_PREPARE_S = 900.0
+_TRY_AGAIN_S = 1.0
+_LOOK_S = 0.05
+
+
+@dataclass
+class Intake:
+    """Fills a worker's processors."""
+
+    pool: Pool
+    mail: Mailbox
+    holdings: Holdings
+    checkpoints: Checkpoints
+    gpus: WorkerGpus
+    folder: Path
+    worker: str
+    processors: int
+    labels: frozenset[str]
+    address: Callable[[], str]  # where keepers find their manager
+    changed: Callable[[], None]
+    _preparing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being prepared."""
+        return bool(self._preparing)
+
+    async def take_pending(self, beat: str) -> None:
+        """Take jobs that are ours by Redis' word, whose answer was lost. Raises: NniliteError."""
+        for taken in await self.pool.pending(self.worker):
+            if taken.task and self.holdings.get(taken.job) is None:
+                await self._begin(taken, None, beat)
+            else:
+                await self.pool.keep(taken)
+
+    async def take_all(self, beat: str) -> None:
+        """Take jobs while processors are free. Raises: NniliteError, OSError."""
+        while len(self.holdings.live) < self.processors:
+            fitting = await self._fitting()
+            try:
+                taken = await self.pool.take(self.worker, list(fitting)) if fitting else None
+            except Settling:
+                return
+            if taken is None:
+                return
+            await self._begin(taken, fitting[taken.queue_key.removeprefix(self.pool.keys.queue_prefix)], beat)
+
+    async def _fitting(self) -> dict[str, Sequence[int] | None]:
+        """The queues of which a job could run here now, with the GPUs that it would get."""
+        found: dict[str, Sequence[int] | None] = {}
+        for name, text in (await self.pool.queues()).items():
+            wants = read_wants(text)
+            if wants is None or not wants.labels <= self.labels or self._is_enough(wants):
+                continue
+            gpus = await self.gpus.choose(wants.gpus, self.holdings.booked) if wants.gpus else None
+            if gpus is not None or not wants.gpus:
+                found[name] = gpus
+        return found
+
+    def _is_enough(self, wants: Wants) -> bool:
+        """Whether as many trials of the experiment run here as it allows."""
+        running = sum(attempt.task.job.experiment == wants.experiment for attempt in self.holdings.live)
+        return wants.most is not None and running >= wants.most
+
+    async def _begin(self, taken: TakenJob, gpus: Sequence[int] | None, beat: str) -> None:
+        """The job is ours: put it on the disk, let Redis forget its entry, and have it prepared."""
+        heard_s = guard.now_s()
+        try:
+            task = read_task(taken.task)
+        except BadTask as error:
+            log.warning("%s cannot be run: %s", taken.job, error)
+            report = {"state": "LOST", "reason": f"worker {self.worker}: {error}"}
+            await self.pool.sync(self.worker, beat, [(taken.job, "", report)])
+            await self.pool.keep(taken)
+            return
+        if task.job.gpus and gpus is None:
+            gpus = await self.gpus.choose(task.job.gpus, self.holdings.booked) or ()
+        attempt = WorkerAttempt(task, self.folder, gpus)
+        attempt.save(taken.task)
+        self.holdings.attempts[attempt.name] = attempt
+        self.holdings.lease[attempt.name] = Lease.of(heard_s, task.period_s)
+        self.holdings.write_leases()
+        self.prepare(attempt)
+        await self.pool.keep(taken)
+
+    def prepare(self, attempt: WorkerAttempt) -> None:
+        """Have its keeper started. Returns at once."""
+        work = asyncio.get_running_loop().create_task(self._start(attempt), name=f"start of {attempt.name}")
+        self._preparing[attempt.name] = work
+        work.add_done_callback(lambda _: self._prepared(attempt))
+
+    def _prepared(self, attempt: WorkerAttempt) -> None:
+        self._preparing.pop(attempt.name, None)
+        self.changed()
+
+    async def _start(self, attempt: WorkerAttempt) -> None:
+        """What goes wrong is told of the job: it is tried elsewhere then."""
+        try:
+            await asyncio.wait_for(self._start_keeper(attempt), _PREPARE_S)
+        except (NniliteError, OSError, asyncio.TimeoutError) as error:
+            why = str(error) or "it took too long"
+            attempt.failure = f"it could not be prepared on worker {self.worker}: {why}"
+            log.warning("%s: %s", attempt.name, attempt.failure)
+
+    async def _start_keeper(self, attempt: WorkerAttempt) -> None:
+        files = files_of(self.pool, attempt.task.files)
+        cache = self.folder / "cache"
+        cache.mkdir(mode=0o700, exist_ok=True)
+        archive, keeper = cache / attempt.task.code, cache / f"{attempt.task.keeper}.pyz"
+        await self._get(attempt, files, attempt.task.keeper, keeper)
+        await self._get(attempt, files, attempt.task.code, archive)
+        checkpoints = None
+        if attempt.task.checkpoint_s:
+            attempt.step = "its worker gets the checkpoints"
+            await self.checkpoints.bring(attempt.task, files)
+            checkpoints = self.checkpoints.place(attempt.task)
+        # This process may have been stopped meanwhile, and the job tried elsewhere.
+        attempt.step = "its worker waits for word from Redis"
+        while not self.holdings.lease[attempt.name].valid and not attempt.asked:
+            await asyncio.sleep(_LOOK_S)
+        if not attempt.asked:
+            attempt.write_spec(archive, self.address(), self.folder / "callback", checkpoints)
+            attempt.start(keeper)
+
+    async def _get(self, attempt: WorkerAttempt, files: Files, name: str, path: Path) -> None:
+        """Fetch a file into the cache; its manager is asked for one that is missing. Raises: ConfigError, OSError."""
+        attempt.step = "its worker gets the code"
+        if path.exists():
+            os.utime(path)
+            return
+        while not attempt.asked:
+            try:
+                if await files.get(name, path):
+                    return
+                await self.mail.ask(manager_party(attempt.task.job.experiment), Letter({"do": "provide"}), LIMIT_S)
+            except ConfigError:
+                raise
+            except ServiceError as error:
+                attempt.step = f"its worker cannot get the code: {error}"
+            await asyncio.sleep(_TRY_AGAIN_S)
+
+    async def close(self) -> None:
+        """Break off what is being prepared: the next worker in this folder begins it anew."""
+        await end_tasks(self._preparing.values())

@@ -1,0 +1,70 @@
+"""Until when each trial may run without word from Redis, in a file that the guard reads."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite_redis._worker import guard
+from nnilite_redis._worker.attempt import write_private
+
+log = logging.getLogger(__name__)
+
+_SHARE = 0.75  # of the period: before it is over, a trial must have been stopped
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Of one attempt, by `guard.now_s`."""
+
+    until: float  # it is stopped then
+    end: float  # it counts as lost then
+
+    @classmethod
+    def of(cls, heard_s: float, period_s: float) -> Lease:
+        """From the last moment at which it is known that Redis had not heard from us yet."""
+        return cls(heard_s + _SHARE * period_s, heard_s + period_s)
+
+    @property
+    def valid(self) -> bool:
+        return guard.now_s() < self.until
+
+
+class Leases:
+    """Those of all attempts of one worker."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._written: dict[str, Lease] = {}
+
+    def write(self, leases: Mapping[Path, Lease]) -> None:
+        """Take the place of what was there before. Raises: OSError."""
+        known = {str(path): lease for path, lease in leases.items()}
+        if known == self._written:
+            return
+        text = {place: {"until": lease.until, "end": lease.end} for place, lease in known.items()}
+        write_private(self._folder / "leases.json", text)
+        self._written = known
+        if known:
+            self.see_to_guard()
+
+    def see_to_guard(self) -> None:
+        """Start the guard, unless there is one."""
+        if self._guard is not None and self._guard.poll() is None:
+            return
+        if guard.is_locked(self._folder / "guard.lock"):
+            return
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(guard.__file__).resolve()), str(self._folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+        log.debug("the guard is process %d", self._guard.pid)
