@@ -1,0 +1,87 @@
+"""Whole experiments on a real Slurm of one node, by nnictl."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "slurm" / "config.yaml"
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def nnictl(tmp_path, monkeypatch, slurm):
+    """Runs `nnictl` with a home of its own; what it prints, and its complaint if it is to fail."""
+    monkeypatch.setenv("HOME", str(tmp_path / "it's home"))
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "experiments"))
+    (tmp_path / "it's home").mkdir()
+
+    def run(*words: str, code: int = 0) -> str:
+        command = [sys.executable, "-m", "nnilite._cli", *words]
+        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=150, check=False)
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr if code else ran.stdout
+
+    yield run
+    run("stop", "--all")
+
+
+def test_the_example_runs_as_it_is(nnictl, slurm, tmp_path):
+    out = nnictl("create", "-c", str(EXAMPLE), "-p", "0", "--foreground", "--json")
+    profile = json.loads(out[out.index("{") : out.rindex("}") + 1])
+    assert (profile["state"], profile["counts"]["SUCCEEDED"]) == ("DONE", 6)
+    assert profile["hosts"][0]["name"] == "Slurm here"
+    listed = slurm.command("squeue", "-h", "--states=all", "--array", "-o", "%j %T")
+    mine = [line.split() for line in listed.splitlines() if f"nni-{profile['id']}-" in line]
+    assert [state for _, state in mine] == ["COMPLETED"] * 6
+    assert len({name for name, _ in mine}) < 6
+    left = [path for path in (tmp_path / "it's home" / "nnilite" / profile["id"]).rglob("*") if path.is_file()]
+    assert sorted(path.name for path in left) == ["trial.stderr"] * 6 + ["trial.stdout"] * 6
+
+
+def write(folder: Path, **section) -> str:
+    config = yaml.safe_load(EXAMPLE.read_text())
+    config["trainingService"] = {"platform": "slurm", **section}
+    config["trialCodeDirectory"] = str(EXAMPLE.parent)
+    place = folder / "config.yaml"
+    place.write_text(yaml.safe_dump(config, sort_keys=False))
+    return str(place)
+
+
+def test_a_dry_run_prints_the_script_and_sends_nothing(nnictl, slurm, tmp_path):
+    before = slurm.command("squeue", "-h", "--states=all")
+    out = nnictl("create", "-c", write(tmp_path, partition="short", setUp=["export A=b"]), "--dry-run")
+    assert "#SBATCH --partition=short" in out
+    assert "export A=b" in out
+    assert slurm.command("squeue", "-h", "--states=all") == before
+
+
+WRONG = [
+    ({"partition": "no pe"}, r"trainingService.partition: 'no pe' cannot be used: it has to be one word"),
+    ({"sbatchLines": ["--array=1-9"]}, r"trainingService.sbatchLines[0]: --array cannot be set here; set jobArraySize"),
+    ({"sbatchLines": ["rm -rf"]}, r"trainingService.sbatchLines[0]: 'rm -rf' is no option of sbatch"),
+    ({"timeLimit": "30s"}, "trainingService.timeLimit: has to be above 60 s"),
+    ({"modules": ["a; b"]}, "trainingService.modules[0]: 'a; b' is no name of a module"),
+    ({"login": {"host": ""}}, "trainingService.login.host: '' cannot be used"),
+]
+
+
+@pytest.mark.parametrize(("section", "words"), WRONG, ids=lambda one: str(one)[:30])
+def test_bad_input_is_told_in_a_sentence_with_its_place(nnictl, tmp_path, section, words):
+    said = nnictl("create", "-c", write(tmp_path, **section), code=1)
+    assert words in said
+    assert "config.yaml" in said
+    assert "Traceback" not in said
+
+
+def test_what_slurm_refuses_is_told_before_anything_starts(nnictl, tmp_path):
+    said = nnictl("create", "-c", write(tmp_path, partition="nope"), code=1)
+    assert "partition: Slurm refuses it; it says: invalid partition specified: nope" in said
+    assert "Traceback" not in said

@@ -1,0 +1,252 @@
+"""The pure parts of nnilite_slurm: answers of many versions, scripts, verdicts, words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.service import JobState
+from nnilite_slurm import SlurmConfig, SlurmContainerConfig
+from nnilite_slurm._api import refusal
+from nnilite_slurm._judge import SlurmWatch
+from nnilite_slurm._listing import SlurmJob, from_json, from_sacct_text, from_squeue_text
+from nnilite_slurm._login import surroundings
+from nnilite_slurm._reasons import how_it_ended, why_it_waits
+from nnilite_slurm._script import pythons_of, run_limit_s, script_of
+
+# As Slurm 22.05 (data_parser v0.0.38) and 24.05 (v0.0.41) tell of the same job.
+OLD = {"job_id": 8, "name": "nni-a-b-0", "job_state": "RUNNING", "state_reason": "None", "batch_host": "n1"}
+OLD |= {"array_job_id": 0, "array_task_id": None, "start_time": 1795344053, "exit_code": 0, "nodes": "n1"}
+NEW = {"job_id": 8, "name": "nni-a-b-0", "job_state": ["RUNNING"], "state_reason": "None", "batch_host": "n1"}
+NEW |= {
+    "array_job_id": {"set": True, "infinite": False, "number": 0},
+    "array_task_id": {"set": False, "infinite": False, "number": 0},
+    "start_time": {"set": True, "infinite": False, "number": 1795344053},
+    "exit_code": {"status": ["SUCCESS"], "return_code": {"set": True, "number": 0}, "signal": {"id": {"set": False}}},
+    "nodes": {"list": "n1", "count": 1},
+}
+RUNNING = SlurmJob("8", "nni-a-b-0", "RUNNING", "None", "n1", 1795344053.0, 0)
+
+
+@pytest.mark.parametrize("job", [OLD, NEW], ids=["22.05", "24.05"])
+def test_the_json_of_each_version_tells_the_same(job):
+    assert from_json(json.dumps({"jobs": [job], "errors": []})) == [RUNNING]
+
+
+def test_the_tasks_of_a_job_array_are_jobs_of_their_own():
+    started = {**OLD, "job_id": 11, "array_job_id": 10, "array_task_id": 1}
+    waiting = {**OLD, "job_id": 10, "array_job_id": 10, "array_task_string": "2-3,5%2", "job_state": "PENDING"}
+    found = {job.id: job.state for job in from_json(json.dumps({"jobs": [started, waiting]}))}
+    assert found == {"10_1": "RUNNING", "10_2": "PENDING", "10_3": "PENDING", "10_5": "PENDING"}
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (["COMPLETED", "COMPLETING"], "COMPLETING"),
+        (["PENDING", "REQUEUED"], "REQUEUED"),
+        (["RUNNING", "CONFIGURING"], "CONFIGURING"),
+        ("CANCELLED by 1000", "CANCELLED"),
+        (["NEW_STATE"], "NEW_STATE"),
+    ],
+)
+def test_a_state_with_flags_is_one_state(state, expected):
+    assert from_json(json.dumps({"jobs": [{**OLD, "job_state": state}]}))[0].state == expected
+
+
+def test_the_end_of_a_job_by_a_signal_has_a_negative_code():
+    assert from_json(json.dumps({"jobs": [{**OLD, "exit_code": 15}]}))[0].exit_code == -15
+    assert from_json(json.dumps({"jobs": [{**OLD, "exit_code": 7 << 8}]}))[0].exit_code == 7
+    text = "5|nni-a-b-0|CANCELLED by 0|1795344053|n[1-3]|0:15\n"
+    assert from_sacct_text(text) == [SlurmJob("5", "nni-a-b-0", "CANCELLED", "", "n1", 1795344053.0, -15)]
+
+
+def test_the_text_of_squeue_is_read_with_its_reasons():
+    text = (
+        "10_2|nni-a|PENDING|N/A|n/a|(ReqNodeNotAvail, UnavailableNodes:n1|n2)\n8|nni-a-b-0|RUNNING|1795344053|n1|None\n"
+    )
+    waiting, running = from_squeue_text(text)
+    assert waiting == SlurmJob("10_2", "nni-a", "PENDING", "(ReqNodeNotAvail, UnavailableNodes:n1|n2)")
+    assert (running.host, running.started) == ("n1", 1795344053.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no", "[]", '{"jobs": 5}', '{"jobs": [{}]}', '{"jobs": [[]]}', '{"jobs": [{"job_id": 1}]}']
+)
+def test_an_answer_that_is_no_list_of_jobs_is_an_error_and_not_an_empty_list(text):
+    with pytest.raises(ServiceError):
+        from_json(text)
+    with pytest.raises(ServiceError):
+        from_squeue_text("what|is this")
+
+
+def test_an_error_beside_an_empty_list_is_no_empty_list():
+    answer = {"jobs": [], "errors": [{"error": "Unspecified error", "error_number": -1}]}
+    with pytest.raises(ServiceError, match="Unspecified error"):
+        from_json(json.dumps(answer))
+    assert from_json(json.dumps({"jobs": [], "errors": [{"error": "Nothing found with query"}]})) == []
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def watch(**notes: object) -> SlurmWatch:
+    found = SlurmWatch("nni-a-b-0", "a/trials/b/0", "8", signs=frozenset({"spec.json"}))
+    for name, value in notes.items():
+        found.notes[name.replace("_", "/")] = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+    return found
+
+
+def with_records(started: bool = True, **exited: object) -> SlurmWatch:
+    found = watch()
+    if started:
+        found.notes[".nni/started"] = b'{"time": 5.0}'
+    if exited:
+        found.notes[".nni/exit"] = json.dumps({"time": 9.0, **exited}).encode()
+    return found
+
+
+def job(state: str, reason: str = "None", code: int | None = None) -> SlurmJob:
+    return SlurmJob("8", "nni-a-b-0", state, reason, "n1", 4.0, code)
+
+
+INTERRUPTED = {"code": -15, "message": "canceled by SIGTERM", "cause": "interrupted"}
+VERDICTS = [
+    (with_records(), "RUNNING", JobState.RUNNING, ""),
+    (with_records(started=False), "RUNNING", JobState.WAITING, "Slurm has started it on n1: its set-up runs"),
+    (with_records(started=False), "CONFIGURING", JobState.WAITING, "its node is being made ready"),
+    (with_records(code=0), "COMPLETED", JobState.SUCCEEDED, ""),
+    (with_records(code=0), "RUNNING", JobState.SUCCEEDED, ""),
+    (with_records(code=3), "FAILED", JobState.FAILED, ""),
+    (with_records(), "NODE_FAIL", JobState.LOST, "Slurm: NODE_FAIL, its node failed"),
+    (with_records(**INTERRUPTED), "PREEMPTED", JobState.LOST, "another job took its place"),
+    (with_records(**INTERRUPTED), "COMPLETING", JobState.RUNNING, "it has ended; Slurm: COMPLETING"),
+    (with_records(**INTERRUPTED), "TIMEOUT", JobState.FAILED, "set timeLimit higher"),
+    (with_records(**INTERRUPTED), "CANCELLED", JobState.CANCELED, "Slurm: CANCELLED"),
+    (with_records(), "TIMEOUT", JobState.FAILED, "set timeLimit higher"),
+    (with_records(code=137), "OUT_OF_MEMORY", JobState.FAILED, "set `memory` higher"),
+    (with_records(), "OUT_OF_MEMORY", JobState.FAILED, "set `memory` higher"),
+    (with_records(), "SUSPENDED", JobState.RUNNING, ""),
+    (with_records(), "SOMETHING_NEW", JobState.UNKNOWN, "SOMETHING_NEW"),
+    (watch(failed="no Python"), "FAILED", JobState.FAILED, "no Python"),
+    (watch(again="started again"), "COMPLETED", JobState.LOST, "started again"),
+]
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "expected", "words"), VERDICTS, ids=[f"{n}-{v[1]}" for n, v in enumerate(VERDICTS)]
+)
+def test_what_slurm_and_the_keeper_say_makes_one_state(seen, state, expected, words):
+    status = seen.status(job(state))
+    assert status.state is expected
+    assert words in status.reason
+
+
+def test_a_job_that_runs_and_then_waits_was_put_back_and_is_lost():
+    seen = with_records()
+    assert seen.status(job("PENDING", "BeginTime")).state is JobState.WAITING
+    seen.found({})
+    assert seen.status(job("PENDING", "BeginTime")).reason == "Slurm has put it back into the queue (BeginTime)"
+
+
+def test_a_silent_end_is_waited_for_since_files_are_seen_late():
+    now = [0.0]
+    seen = with_records()
+    seen.clock = lambda: now[0]
+    assert seen.status(job("COMPLETED")).state is JobState.RUNNING
+    now[0] = 61.0
+    assert seen.status(job("COMPLETED")).state is JobState.LOST
+    assert seen.status(job("FAILED", code=9)).exit_code == 9
+
+
+def test_a_record_that_the_trial_has_spoilt_harms_nobody():
+    seen = watch()
+    seen.notes |= {".nni/exit": b"[1, 2]", ".nni/started": b'{"time": "then"}'}
+    assert seen.status(job("RUNNING")).state is JobState.WAITING
+
+
+# ---------------------------------------------------------------- scripts and words
+
+
+def test_the_script_has_all_options_and_no_path_of_the_manager():
+    config = SlurmConfig(
+        partition="gpu,cpu", account="me", qos="high", gres="gpu:a100:2", constraint="a|b", memory=2048
+    )
+    script = script_of("nni-x", config, "nnilite:x", "keeper-1.pyz", 4)
+    lines = {line for line in script.splitlines() if line.startswith("#SBATCH")}
+    wanted = {
+        "--partition=gpu,cpu",
+        "--account=me",
+        "--qos=high",
+        "--gres=gpu:a100:2",
+        "--constraint=a|b",
+        "--mem=2048M",
+    }
+    assert {f"#SBATCH {option}" for option in wanted | {"--no-requeue", "--comment=nnilite:x"}} <= lines
+    assert "/home" not in script
+
+
+def test_gpus_are_asked_for_where_gres_is_not_set():
+    assert "#SBATCH --gres=gpu:3\n" in script_of("nni-x", SlurmConfig(), "", "k", 3)
+    assert "--gres" not in script_of("nni-x", SlurmConfig(), "", "k", 0)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        ("singularity", 'exec singularity exec --bind "$root:$root" --pwd "$PWD" --nv \'my image\' /bin/sh'),
+        ("pyxis", "exec srun --ntasks=1 --container-image='my image' --container-mounts=\"$root:$root\" --nv /bin/sh"),
+        ("oci", "exec srun --ntasks=1 --container='my image' --nv /bin/sh"),
+    ],
+)
+def test_the_containers_of_a_cluster_are_started_by_their_own_means(runtime, words):
+    config = SlurmConfig(container=SlurmContainerConfig("my image", runtime, ["--nv"]))
+    assert words in script_of("nni-x", config, "", "k", None)
+
+
+def test_a_trial_ends_its_grace_and_a_minute_before_the_limit():
+    assert run_limit_s(SlurmConfig(time_limit=600), 10) == 530
+    assert run_limit_s(SlurmConfig(), 10) is None
+
+
+def test_python_is_looked_for_under_the_path_that_is_given():
+    assert pythons_of("/opt/venv/")[2:] == ["/opt/venv/bin/python3", "/opt/venv/bin/python", "/opt/venv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "place"),
+    [
+        ("sbatch: error: invalid partition specified: x", ConfigError, "partition"),
+        ("Batch job submission failed: Job violates accounting/QOS policy (job submit limit)", NoCapacity, None),
+        ("sbatch: error: QOSMaxSubmitJobPerUserLimit", NoCapacity, None),
+        ("Batch job submission failed: Unable to contact slurm controller (connect failure)", ServiceError, None),
+        (
+            "Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
+            ConfigError,
+            "timeLimit",
+        ),
+        (
+            "Batch job submission failed: Slurm temporarily unable to accept job, sleeping and retrying",
+            ServiceError,
+            None,
+        ),
+    ],
+)
+def test_what_sbatch_says_is_for_good_or_for_now(words, kind, place):
+    error = refusal(words)
+    assert type(error) is kind
+    assert getattr(error, "place", None) is None or error.place.field == place
+
+
+def test_reasons_are_told_in_words():
+    assert "jobs with a higher priority" in why_it_waits("Priority")
+    assert "the quality of service is over a limit" in why_it_waits("QOSMaxGRESPerUser")
+    assert why_it_waits("SomethingNew") == "waits in Slurm (SomethingNew)"
+    assert how_it_ended("FAILED", "NonZeroExitCode") == "Slurm: FAILED, NonZeroExitCode"
+
+
+def test_the_variables_of_the_managers_own_job_are_not_handed_on():
+    found = surroundings({"SLURM_JOB_ID": "5", "SLURM_CONF": "/x", "PATH": "/bin", "SBATCH_ACCOUNT": "me"})
+    assert found == {"SLURM_CONF": "/x", "PATH": "/bin", "SBATCH_ACCOUNT": "me"}

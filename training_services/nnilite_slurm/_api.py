@@ -1,0 +1,318 @@
+"""The commands of Slurm, and the files of trials, on the machine where Slurm is."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import secrets
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite.errors import ConfigError, NoCapacity, NotFound, Place, ServiceError
+from nnilite.ssh.download import unpack
+from nnilite_slurm import _shell as shell
+from nnilite_slurm._listing import SACCT_FIELDS, SQUEUE_FORMAT, SlurmJob, from_json, from_sacct_text, from_squeue_text
+from nnilite_slurm._login import TRANSFER_S, USUAL_S, LoginHost, ShellAnswer
+
+log = logging.getLogger(__name__)
+
+_JSON_SINCE = (21, 8)
+_JSON_MAX_BYTES = 2_000_000
+_NOTE_MAX_BYTES = 1_000_000
+_SUBMIT_S = 90.0
+_CACHE_DAYS = "30"
+_UNKNOWN_OUTCOME, _AWAY, _REFUSED, _KNOWN = 76, 75, 77, 3
+_ACCOUNTING_OFF = "accounting storage is disabled"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look has found: jobs in Slurm's queue by their ids, and sizes of files."""
+
+    jobs: Mapping[str, SlurmJob] | None  # None: Slurm does not answer
+    sizes: Mapping[str, int]
+    trouble: str = ""  # what Slurm says in place of an answer
+
+
+@dataclass
+class SlurmApi:
+    """All that is asked of Slurm. Methods raise ServiceError if it cannot be asked now."""
+
+    host: LoginHost
+    root: str = ""  # the folder of all files, absolute, once `prepare` was called
+    version: tuple[int, ...] = ()
+    json: bool = True  # whether squeue and sacct are asked for JSON
+    accounting: bool = True  # as far as is known
+
+    # ------------------------------------------------------------ opening
+
+    async def check_version(self) -> None:
+        """Raises: ConfigError if there is no Slurm."""
+        answer = await self.host.run("sbatch --version </dev/null && squeue --version </dev/null")
+        found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", answer.output)
+        if answer.status or found is None:
+            raise ConfigError(_no_slurm(answer, self.host.title), Place(field="login" if self._remote else None))
+        self.version = tuple(int(part) for part in found.groups() if part)
+        self.json = self.version >= _JSON_SINCE
+
+    @property
+    def _remote(self) -> bool:
+        return self.host.title != "this machine"
+
+    async def prepare(self, directory: str, files: Mapping[str, Path]) -> None:
+        """Make the folder, and bring those files to its cache that are not there, by name."""
+        answer = await self.host.run(shell.PREPARE, directory, _CACHE_DAYS, *files)
+        if answer.status:
+            raise ConfigError(f"cannot be made on {self.host.title}: {answer.words}", Place(field="directory"))
+        *sizes, self.root = answer.output.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n", len(files))
+        for (name, source), size in zip(files.items(), sizes, strict=True):
+            if size.strip() != str(source.stat().st_size):
+                await self._checked(shell.UPLOAD, name, given=source, limit_s=TRANSFER_S)
+
+    async def try_out(self, script: str) -> None:
+        """Have Slurm look at a script without submitting it. Raises: ConfigError for what it will never take."""
+        answer = await self.host.run("exec sbatch --test-only /dev/stdin", given=script.encode())
+        if answer.status:
+            raise refusal(answer.words)
+
+    # ------------------------------------------------------------ submitting
+
+    async def write_spec(self, folder: str, spec: bytes) -> bool:
+        """Make an attempt's folder with its specification; False if it is there already."""
+        answer = await self.host.run(shell.WRITE_SPEC, self.root, folder, str(len(spec)), given=spec)
+        if answer.status not in (0, _KNOWN):
+            raise ServiceError(f"the folder {self.root}/{folder} cannot be written: {answer.words}")
+        return answer.status == 0
+
+    async def tell_address(self, experiment: str, url: str) -> None:
+        """Write down where the manager is, for keepers."""
+        await self._checked(shell.CALLBACK, experiment, given=url.encode())
+
+    async def write_tasks(self, folder: str, tasks: Sequence[str]) -> None:
+        """Make the folder of a job array with the list of its tasks."""
+        await self._checked(shell.WRITE_TASKS, folder, given="".join(f"{task}\n" for task in tasks).encode())
+
+    async def submit(self, folder: str, name: str, script: str) -> str:
+        """Submit a script once for each folder; the job's id. Raises: NoCapacity, ConfigError, ServiceError."""
+        answer = await self.host.run(shell.SUBMIT, self.root, folder, name, given=script.encode(), limit_s=_SUBMIT_S)
+        if answer.status == _REFUSED:
+            raise refusal(answer.words)
+        if answer.status == _UNKNOWN_OUTCOME:
+            raise ServiceError(f"Slurm has not said whether it has taken the job {name}; it will be looked for")
+        if answer.status:
+            raise ServiceError(f"Slurm does not answer: {answer.words}")
+        return answer.output.decode("ascii", "replace").strip()
+
+    # ------------------------------------------------------------ watching
+
+    async def look(self, prefix: str, files: Iterable[str]) -> Look:
+        """All jobs whose names begin so, and the sizes of files, in one command."""
+        mark = secrets.token_hex(8)
+        words = self._listing()
+        given = b"".join(name.encode() + b"\0" for name in files)
+        answer = await self.host.run(
+            f"SLURM_TIME_FORMAT=%s; export SLURM_TIME_FORMAT\n{shell.POLL}", self.root, mark, *words, given=given
+        )
+        listed, found, rest = answer.output.rpartition(f"\n{mark} ".encode())
+        status, _, sizes = rest.partition(b"\n")
+        if not found:
+            raise ServiceError(f"{self.host.title}: {answer.words}")
+        if status.strip() != b"0":
+            if self.json and _knows_no_json(answer.complaint):
+                self.json = False
+                return await self.look(prefix, files)
+            return Look(None, _sizes(sizes), f"Slurm does not answer: {answer.words}")
+        try:
+            jobs = self._read(listed)
+        except ServiceError as error:
+            return Look(None, _sizes(sizes), f"Slurm does not answer: {answer.complaint.strip() or error}")
+        return Look(_by_id(job for job in jobs if job.name.startswith(prefix)), _sizes(sizes))
+
+    def _listing(self) -> list[str]:
+        if self.json:
+            return ["squeue", "--states=all", "--json"]
+        # By number: the user may have a name there that the list of groups and users does not know.
+        user = 'exec squeue --states=all --noheader --array --user="$(id -u)" --format="$0"'
+        return ["/bin/sh", "-c", user, SQUEUE_FORMAT]
+
+    def _read(self, listed: bytes) -> list[SlurmJob]:
+        if not self.json:
+            return from_squeue_text(listed.decode("utf-8", "replace"))
+        jobs = from_json(listed)
+        # It ignores what it is told to leave out, and lists the jobs of everybody.
+        if len(listed) > _JSON_MAX_BYTES:
+            log.info("squeue answers with %d bytes of JSON, so that it is asked for text from now on", len(listed))
+            self.json = False
+        return jobs
+
+    async def history(self, ids: Sequence[str]) -> dict[str, SlurmJob]:
+        """What the accounting knows of jobs that slurmctld has forgotten; nothing where there is none."""
+        if not self.accounting:
+            return {}
+        if self.version >= _JSON_SINCE:
+            try:
+                return _by_id(from_json(await self._sacct(ids, "--json")))
+            except ServiceError as error:
+                log.info("sacct is asked for text: %s", error)
+        told = await self._sacct(ids, f"-P -n -X -o {SACCT_FIELDS}")
+        return _by_id(from_sacct_text(told.decode("utf-8", "replace")))
+
+    async def _sacct(self, ids: Sequence[str], options: str) -> bytes:
+        script = f'SLURM_TIME_FORMAT=%s; export SLURM_TIME_FORMAT\nexec timeout 15 sacct -j "$1" {options} </dev/null'
+        answer = await self.host.run(script, ",".join(ids))
+        if _ACCOUNTING_OFF in answer.complaint + answer.output.decode("utf-8", "replace"):
+            self.accounting = False
+            return b"" if "json" not in options else b'{"jobs": []}'
+        if answer.status:
+            raise ServiceError(f"sacct does not answer: {answer.words}")
+        return answer.output
+
+    async def take(self, files: Iterable[str]) -> dict[str, bytes]:
+        """Small files, as many as are there, by name."""
+        names = list(files)
+        if not names:
+            return {}
+        given = b"".join(name.encode() + b"\0" for name in names)
+        answer = await self.host.run(shell.TAKE, self.root, given=given)
+        found: dict[str, bytes] = {}
+        try:
+            with tarfile.open(fileobj=io.BytesIO(answer.output), mode="r:") as archive:
+                for member in archive:
+                    source = archive.extractfile(member) if member.isreg() and member.size < _NOTE_MAX_BYTES else None
+                    if source is not None:
+                        found[member.name] = source.read()
+        except tarfile.TarError as error:
+            raise ServiceError(f"{self.host.title} has sent files that cannot be read: {error}") from error
+        return found
+
+    async def pieces(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
+        """Pieces of files: name, offset, length, all of which must be there."""
+        given = "".join(f"{offset} {length} {name}\n" for name, offset, length in wanted)
+        answer = await self.host.run(shell.PIECES, self.root, given=given.encode())
+        if len(answer.output) != sum(length for _, _, length in wanted):
+            raise ServiceError(f"files on {self.host.title} have changed while they were read")
+        found, begin = [], 0
+        for _, _, length in wanted:
+            found.append(answer.output[begin : begin + length])
+            begin += length
+        return found
+
+    async def piece(self, name: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes of a file from `offset`; b"" where there is nothing (yet)."""
+        given = f"{offset} {limit} {name}\n".encode()
+        return (await self.host.run(shell.PIECES, self.root, given=given)).output
+
+    async def fetch(self, folder: str, target: Path) -> None:
+        """Copy an attempt's folder. Raises: NotFound, ServiceError."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        archive = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tar")
+        try:
+            answer = await self.host.run(shell.FETCH, self.root, folder, limit_s=TRANSFER_S, save=archive)
+            if answer.status and archive.stat().st_size == 0:
+                raise NotFound(f"the trial's folder {self.root}/{folder} on {self.host.title} is gone")
+            with archive.open("rb") as source:
+                unpack(_Stream(source), target)
+        finally:
+            archive.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------ ending
+
+    async def cancel(self, folder: str, job: str) -> None:
+        answer = await self.host.run(shell.CANCEL, self.root, folder, job)
+        if answer.complaint and not _ENDED_ALREADY.search(answer.complaint):
+            raise ServiceError(f"scancel: {answer.words}")
+
+    async def kill(self, job: str) -> None:
+        """SIGTERM to all of a job, and SIGKILL after Slurm's own KillWait."""
+        await self.host.run('timeout 15 scancel "$1" </dev/null', job)
+
+    async def remove(self, folder: str, job: str) -> None:
+        await self._checked(shell.REMOVE, folder, job)
+
+    async def finish(self, experiment: str, keep: str) -> None:
+        await self._checked(shell.FINISH, experiment, keep)
+
+    async def _checked(
+        self, script: str, *words: str, given: bytes | Path = b"", limit_s: float = USUAL_S
+    ) -> ShellAnswer:
+        answer = await self.host.run(script, self.root, *words, given=given, limit_s=limit_s)
+        if answer.status:
+            raise ServiceError(f"{self.host.title}: {answer.words}")
+        return answer
+
+
+_ENDED_ALREADY = re.compile(r"Invalid job id|already complet|Job/step already|not running", re.IGNORECASE)
+_REFUSALS = (
+    (r"invalid partition|partition name", "partition", ConfigError),
+    (r"account.*limit|job submit limit|violates accounting|QOS.*(limit|max)|AssocMax|AssocGrp|QOSMax", "", NoCapacity),
+    (r"invalid account", "account", ConfigError),
+    (r"invalid qos", "qos", ConfigError),
+    (r"generic resource|gres", "gres", ConfigError),
+    (r"feature", "constraint", ConfigError),
+    (r"reservation", "reservation", ConfigError),
+    (r"time limit|--time", "timeLimit", ConfigError),
+    (r"array", "jobArraySize", ConfigError),
+    (r"unrecognized option|invalid option|requires an argument", "sbatchLines", ConfigError),
+    (r"node configuration is not available|more processors|node count", "", ConfigError),
+)
+
+
+_AWAY_WORDS = re.compile(r"Unable to contact|Connection refused|timed out|Socket timed out", re.IGNORECASE)
+_PREFIXES = re.compile(r"\bsbatch: (error: )?|allocation failure: |Batch job submission failed: ")
+
+
+def refusal(words: str) -> ServiceError | ConfigError:
+    """The error for what sbatch says: one that is for good, one that lets the trial wait, or one that may pass."""
+    told = _PREFIXES.sub("", words)
+    if _AWAY_WORDS.search(words):
+        return ServiceError(f"Slurm does not answer: {told}")
+    for pattern, place, kind in _REFUSALS:
+        if re.search(pattern, words, re.IGNORECASE):
+            if kind is NoCapacity:
+                return NoCapacity(f"a limit of the account is reached, and jobs have to end first; Slurm says: {told}")
+            what = "Slurm refuses it" if place else "no node that is up has what a trial asks for"
+            return ConfigError(f"{what}; it says: {told}", Place(field=place or None))
+    return ServiceError(f"Slurm does not take the job now: {told}")
+
+
+def _no_slurm(answer: ShellAnswer, title: str) -> str:
+    if "not found" in answer.complaint:
+        return (
+            f"there is no sbatch on {title}: set login to the login node of the cluster, or slurmPath to the folder of "
+            f"Slurm's commands ({answer.words})"
+        )
+    return f"Slurm cannot be used on {title}: {answer.words}"
+
+
+def _knows_no_json(complaint: str) -> bool:
+    text = complaint.lower()
+    return "unrecognized option" in text or "serializer" in text or "json" in text or "data_parser" in text
+
+
+def _by_id(jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
+    return {job.id: job for job in jobs}
+
+
+def _sizes(text: bytes) -> dict[str, int]:
+    found = {}
+    for entry in text.split(b"\0"):
+        size, _, name = entry.partition(b" ")
+        if name and size.isdigit():
+            found[name.decode("utf-8", "surrogateescape")] = int(size)
+    return found
+
+
+class _Stream:
+    """A file as `unpack` wants it."""
+
+    def __init__(self, source: io.BufferedReader) -> None:
+        self._source = source
+
+    def rest(self) -> bytes:
+        return b""
+
+    def read(self) -> bytes:
+        return self._source.read(1 << 20)

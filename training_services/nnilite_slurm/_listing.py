@@ -1,0 +1,185 @@
+"""What squeue and sacct tell of jobs, as JSON or as text.
+
+The JSON of Slurm changes with each version: a state is a text, or a list of a state and flags; a number is a number, or
+{"set": ..., "number": ...}. Text is asked for in a format of ours, with epochs for times (SLURM_TIME_FORMAT).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnilite.errors import ServiceError
+from nnilite.records import Json
+
+SQUEUE_FORMAT = "%i|%j|%T|%S|%B|%r"
+SACCT_FIELDS = "JobID,JobName,State,Start,NodeList,ExitCode"
+
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+RUNNING = frozenset(
+    {"CONFIGURING", "COMPLETING", "RESIZING", "RUNNING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
+)
+LOST = frozenset({"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"})
+"""Ends of which the trial is not the cause: it is tried again."""
+ENDED = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}) | LOST
+_STATES = WAITING | RUNNING | ENDED
+NAMELESS = "allocation"
+"""What the accounting calls a job of which it has not kept the name."""
+_FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "REQUEUED", "REQUEUE_HOLD")
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_MOST_TASKS = 100_000
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """One job, or one task of a job array, which has an id such as 12_3."""
+
+    id: str
+    name: str
+    state: str
+    reason: str = ""
+    host: str = ""
+    started: float | None = None
+    exit_code: int | None = None  # negative for a signal
+
+
+def from_squeue_text(text: str) -> list[SlurmJob]:
+    """The answer in `SQUEUE_FORMAT`, with `--array`. Raises: ServiceError."""
+    return [_from_fields(line) for line in text.splitlines() if line.strip()]
+
+
+def _from_fields(line: str) -> SlurmJob:
+    fields = line.split("|", 5)
+    if len(fields) != 6:
+        raise ServiceError(f"squeue answers what nobody asked for: {line[:200]!r}")
+    number, name, state, started, host, reason = fields
+    return SlurmJob(number, name, _state(state), reason, "" if host == "n/a" else host, _epoch(started))
+
+
+def from_sacct_text(text: str) -> list[SlurmJob]:
+    """The answer of `sacct -P -n -X` with `SACCT_FIELDS`. Raises: ServiceError."""
+    found = []
+    for line in filter(None, text.splitlines()):
+        fields = line.split("|")
+        if len(fields) != 6:
+            raise ServiceError(f"sacct answers what nobody asked for: {line[:200]!r}")
+        number, name, state, started, nodes, code = fields
+        status, _, killed_by = code.partition(":")
+        found.append(
+            SlurmJob(number, name, _state(state), "", _first_node(nodes), _epoch(started), _code(status, killed_by))
+        )
+    return found
+
+
+def from_json(text: str | bytes) -> list[SlurmJob]:
+    """The jobs in the JSON of squeue or sacct. Raises: ServiceError if it is not such JSON, or an error stands there.
+
+    While slurmctld is away, squeue ends well and gives a list of no jobs, with an error beside it. sacct tells of
+    errors that are none: that there are no such jobs, or that a job has not ended.
+    """
+    try:
+        answer = json.loads(text)
+        jobs = [one for job in answer["jobs"] for one in _from_object(job)]
+        told = [str(error.get("error") or error.get("description") or error) for error in answer.get("errors") or ()]
+        if not jobs and any("Nothing found" not in words for words in told):
+            raise ServiceError("; ".join(told))
+        return jobs
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise ServiceError(f"the JSON of Slurm cannot be read: {error!r}") from error
+
+
+def _from_object(job: Mapping[str, Any]) -> Iterator[SlurmJob]:
+    state = job.get("job_state") or job["state"]["current"]
+    reason = job.get("state_reason") or (job.get("state") or {}).get("reason") or ""
+    times = job.get("time") or {}
+    plain = SlurmJob(
+        id=str(job["job_id"]),
+        name=str(job.get("name") or ""),
+        state=_state(state),
+        reason=str(reason),
+        host=str(job.get("batch_host") or _first_node(job.get("nodes"))),
+        started=_moment(job.get("start_time", times.get("start"))),
+        exit_code=_exit_code(job.get("exit_code")),
+    )
+    array = job.get("array") or {}
+    whole = _number(job.get("array_job_id", array.get("job_id")))
+    task = _number(job.get("array_task_id", array.get("task_id")))
+    waiting = job.get("array_task_string") or array.get("task") or ""
+    if not whole:
+        yield plain
+    elif task is not None and not waiting:
+        yield _as_task(plain, whole, task)
+    else:
+        for number in _tasks(str(waiting)):
+            yield _as_task(plain, whole, number)
+
+
+def _as_task(job: SlurmJob, whole: int, task: int) -> SlurmJob:
+    return SlurmJob(f"{whole}_{task}", job.name, job.state, job.reason, job.host, job.started, job.exit_code)
+
+
+def _tasks(text: str) -> Iterator[int]:
+    """The numbers in 0-3,7-9:2%4.
+
+    >>> list(_tasks("0-1,6-9:2%4"))
+    [0, 1, 6, 8]
+    """
+    for part in text.split("%")[0].strip("[]").split(","):
+        found = _RANGE.fullmatch(part.strip())
+        if found:
+            first = int(found.group(1))
+            last = int(found.group(2) or first)
+            yield from range(first, min(last, first + _MOST_TASKS) + 1, int(found.group(3) or 1))
+
+
+def _state(value: Json) -> str:
+    """One state of a text ("CANCELLED by 0"), or of a state with its flags."""
+    names = [str(name).upper() for name in value] if isinstance(value, list) else str(value).upper().split()
+    known = [name.rstrip("+") for name in names if name.rstrip("+") in _STATES]
+    flag = next((name for name in _FLAGS if name in known), "")
+    return flag or next(iter(known), " ".join(names))
+
+
+def _number(value: Json) -> int | None:
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _moment(value: Json) -> float | None:
+    found = _number(value)
+    return float(found) if found else None
+
+
+def _epoch(text: str) -> float | None:
+    return float(text) if text.isdecimal() and int(text) else None
+
+
+def _exit_code(value: Json) -> int | None:
+    if isinstance(value, dict) and "return_code" in value:
+        killed_by = value.get("signal") or {}
+        killed_by = killed_by.get("id", killed_by.get("signal_id")) if isinstance(killed_by, dict) else killed_by
+        return _code(str(_number(value["return_code"]) or 0), str(_number(killed_by) or 0))
+    status = _number(value)
+    # The status as of wait(2).
+    return None if status is None else _code(str(status >> 8), str(status & 0x7F))
+
+
+def _code(status: str, killed_by: str) -> int | None:
+    if killed_by.isdecimal() and int(killed_by):
+        return -int(killed_by)
+    return int(status) if status.isdecimal() else None
+
+
+def _first_node(nodes: Json) -> str:
+    """The first of a list of nodes such as h[1-3],i4; newer versions have an object there."""
+    if isinstance(nodes, dict):
+        nodes = nodes.get("list")
+    text = str(nodes or "")
+    if text in ("None assigned", "(null)"):
+        return ""
+    found = re.match(r"([^\[,]*)(?:\[(\d+))?", text)
+    return "".join(part or "" for part in found.groups()) if found else ""

@@ -1,0 +1,201 @@
+"""The machine where the commands of Slurm are run: this one, or a login node that is reached by SSH.
+
+All that is done there is done by one thing, a shell command with standard input and output: it needs nothing there but
+Slurm and the usual programs. A command gets its arguments as words, so that nothing of them is read by a shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shlex
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.ssh.errors import MachineError
+from nnilite_slurm._config import LoginConfig, SlurmConfig
+
+if TYPE_CHECKING:
+    from nnilite.ssh.connect import Connection
+
+USUAL_S = 30.0
+TRANSFER_S = 1800.0
+_PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class ShellAnswer:
+    """What a command has printed, and its exit status."""
+
+    status: int
+    output: bytes
+    complaint: str
+
+    @property
+    def words(self) -> str:
+        """Its complaint, in one line."""
+        return " ".join(self.complaint.split()) or ("no answer" if self.status == 124 else f"exit status {self.status}")
+
+
+class LoginHost(ABC):
+    """Runs shell commands where Slurm is. Methods are for the event loop."""
+
+    title: str
+
+    def __init__(self, slurm_path: str | None) -> None:
+        self._front = "" if slurm_path is None else f"PATH={shlex.quote(slurm_path)}:$PATH; export PATH\n"
+
+    @abstractmethod
+    async def run(
+        self, script: str, *words: str, given: bytes | Path = b"", limit_s: float = USUAL_S, save: Path | None = None
+    ) -> ShellAnswer:
+        """Run a shell script with these words as $1, $2, ... `given` is its standard input.
+
+        What it prints goes to the file `save` if that is given. It has to read its input before it prints much.
+        Raises: ServiceError if the machine does not answer: whether the script has run is not known then.
+        """
+
+    async def close(self) -> None:
+        """Let the machine go."""
+
+
+class ThisMachine(LoginHost):
+    """Slurm is here."""
+
+    title = "this machine"
+
+    async def run(
+        self, script: str, *words: str, given: bytes | Path = b"", limit_s: float = USUAL_S, save: Path | None = None
+    ) -> ShellAnswer:
+        with contextlib.ExitStack() as stack:
+            source = stack.enter_context(given.open("rb")) if isinstance(given, Path) else asyncio.subprocess.PIPE
+            target = asyncio.subprocess.PIPE if save is None else stack.enter_context(save.open("wb"))
+            process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", self._front + script, "nnilite", *words),
+                stdin=source,
+                stdout=target,
+                stderr=asyncio.subprocess.PIPE,
+                env=surroundings(os.environ),
+                start_new_session=True,
+            )
+            try:
+                data = given if isinstance(given, bytes) else None
+                output, complaint = await asyncio.wait_for(process.communicate(data), limit_s)
+            except asyncio.TimeoutError:
+                raise ServiceError(f"a command of Slurm did not answer within {limit_s:.0f} s") from None
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    await process.wait()
+        return ShellAnswer(process.returncode or 0, output or b"", complaint.decode("utf-8", "replace"))
+
+
+def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for commands of Slurm: a manager within a job of Slurm would tell them of its own job."""
+    return {name: value for name, value in environment.items() if not name.startswith("SLURM_") or name in _PASSED_ON}
+
+
+class SshLogin(LoginHost):
+    """Slurm is on a machine that is reached by SSH. A connection that broke is made anew at the next command."""
+
+    def __init__(self, config: LoginConfig, slurm_path: str | None) -> None:
+        super().__init__(slurm_path)
+        self.title = config.title
+        self._config = config
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"ssh {config.title}")
+        self._connecting = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    async def run(
+        self, script: str, *words: str, given: bytes | Path = b"", limit_s: float = USUAL_S, save: Path | None = None
+    ) -> ShellAnswer:
+        from nnilite.ssh.commands import run_command
+        from nnilite.ssh.errors import LinkLost
+
+        connection = await self._connected()
+        # What the user's own shell prints before is cut off.
+        begin = secrets.token_hex(8)
+        text = f"printf '%s\\n' {begin}\n{self._front}{script}"
+        command = shlex.join(["exec", "/bin/sh", "-c", text, "nnilite", *words])
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(self._pool, run_command, connection, command, given, limit_s, save)
+        except LinkLost as error:
+            self._drop(connection)
+            raise ServiceError(f"{self.title}: {error}") from error
+        except asyncio.CancelledError:
+            # The thread waits for an answer that nobody wants any more.
+            self._drop(connection)
+            raise
+        mark = f"{begin}\n".encode()
+        if save is not None:
+            await loop.run_in_executor(self._pool, _cut_file, save, mark)
+        _, found, output = answer.output.partition(mark)
+        if save is None and not found:
+            said = (answer.output + answer.complaint).decode("utf-8", "replace").strip()[-300:]
+            raise ServiceError(f"{self.title}: its shell runs no command: {said or f'exit status {answer.status}'}")
+        return ShellAnswer(answer.status, output, answer.complaint.decode("utf-8", "replace"))
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            connection = self._connection
+            if connection is None or not connection.transport.is_active():
+                self._drop(connection)
+                loop = asyncio.get_running_loop()
+                try:
+                    connection = await loop.run_in_executor(self._pool, self._connect)
+                except MachineError as error:
+                    raise MachineError(f"{self.title} {error}", error.lasting) from error
+                self._connection = connection
+            return connection
+
+    def _connect(self) -> Connection:
+        from nnilite.ssh.connect import connect
+        from nnilite.ssh.route import RouteMap
+
+        return connect(RouteMap(self._config).hops(self._config), self._config.host_key_policy)
+
+    def _drop(self, connection: Connection | None) -> None:
+        if connection is self._connection:
+            self._connection = None
+        if connection is not None:
+            connection.close()
+
+    async def close(self) -> None:
+        self._drop(self._connection)
+        self._pool.shutdown(wait=False)
+
+
+def _cut_file(path: Path, mark: bytes) -> None:
+    """Take away what stands before the mark."""
+    rest = path.with_name(path.name + ".rest")
+    with path.open("rb") as source, rest.open("wb") as target:
+        for line in source:
+            if line.endswith(mark):
+                break
+        while chunk := source.read(1 << 20):
+            target.write(chunk)
+    rest.replace(path)
+
+
+def login_host(config: SlurmConfig) -> LoginHost:
+    """Where the commands are run. Raises: ConfigError if SSH is wanted, and its library is not installed."""
+    if config.login is None:
+        return ThisMachine(config.slurm_path)
+    try:
+        import nnilite.ssh.connect  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"needs the module {error.name!r}: pip install 'nnilite[slurm]'", Place(field="login")
+        ) from error
+    return SshLogin(config.login, config.slurm_path)

@@ -1,0 +1,55 @@
+"""Reading what a trial has written, piece by piece, for trials that report by their folders."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nnilite.keeper_folder import read_events
+from nnilite.records import KeeperEvent, Output
+from nnilite_slurm._api import SlurmApi
+from nnilite_slurm._judge import SlurmWatch
+
+GROWING = (".nni/metrics", "trial.stdout", "trial.stderr")
+_MOST_BYTES = 4 << 20  # at once, of each file
+
+
+class AttemptReader:
+    """A copy of one attempt's reports, which grows as they do."""
+
+    def __init__(self, api: SlurmApi, watch: SlurmWatch) -> None:
+        self._api = api
+        self._watch = watch
+        self._copy = tempfile.TemporaryDirectory(prefix="nnilite-")
+        self._offsets = dict.fromkeys(GROWING, 0)
+        (Path(self._copy.name) / ".nni").mkdir()
+
+    async def events(self, sizes: Mapping[str, int], with_output: bool) -> list[KeeperEvent]:
+        """All reports, and the output that is new since the last call. Raises: ServiceError."""
+        names = GROWING if with_output else GROWING[:1]
+        output: list[KeeperEvent] = []
+        while wanted := list(self._unread(names, sizes)):
+            found = await self._api.pieces(
+                [(f"{self._watch.folder}/{name}", offset, size) for name, offset, size in wanted]
+            )
+            for (name, offset, _), data in zip(wanted, found, strict=True):
+                if name == GROWING[0]:
+                    with (Path(self._copy.name) / name).open("ab") as file:
+                        file.write(data)
+                else:
+                    output.append(Output(name.removeprefix("trial."), offset, data))
+                self._offsets[name] = offset + len(data)
+        for name in (".nni/started", ".nni/exit"):
+            if name in self._watch.notes:
+                (Path(self._copy.name) / name).write_bytes(self._watch.notes[name])
+        return [*read_events(Path(self._copy.name)), *output]
+
+    def _unread(self, names: tuple[str, ...], sizes: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+        for name in names:
+            offset = self._offsets[name]
+            if sizes.get(name, 0) > offset:
+                yield name, offset, min(sizes[name] - offset, _MOST_BYTES)
+
+    def close(self) -> None:
+        self._copy.cleanup()

@@ -1,0 +1,140 @@
+"""The script that Slurm runs for a trial, or for each task of a job array.
+
+It lies beside the trial's files and finds all by its place, so that no path stands in it:
+
+    DIRECTORY/cache/                              the keeper and the code, by their content
+    DIRECTORY/EXPERIMENT/trials/TRIAL/ATTEMPT/    spec.json, the script, job.log, and what keeper and trial write
+    DIRECTORY/EXPERIMENT/arrays/ARRAY/            the script of a job array, and the trials that are its tasks
+
+An attempt runs once: the first job that makes the folder `claim` has it, and the file `owner` has its id. sbatch may
+have submitted a job twice, when slurmctld was slow to answer; the other one ends at once. Slurm may also start a job
+again, of which the file `again` tells. The file `failed` says why a trial was not started.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from nnilite_slurm._config import SETTLE_S, SlurmConfig, SlurmContainerConfig, option_of
+
+_USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/conda/bin/python3")
+
+_BEGIN = """
+if ! { cd "$SLURM_SUBMIT_DIR" && [ -e script ]; }; then
+    echo "nnilite: this node does not see the folder $SLURM_SUBMIT_DIR of the login node:" \
+        "set directory to one that login node and compute nodes share" >&2
+    exit 70
+fi
+fail() { echo "$*" >failed; echo "nnilite: $*" >&2; exit 70; }
+"""
+_OF_AN_ARRAY = """trial=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" tasks)
+cd "../../trials/$trial" || fail "the folder of trial $trial is gone"
+exec >job.log 2>&1
+"""
+_ONCE = """me=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
+if mkdir claim 2>/dev/null; then
+    echo "$me" >owner.new && mv owner.new owner
+else
+    [ "$(cat owner)" != "$me" ] || echo "Slurm has started it again (restart ${SLURM_RESTART_COUNT:-0})" >again
+    exit 0
+fi
+if [ -e canceled ] || [ -e removed ]; then exit 0; fi
+"""
+_MODULES = """type module >/dev/null 2>&1 || . /etc/profile
+"""
+_START = """root=$(cd ../../../.. && pwd)
+start='keeper=$1 spec=$2; shift 2
+for python in "$@"; do
+    if "$python" -I -S -c "import sys; sys.exit(sys.version_info < (3, 8))" </dev/null 2>/dev/null; then
+        exec "$python" -I -S "$keeper" run "$spec"
+    fi
+done
+echo "the node has no Python 3.8 or later: install one, or set pythonPath" | tee failed >&2
+exit 4'
+"""
+
+
+def script_of(name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0) -> str:
+    """The script for a job. `keeper` is the keeper's file in the cache; `tasks`: of a job array, 0 for a plain job."""
+    parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), _BEGIN]
+    if tasks:
+        parts.append(_OF_AN_ARRAY)
+    parts += [_ONCE, *_set_up(config), _START]
+    pythons = " ".join(shlex.quote(path) for path in pythons_of(config.python_path))
+    run = f'{_container(config.container)}/bin/sh -c "$start" nnilite "$root/cache/{keeper}" "$PWD/spec.json"'
+    parts.append(f"exec {run} {pythons}\n")
+    return "".join(parts)
+
+
+def _options(name: str, config: SlurmConfig, comment: str, gpus: int | None, tasks: int) -> Iterator[str]:
+    options = {
+        "job-name": name,
+        "comment": comment,
+        "partition": config.partition,
+        "account": config.account,
+        "qos": config.qos,
+        "gres": config.gres or (f"gpu:{gpus}" if gpus else None),
+        "cpus-per-task": config.cpus,
+        "mem": None if config.memory is None else f"{config.memory}M",
+        "nodes": config.nodes,
+        "constraint": config.constraint,
+        "reservation": config.reservation,
+        "time": None if config.time_limit is None else slurm_time(config.time_limit),
+        "output": "%a.log" if tasks else "job.log",
+        "array": f"0-{tasks - 1}" if tasks else None,
+    }
+    for option, value in options.items():
+        if value is not None:
+            yield f"#SBATCH --{option}={value}\n"
+    # A trial that is started anew belongs to a new attempt, which the manager makes.
+    yield "#SBATCH --no-requeue\n"
+    for line in config.sbatch_lines:
+        yield f"#SBATCH {option_of(line)}\n"
+
+
+def slurm_time(seconds: int) -> str:
+    """As Slurm writes it.
+
+    >>> slurm_time(93784)
+    '1-02:03:04'
+    """
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days}-{hour:02}:{minute:02}:{second:02}"
+
+
+def run_limit_s(config: SlurmConfig, grace_s: float) -> float | None:
+    """When the keeper ends the trial, in seconds from its start, so that all is over before Slurm's own limit."""
+    return None if config.time_limit is None else max(1.0, config.time_limit - SETTLE_S - grace_s)
+
+
+def _set_up(config: SlurmConfig) -> Iterator[str]:
+    if config.modules:
+        yield _MODULES
+    commands = [f"module load {name}" for name in config.modules] + list(config.set_up)
+    for command in commands:
+        yield f"{{\n{command}\n}} || fail {shlex.quote(f'this set-up line failed: {command}')}\n"
+
+
+def _container(container: SlurmContainerConfig | None) -> str:
+    """The words before the command that starts the keeper, so that it runs in the container."""
+    if container is None:
+        return ""
+    more = "".join(f" {shlex.quote(word)}" for word in container.options)
+    image = shlex.quote(container.image)
+    if container.runtime == "pyxis":
+        # Variables of the job are set in it, and the folder is mounted where it is.
+        return f'srun --ntasks=1 --container-image={image} --container-mounts="$root:$root"{more} '
+    if container.runtime == "oci":
+        return f"srun --ntasks=1 --container={image}{more} "
+    return f'{container.runtime} exec --bind "$root:$root" --pwd "$PWD"{more} {image} '
+
+
+def pythons_of(python_path: str | None) -> list[str]:
+    """Where Python may be, in the order in which it is looked for."""
+    if python_path is None:
+        return list(_USUAL_PYTHONS)
+    folder = python_path.rstrip("/") or "/"
+    return [f"{folder}/python3", f"{folder}/python", f"{folder}/bin/python3", f"{folder}/bin/python", folder]
