@@ -1,0 +1,70 @@
+"""The clusters of these tests: a real one for all tests of a run, and stand-ins."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite_ray import _api, _watch
+from platforms.ray_cluster.bench import RayBench
+from platforms.ray_cluster.cluster import RayCluster, missing
+from platforms.ray_cluster.head import RayHead
+
+# Of the contract of all services, what differs most on a real cluster; each job takes Ray some two seconds.
+_EVERY_DAY = {
+    "test_jobs_run_at_the_same_time",
+    "test_submitting_again_after_a_restart_finds_the_running_job",
+    "test_a_trial_can_write_to_its_code_without_harm_to_others",
+    "test_canceling_ends_children_and_grandchildren",
+    "test_a_job_may_clean_up_during_the_grace",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.parent.name == "TestOnRealRay" and item.originalname not in _EVERY_DAY:
+            item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(scope="session")
+def real_ray():
+    """A real cluster of one node, for all tests."""
+    if missing():
+        pytest.skip(missing())
+    cluster = RayCluster()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def head(tmp_path):
+    """A stand-in; with it ends the test of whether Ray would have understood all requests."""
+    with RayHead(tmp_path / "the cluster's $HOME") as head:
+        yield head
+    assert head.broken == []
+
+
+@pytest.fixture
+def open_bench(tmp_path, head):
+    """Opens a bench whose jobs have this in their specifications, and whose section has these fields."""
+    opened: list[RayBench] = []
+
+    def make(common=None, **fields) -> RayBench:
+        opened.append(RayBench(tmp_path, head.url, common, **fields))
+        return opened[-1].__enter__()
+
+    yield make
+    head.steps, head.token = [], ""
+    for bench in opened:
+        bench.__exit__()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A call is given up soon."""
+    monkeypatch.setattr(_api, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(_api, "_LOG_PATIENCE_S", 0.5)
+    monkeypatch.setattr(_watch, "_END_PENDING_S", 0.2)

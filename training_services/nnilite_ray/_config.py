@@ -1,0 +1,148 @@
+"""The section `trainingService: {platform: ray}`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from nnilite.errors import ConfigError, Place
+from nnilite.platform_http import HttpConfig
+from nnilite.units import FilePath, MemoryMb, NonNegativeInt, Secret
+
+# What `runtimeEnv` may not say: these are what makes a Ray job an attempt of a trial of ours.
+_OURS = {
+    "working_dir": "trialCodeDirectory is what is sent to trials",
+    "excludes": ".nniignore says what is not sent",
+}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIRST_RESOURCES = {"CPU": "entrypointNumCpus", "GPU": "entrypointNumGpus", "memory": "entrypointMemory"}
+
+
+def about(description: str) -> dict[str, str]:
+    """A field's metadata."""
+    return {"description": description}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayConfig(HttpConfig):
+    """Where the cluster is, who calls, and what each trial gets there."""
+
+    address: str = field(metadata=about("the address of Ray's dashboard, such as http://ray-head.example.org:8265"))
+    token: Secret | None = field(
+        default=None, metadata=about('of a cluster with token authentication; better "${env:RAY_AUTH_TOKEN}"')
+    )
+    token_file: FilePath | None = field(
+        default=None, metadata=about("a file with the token, such as ~/.ray/auth_token; read again when it has expired")
+    )
+    headers: dict[str, Secret] = field(
+        default_factory=dict, metadata=about("HTTP headers of each call, for a proxy in front of the cluster")
+    )
+    entrypoint_num_cpus: float = field(
+        default=1, metadata=about("CPU cores that Ray reserves for each trial; 0: none are reserved")
+    )
+    entrypoint_num_gpus: float | None = field(
+        default=None,
+        metadata=about("GPUs that Ray reserves for each trial, also parts of one; trialGpuNumber if not set"),
+    )
+    entrypoint_memory: MemoryMb | None = field(
+        default=None, metadata=about("memory that Ray reserves for each trial; it does not limit it")
+    )
+    entrypoint_resources: dict[str, float] = field(
+        default_factory=dict, metadata=about("other resources of the cluster's nodes, such as {special_hardware: 1}")
+    )
+    runtime_env: Any = field(
+        default=None,
+        metadata=about("Ray's runtime environment for each trial, as Ray spells it: {pip: [...], env_vars: {...}}"),
+    )
+    code_from: Literal["package", "manager"] = field(
+        default="package",
+        metadata=about("where trials get the code: from Ray, as a package that goes up once, or from the manager"),
+    )
+    work_directory: str | None = field(
+        default=None, metadata=about("a folder of each node for the files of its trials; that for temporary files")
+    )
+    checkpoint_directory: str | None = field(
+        default=None,
+        metadata=about("a folder that all nodes share, for checkpoints; if not set, they go with the trial"),
+    )
+    nni_manager_ip: str | None = field(
+        default=None, metadata=about("where trials reach the manager: a name or an address; found out if not set")
+    )
+    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
+
+    def __post_init__(self) -> None:
+        _check_address(self.address)
+        if self.token is not None and self.token_file is not None:
+            raise ConfigError("is one too many beside token: give one of them", Place(field="tokenFile"))
+        for name, value in self.headers.items():
+            if not _HEADER.fullmatch(name) or not value.isprintable():
+                raise ConfigError(f"{name!r} cannot be an HTTP header", Place(field="headers"))
+        _check_amount(self.entrypoint_num_cpus, "entrypointNumCpus")
+        _check_amount(self.entrypoint_num_gpus or 0, "entrypointNumGpus")
+        for name, amount in self.entrypoint_resources.items():
+            if name in _FIRST_RESOURCES:
+                raise ConfigError(
+                    f"cannot have {name}: it is the field {_FIRST_RESOURCES[name]}", Place(field="entrypointResources")
+                )
+            _check_amount(amount, "entrypointResources")
+        for yaml, folder in (
+            ("workDirectory", self.work_directory),
+            ("checkpointDirectory", self.checkpoint_directory),
+        ):
+            if folder is not None and not folder.startswith("/"):
+                raise ConfigError("must be an absolute path of the nodes", Place(field=yaml))
+        _check_runtime_env(self.runtime_env)
+
+
+def _check_address(address: str) -> None:
+    """Raises: ConfigError for the addresses of Ray that are not those of its REST interface."""
+    parts = urlsplit(address)
+    if "@" in address:
+        raise ConfigError("must not hold a login; there are fields for that", Place(field="address"))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        host = parts.hostname or address.partition(":")[0]
+        raise ConfigError(
+            f"{address!r} is not the address of Ray's dashboard, which serves its Jobs REST interface; it is "
+            f"http://{host}:8265, as a rule",
+            Place(field="address"),
+        )
+
+
+def _check_amount(amount: float, field_name: str) -> None:
+    if not math.isfinite(amount) or amount < 0:
+        raise ConfigError(f"must be a number from 0 up, not {amount}", Place(field=field_name))
+    if amount > 1 and amount != int(amount):
+        raise ConfigError(
+            f"cannot be {amount}: Ray takes parts of one, and above 1 whole numbers", Place(field=field_name)
+        )
+
+
+def _check_runtime_env(given: Any) -> None:
+    """Raises: ConfigError for what is not for the user to say, or cannot be an environment."""
+    place = Place(field="runtimeEnv")
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise ConfigError("must be an object, such as {pip: [torch]}", place)
+    for name, why in _OURS.items():
+        if name in given:
+            raise ConfigError(f"cannot have {name}: {why}", place)
+    for name in ("py_modules", "py_executable_modules"):
+        local = [one for one in given.get(name) or [] if isinstance(one, str) and "://" not in one]
+        if local:
+            raise ConfigError(f"cannot have {local[0]!r} in {name}: the cluster cannot see it; give a URI", place)
+    _check_variables(given.get("env_vars") or {}, place)
+
+
+def _check_variables(variables: Any, place: Place) -> None:
+    """Raises: ConfigError."""
+    if not isinstance(variables, Mapping):
+        raise ConfigError("must have an object in env_vars, such as {NAME: value}", place)
+    for name, value in variables.items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name) or not isinstance(value, str):
+            raise ConfigError(f"cannot have {name!r}: {value!r} in env_vars: Ray takes names and texts", place)

@@ -1,0 +1,238 @@
+"""Pure: from a job to the request that starts it, and from what Ray answers to the state of the job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from nnilite.errors import ConfigError
+from nnilite.keeper_folder import end_status
+from nnilite.records import EndCause, Exited, Json
+from nnilite.service import Job, JobState, JobStatus
+from nnilite_ray._config import RayConfig
+
+START = "NNILITE_START"
+PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED = "PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"
+ENDED = (STOPPED, SUCCEEDED, FAILED)
+OLDEST = (2, 10)
+# Ray puts the runtime environment into one environment variable of the job, and Linux takes 128 kB for one.
+_ENVIRONMENT_LIMIT_BYTES = 120_000
+_STOP_EXTRA_S = 15  # for the keeper, after the grace period of its trial
+_STOP_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
+_JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+_HIDDEN = "********"
+_TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
+_COMMAND = "JOB_ENTRYPOINT_COMMAND_ERROR"
+_ENVIRONMENT = "RUNTIME_ENV_SETUP_FAILURE"
+_START_FAILURE = "JOB_SUPERVISOR_ACTOR_START_FAILURE"
+_REASON_CHARS = 400
+# In messages of Ray, the words of lines that say why a job was lost.
+_TELLING = (
+    "node has died",
+    "node has failed",
+    "was killed",
+    "low on memory",
+    "worker process has died",
+    "out of memory",
+)
+# What the supervisor of a job in Ray is called. It is not documented, and has been the same since Ray 2.0.
+_ENDING = (
+    "import ray, sys; ray.init(namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'); "
+    "ray.kill(ray.get_actor('_ray_internal_job_actor_' + sys.argv[1]))"
+)
+
+
+def gpus(config: RayConfig, job: Job) -> float | None:
+    """GPUs of a job; None: nobody has said anything."""
+    return config.entrypoint_num_gpus if config.entrypoint_num_gpus is not None else job.gpus
+
+
+def resources(config: RayConfig, job: Job) -> dict[str, Json]:
+    """The fields of a request by which Ray reserves resources."""
+    wanted: dict[str, Json] = {
+        "entrypoint_num_cpus": config.entrypoint_num_cpus,
+        "entrypoint_num_gpus": gpus(config, job),
+        "entrypoint_memory": config.entrypoint_memory * 1024**2 if config.entrypoint_memory else None,
+        "entrypoint_resources": dict(config.entrypoint_resources),
+    }
+    # Ray runs jobs that ask for nothing on the head node.
+    return {name: value for name, value in wanted.items() if value not in (None, 0, {})}
+
+
+def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str, str]) -> dict[str, Json]:
+    """The body of `POST /api/jobs/`. `instructions`: the variables of the bootstrap. Raises: ConfigError."""
+    given = dict(config.runtime_env or {})
+    stop_s = int(float(job.spec.get("grace_s") or 0)) + _STOP_EXTRA_S
+    variables = {**(given.get("env_vars") or {}), _STOP_VARIABLE: str(stop_s), **instructions}
+    environment = {**given, "working_dir": f"gcs://{package}", "env_vars": variables}
+    size = len(json.dumps(environment))
+    if size > _ENVIRONMENT_LIMIT_BYTES:
+        raise ConfigError(
+            f"the parameters of {job.name} make an environment of {size} bytes, and Ray takes "
+            f"{_ENVIRONMENT_LIMIT_BYTES}: let the trial read large values from a file"
+        )
+    wanted = resources(config, job)
+    return {
+        "submission_id": job.name,
+        "entrypoint": "exec sh ./nnilite-start",
+        **wanted,
+        "runtime_env": environment,
+        "metadata": {**_metadata(job), "nnilite_resources": json.dumps(wanted)},
+    }
+
+
+def hidden(body: Mapping[str, Json]) -> dict[str, Json]:
+    """The same, without what holds the trial's token."""
+    environment = dict(body["runtime_env"])
+    environment["env_vars"] = {
+        name: _HIDDEN if name.startswith(START) else value for name, value in environment["env_vars"].items()
+    }
+    return {**body, "runtime_env": environment}
+
+
+def trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
+    """What a trial finds in other ways than the job itself.
+
+    Ray hands the whole runtime environment on to drivers that the job starts. That of a job of ours holds the token of
+    the trial, so a trial gets one without it; nor is the package with the keeper of use to what it starts on Ray.
+    """
+    environment = dict(config.runtime_env or {})
+    metadata = {"job_submission_id": job.name, **_metadata(job)}
+    found = {_JOB_CONFIG: json.dumps({"runtime_env": environment, "metadata": metadata})}
+    return {**found, "CUDA_VISIBLE_DEVICES": ""} if gpus(config, job) == 0 else found
+
+
+def again(found: Mapping[str, Any]) -> dict[str, Json]:
+    """The request that starts a job anew which Ray has not started within its own time limit."""
+    metadata = found.get("metadata") or {}
+    try:
+        wanted = json.loads(metadata.get("nnilite_resources") or "{}")
+    except (ValueError, RecursionError):
+        wanted = {}
+    wanted = wanted if isinstance(wanted, dict) else {}
+    kept = {name: found.get(name) for name in ("submission_id", "entrypoint", "runtime_env", "metadata")}
+    return {**kept, **wanted}
+
+
+def package_of(body: Mapping[str, Any]) -> str:
+    """The name of the package of a request, "" if it has none."""
+    uri = str((body.get("runtime_env") or {}).get("working_dir") or "")
+    return uri.removeprefix("gcs://")
+
+
+def ender(job: str) -> dict[str, Json]:
+    """The request for a job that ends another one, which waits: Ray's `stop` does not reach what has not begun."""
+    return {
+        "submission_id": ender_name(job),
+        "entrypoint": f'exec python -c "{_ENDING}" {job}',
+        "metadata": {"job_name": f"ends {job}, which was canceled while it waited"},
+    }
+
+
+def ender_name(job: str) -> str:
+    return f"{job}-end"
+
+
+def _metadata(job: Job) -> dict[str, Json]:
+    return {"job_name": job.name, "nnilite_experiment": job.experiment, "nnilite_trial": job.trial}
+
+
+# ------------------------------------------------------------ from answers
+
+
+def version_of(text: str) -> tuple[int, int] | None:
+    """Of Ray, such as (2, 10); None for what is no release, like "3.0.0.dev0", which is newer than all."""
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def page_url(address: str, name: str) -> str:
+    """The job's own page on Ray's dashboard."""
+    return f"{address.rstrip('/')}/#/jobs/{name}"
+
+
+def host_of(found: Mapping[str, Any]) -> str:
+    """The node on which a job runs."""
+    return urlsplit(str(found.get("driver_agent_http_address") or "")).hostname or ""
+
+
+def seconds(value: object) -> float | None:
+    """A time of Ray's, which is in milliseconds."""
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**16
+    return value / 1000 if fits and isinstance(value, int) else None
+
+
+def timed_out(found: Mapping[str, Any]) -> bool:
+    """Whether Ray has given up a job that it could not start within 15 minutes, or what its head node allows."""
+    return found.get("status") == FAILED and found.get("error_type") == _TIMEOUT
+
+
+def was_lost(found: Mapping[str, Any]) -> bool:
+    """Whether Ray itself tells that a job has not come to its own end: its log may be gone."""
+    return str(found.get("error_type") or "").startswith("JOB_SUPERVISOR")
+
+
+@dataclass(frozen=True)
+class LogWord:
+    """What the log of an ended job has told."""
+
+    exited: Exited | None = None
+    """The last word of the keeper, which it prints at every end that it lives to see."""
+    started: float | None = None
+    complete: bool = True
+    """Whether the log could be read."""
+
+
+def end_of(found: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
+    """Of a job that has ended. `asked`: whether we have asked for the end."""
+    exited, started = word.exited, word.started
+    host, ended = host_of(found), seconds(found.get("end_time"))
+    if exited is not None:
+        told = {"code": exited.code, "message": exited.message, "cause": exited.cause.value, "time": exited.time}
+        # A SIGTERM that neither we nor Ray has sent comes from a node that goes down.
+        if exited.cause is EndCause.INTERRUPTED and not asked and found.get("status") != STOPPED:
+            return JobStatus(JobState.LOST, "its node has ended it", host=host, started=started, ended=ended)
+        status = end_status(told, host, started)
+        # Ray sends SIGTERM to the trial, too, which may die of it before its keeper has got its own.
+        stopped = found.get("status") == STOPPED and status.state is JobState.FAILED
+        return replace(status, state=JobState.CANCELED) if stopped else status
+    state, reason, code = _outcome(found, asked, word.complete)
+    return JobStatus(state, reason, code, host, started=started, ended=ended)
+
+
+def _outcome(found: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple[JobState, str, int | None]:
+    """State, reason and exit code as Ray tells them, where the keeper has not."""
+    status, code = found.get("status"), found.get("driver_exit_code")
+    if status == SUCCEEDED:
+        return JobState.SUCCEEDED, "", 0
+    if status == STOPPED or asked:
+        return JobState.CANCELED, "canceled" if asked else "somebody has stopped it on Ray", None
+    said = sentence(str(found.get("message") or ""))
+    kind = found.get("error_type")
+    if kind == _COMMAND and isinstance(code, int) and not isinstance(code, bool):
+        if log_is_known:
+            return JobState.LOST, f"its keeper was killed on the node (exit code {code})", None
+        return JobState.FAILED, "", code
+    if kind == _ENVIRONMENT:
+        mine = package_of(found) and package_of(found) in str(found.get("message"))
+        state = JobState.LOST if mine else JobState.FAILED
+        return state, f"Ray could not set up the runtime environment: {said}", None
+    if kind == _START_FAILURE and "Failed to start supervisor actor" in str(found.get("message")):
+        return JobState.FAILED, f"Ray refuses the job: {said}", None
+    return JobState.LOST, f"Ray has lost the job: {said or kind or 'it does not say why'}", None
+
+
+def sentence(message: str) -> str:
+    """What is of use in a message of Ray's, which may have names of classes, identifiers and tracebacks."""
+    lines = [line.strip() for line in message.splitlines()]
+    for line in reversed(lines):
+        if any(word in line for word in _TELLING):
+            return line[:_REASON_CHARS]
+    errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
+    found = errors[-1] if errors else next(iter(filter(None, lines)), "")
+    found = re.split(r"\. Full traceback:|Full traceback:", found)[0]
+    return found.strip()[:_REASON_CHARS]

@@ -1,0 +1,88 @@
+"""Pure: what a job that waits is waiting for, from what it asks for and what the nodes have in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nnilite.records import Json
+from nnilite.units import format_size
+
+_NAMES = {"entrypoint_num_cpus": "CPU", "entrypoint_num_gpus": "GPU", "entrypoint_memory": "memory"}
+_LITTLE = 1e-6
+
+Usage = Mapping[str, Mapping[str, Any]]
+"""By nodes: [used, total] of each resource."""
+
+
+def wanted(request: Mapping[str, Json]) -> dict[str, float]:
+    """What a request asks for, by Ray's names of resources.
+
+    >>> wanted({"entrypoint_num_gpus": 2, "entrypoint_resources": {"fpga": 1}})
+    {'GPU': 2.0, 'fpga': 1.0}
+    """
+    found = {resource: float(request[name]) for name, resource in _NAMES.items() if request.get(name)}
+    return {**found, **{name: float(value) for name, value in (request.get("entrypoint_resources") or {}).items()}}
+
+
+def waiting(asked: Mapping[str, float], usage: Usage, said: str) -> str:
+    """What a job waits for, in words. `said`: what Ray itself says of it."""
+    if not asked or not usage:
+        return said or "Ray has not started it yet"
+    short = [name for name, amount in asked.items() if _most(usage, name) < amount - _LITTLE]
+    if short:
+        lacking = " and ".join(
+            f"{_amount(name, asked[name])} (the largest has {_most_of(usage, name)})" for name in short
+        )
+        return f"no node of the cluster has {lacking}: it waits until one joins"
+    if any(_fits(asked, node) for node in usage.values()):
+        return "Ray prepares its runtime environment and starts it"
+    amounts = " and ".join(_amount(name, amount) for name, amount in asked.items())
+    uses = ", ".join(_in_use(usage, name) for name in asked)
+    return f"it waits for {amounts} on one node: {uses}"
+
+
+def _fits(asked: Mapping[str, float], node: Mapping[str, Any]) -> bool:
+    return all(_total(node, name) - _used(node, name) >= amount - _LITTLE for name, amount in asked.items())
+
+
+def _most(usage: Usage, name: str) -> float:
+    return max((_total(node, name) for node in usage.values()), default=0.0)
+
+
+def _most_of(usage: Usage, name: str) -> str:
+    most = _most(usage, name)
+    return format_size(most) if name == "memory" else f"{most:g}"
+
+
+def _amount(name: str, amount: float) -> str:
+    return f"{format_size(amount)} of memory" if name == "memory" else f"{amount:g} {name}"
+
+
+def _in_use(usage: Usage, name: str) -> str:
+    used = sum(_used(node, name) for node in usage.values())
+    total = sum(_total(node, name) for node in usage.values())
+    if name == "memory":
+        return f"{format_size(used)} of {format_size(total)} of memory are reserved"
+    return f"{used:g} of {total:g} {name} are in use"
+
+
+def _used(node: Mapping[str, Any], name: str) -> float:
+    return _pair(node, name)[0]
+
+
+def _total(node: Mapping[str, Any], name: str) -> float:
+    return _pair(node, name)[1]
+
+
+def _pair(node: Mapping[str, Any], name: str) -> tuple[float, float]:
+    found = node.get(name, node.get(_as_ray_spells(name)))
+    if isinstance(found, list) and len(found) == 2 and all(isinstance(one, (int, float)) for one in found):
+        return float(found[0]), float(found[1])
+    return 0.0, 0.0
+
+
+def _as_ray_spells(name: str) -> str:
+    """The dashboard writes all keys in camel case, those of resources too."""
+    first, *more = name.split("_")
+    return first + "".join(part.title() for part in more)
