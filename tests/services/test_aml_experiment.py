@@ -1,0 +1,81 @@
+"""Whole experiments: a real manager, Azure's real client, jobs that run. On a real workspace with NNILITE_TEST_AML."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nnilite.testing import eventually
+from platforms.aml.bench import GIVEN, section
+from platforms.aml.fixtures import MARKS, azure, azure_contract, azurite, place  # noqa: F401
+from platforms.aml.login import SECRET
+
+pytestmark = MARKS
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "aml" / "config.yaml"
+
+
+@pytest.fixture
+def create(tmp_path, monkeypatch, place):  # noqa: F811
+    """Runs `nnictl create` on the example, with other fields; its standard output."""
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
+
+    def one(*words: str, service=None, **fields) -> str:
+        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
+        config["trainingService"] = {**config["trainingService"], **section(), **(service or {})}
+        path = tmp_path / "config.yaml"
+        path.write_text(yaml.safe_dump(config))
+        command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(path), *words]
+        limit_s = 3600 if GIVEN else 110
+        ran = subprocess.run(
+            command, env=dict(os.environ), capture_output=True, text=True, timeout=limit_s, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    return one
+
+
+@pytest.mark.timeout(3600 if GIVEN else 120)
+def test_the_example_runs_to_its_end(create, place):  # noqa: F811
+    profile = json.loads(create("-p", "0", "--foreground", "--json", trialConcurrency=6))
+    assert profile["state"] == "DONE"
+    assert profile["counts"]["SUCCEEDED"] == 6
+    assert profile["best"]["value"] < 36
+    if place is not None:
+        assert place.workspace.uploads == 1
+        assert {job.status for job in place.workspace.jobs.values()} == {"Completed"}
+
+
+def test_the_example_runs_with_a_way_to_the_manager(create, azure):  # noqa: F811
+    fields = {"callback": "rest", "maxTrialNumber": 2, "nniManagerIp": "127.0.0.1"}
+    profile = json.loads(create("-p", "0", "--foreground", "--json", **fields))
+    assert profile["counts"]["SUCCEEDED"] == 2
+    assert profile["best"]["value"] < 36
+
+
+def test_a_dry_run_prints_the_job_and_asks_azure_whether_it_could_run(create, place):  # noqa: F811
+    text = create("--dry-run", "--json")
+    assert json.loads(text)["unchecked"] == ""
+    [job] = json.loads(text)["jobs"].values()
+    assert job["body"]["properties"]["jobType"] == "Command"
+    assert SECRET not in text
+    if place is not None:
+        assert any("/computes/cpu-cluster" in line for line in place.seen)
+        assert place.workspace.jobs == {}
+
+
+def test_a_stop_leaves_nothing_running_on_azure(create, place, nnictl):  # noqa: F811
+    create("-p", "0", trialCommand="sleep 600", trialConcurrency=2)
+    if place is None:
+        nnictl("stop", "--all")
+        return
+    eventually(lambda: [job.status for job in place.workspace.jobs.values()] == ["Running"] * 2, 90)
+    nnictl("stop", "--all")
+    assert {job.status for job in place.workspace.jobs.values()} <= {"Canceled", "CancelRequested"}
+    eventually(lambda: {job.status for job in place.workspace.jobs.values()} == {"Canceled"})

@@ -1,0 +1,103 @@
+"""What can be known before anything starts: the workspace, the compute target and the environment."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from nnilite.errors import ConfigError, Place
+from nnilite.platform_http import Missing, Problem, as_config_error
+from nnilite_aml._config import AmlConfig
+from nnilite_aml._workspace import AmlTarget, AmlWorkspace
+
+_STOPPED = ("stopped", "stopping", "deallocated", "deallocating")
+# What Azure says of the part of a path that it does not know.
+_UNKNOWN_PARTS = {
+    "SubscriptionNotFound": "subscriptionId",
+    "InvalidSubscriptionId": "subscriptionId",
+    "subscription": "subscriptionId",
+    "ResourceGroupNotFound": "resourceGroup",
+    "resource group": "resourceGroup",
+}
+
+
+async def check_workspace(workspace: AmlWorkspace, config: AmlConfig) -> None:
+    """Whether the login is good, and the workspace is there. Raises: ConfigError, Problem."""
+    try:
+        with as_config_error("clientSecret" if config.client_secret is not None else ""):
+            try:
+                await workspace.location()
+            except Missing as error:
+                raise _unknown(error, config) from error
+    except Problem as error:
+        if error.status == 400 and "subscription" in error.reply.lower():
+            raise _unknown(error, config) from error
+        raise
+
+
+def _unknown(error: Problem, config: AmlConfig) -> ConfigError:
+    said = error.reply
+    part = next((name for words, name in _UNKNOWN_PARTS.items() if words.lower() in said.lower()), "workspaceName")
+    if "under resource group" in said.lower():  # that is how it names a workspace
+        part = "workspaceName"
+    given = {
+        "subscriptionId": config.subscription_id,
+        "resourceGroup": config.resource_group,
+        "workspaceName": config.workspace_name,
+    }
+    return ConfigError(f"Azure has no {part} {given[part]!r} for whoever is logged in: {said}", Place(field=part))
+
+
+async def check_target(workspace: AmlWorkspace, config: AmlConfig) -> None:
+    """Whether trials could ever run on the compute target. Raises: ConfigError, Problem."""
+    if config.serverless:
+        return
+    place = Place(field="computeTarget")
+    try:
+        found = await workspace.target(config.compute_target)
+    except Missing as error:
+        raise ConfigError(
+            f"the workspace {config.workspace_name} has no compute target {config.compute_target!r}; leave the field "
+            "out for serverless compute",
+            place,
+        ) from error
+    refuse_target(found, config)
+
+
+def refuse_target(found: AmlTarget, config: AmlConfig) -> None:
+    """Raises: ConfigError if no trial could ever run on this compute target."""
+    place = Place(field="computeTarget")
+    if found.state.lower() in _STOPPED:
+        raise ConfigError(f"{found.name} is {found.state.lower()}: start it in Azure's studio", place)
+    if found.error:
+        raise ConfigError(f"{found.name} does not work on Azure: {found.error}", place)
+    most = 1 if found.kind == "computeinstance" else found.most_nodes
+    if most is not None and config.instance_count > most:
+        raise ConfigError(
+            f"a trial needs {config.instance_count} nodes, and {found.name} has {most} at most",
+            Place(field="instanceCount"),
+        )
+    if config.low_priority and found.kind == "amlcompute" and not found.low_priority:
+        raise ConfigError(
+            f"is said in the cluster itself, and {found.name} is one of dedicated nodes: name another computeTarget",
+            Place(field="lowPriority"),
+        )
+
+
+async def environment_of(workspace: AmlWorkspace, config: AmlConfig) -> str:
+    """The id of the environment of all trials, which is made if it is not there. Raises: ConfigError, Problem."""
+    if config.environment is None:
+        conda = config.conda_text()
+        digest = hashlib.sha256(f"{config.docker_image}\n{conda}".encode()).hexdigest()[:16]
+        return await workspace.register(f"nnilite-{digest}", config.docker_image, config.conda_file)
+    given = config.environment.removeprefix("azureml:")
+    if config.environment.startswith("azureml://"):
+        return config.environment
+    name, _, version = given.partition(":")
+    try:
+        return await workspace.environment(name, version)
+    except Missing as error:
+        raise ConfigError(
+            f"the workspace {config.workspace_name} has no environment {re.escape(name)}:{version}",
+            Place(field="environment"),
+        ) from error

@@ -1,0 +1,124 @@
+"""Pure: from a trial's job to a command job of Azure, as arguments of `azure.ai.ml.command`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from nnilite.bootstrap import Instructions, Supply, environment
+from nnilite.errors import ConfigError
+from nnilite.records import Json
+from nnilite.service import Job
+from nnilite_aml._config import AmlConfig, AmlDistribution
+from nnilite_aml._snapshot import KEEPER_FILE, START_FILE, START_VARIABLE, CodeSnapshot
+
+MOUNT = "checkpoints"
+_HIDDEN = "********"
+_LARGEST_BYTES = 1_000_000
+"""Of the variables of a job: Linux takes 2 MB for them, and Azure 4 MB for a whole request."""
+_IDENTITIES = {"managed": "managed", "user": "user_identity", "token": "aml_token"}
+
+
+def azure_name(job: str) -> str:
+    """The name of a job on Azure, whose library writes names in small letters.
+
+    >>> azure_name("nni-Xy12z-Ab34c-0")
+    'nni-xy12z-ab34c-0-3e48f3'
+    """
+    return f"{job.lower()}-{hashlib.sha256(job.encode()).hexdigest()[:6]}"
+
+
+def tag_of(experiment: str) -> str:
+    """The name of the tag by which all jobs of an experiment are found."""
+    return f"nnilite_{experiment}"
+
+
+def experiment_name(config: AmlConfig, experiment: str) -> str:
+    """Under which name Azure shows the jobs; by default NNI's."""
+    return config.experiment_name or f"nni_exp_{experiment}"
+
+
+def variables(job: Job, snapshot: CodeSnapshot, callback: str | None) -> Mapping[str, str]:
+    """The environment variables by which a job gets its specification.
+
+    It holds the trial's token only if the trial calls the manager. Raises: ConfigError if it is too large.
+    """
+    more: dict[str, Json] = {"callback": callback, "send_output": True}
+    if callback is None:
+        more["token"] = ""
+    if job.gpus == 0:
+        more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
+    instructions = Instructions(
+        job.spec_for("", **more),
+        Supply(file=KEEPER_FILE),
+        snapshot.keeper_sha256,
+        Supply(file=f"{snapshot.code_hash}.tar.gz"),
+        snapshot.code_hash,
+        log_tells_end=True,
+        shared=True,
+    )
+    found = environment(START_VARIABLE, instructions.packed())
+    size = sum(map(len, found.values()))
+    if size > _LARGEST_BYTES:
+        raise ConfigError(
+            f"the parameters of {job.name} make {size} bytes, and a job of Azure can have {_LARGEST_BYTES}: let the "
+            "trial make large values itself"
+        )
+    return found
+
+
+def arguments(
+    job: Job, config: AmlConfig, code: str, environment_id: str, own_variables: Mapping[str, str]
+) -> dict[str, Any]:
+    """The command job; those that are None are left out."""
+    name = azure_name(job.name)
+    mount = f" ${{{{outputs.{MOUNT}}}}}" if config.checkpoint_datastore else ""
+    found: dict[str, Any] = {
+        "name": name,
+        "display_name": job.name,
+        "description": f"nnilite experiment {job.experiment}, trial {job.trial}, attempt {job.attempt}",
+        "experiment_name": experiment_name(config, job.experiment),
+        "tags": {**config.tags, "nnilite": job.experiment, tag_of(job.experiment): job.name},
+        "command": f"sh ./{START_FILE}{mount}",
+        "code": code,
+        "environment": environment_id,
+        "environment_variables": {**config.environment_variables, **own_variables},
+        "compute": None if config.serverless else config.compute_target,
+        "instance_type": config.instance_type,
+        "instance_count": config.instance_count,
+        "shm_size": f"{config.shm_size}m" if config.shm_size else None,
+        "distribution": _distribution(config.distribution) if config.distribution else None,
+        "identity": _identity(config),
+        "queue_settings": {"job_tier": "Spot"} if config.serverless and config.low_priority else None,
+        "outputs": _outputs(job, config),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def hidden(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Variables without their contents."""
+    return dict.fromkeys(given, _HIDDEN)
+
+
+def _outputs(job: Job, config: AmlConfig) -> dict[str, Any] | None:
+    """Checkpoints lie in a datastore, in the same folder for all attempts of a trial."""
+    if not config.checkpoint_datastore:
+        return None
+    path = f"azureml://datastores/{config.checkpoint_datastore}/paths/nnilite/{job.experiment}/{job.trial}/"
+    return {MOUNT: {"type": "uri_folder", "mode": "rw_mount", "path": path}}
+
+
+def _distribution(given: AmlDistribution) -> dict[str, Any]:
+    if given.type == "TensorFlow":
+        counts = {"worker_count": given.worker_count, "parameter_server_count": given.parameter_server_count}
+        return {"type": "tensorflow", **counts}
+    return {"type": given.type.lower(), "process_count_per_instance": given.process_count_per_instance}
+
+
+def _identity(config: AmlConfig) -> dict[str, str] | None:
+    given = config.identity
+    if given is None:
+        return None
+    found = {"type": _IDENTITIES[given.type]}
+    return {**found, "client_id": given.client_id} if given.client_id else found

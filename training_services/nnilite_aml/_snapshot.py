@@ -1,0 +1,82 @@
+"""The folder that goes up as the code of all jobs: the program that they start, the keeper, the code in one archive.
+
+An archive keeps what single blobs would lose: modes of files, empty folders, and names that a URL cannot have. And
+`.amlignore` or `.gitignore` files in the code leave nothing out a second time. Azure finds a snapshot by the hash of
+its content, so that the same code goes up once, also for several experiments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite.bootstrap import JobProcess, command, python_command
+from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.service import ServiceContext
+from nnilite.units import format_size
+from nnilite_aml import _start
+
+START_FILE = "nnilite-start"
+KEEPER_FILE = "keeper.pyz"
+START_VARIABLE = "NNILITE_START"
+SNAPSHOT_LIMIT_BYTES = 300 * 1024**2
+"""Azure's own limit for the snapshot of a job."""
+
+
+@dataclass(frozen=True)
+class CodeSnapshot:
+    """A folder of this machine, as it goes up."""
+
+    folder: Path
+    keeper_sha256: str
+    code_hash: str
+    size_bytes: int
+
+
+def start_script() -> str:
+    """The shell script that a job runs on each node; its argument is the folder for checkpoints, if there is one."""
+    words = command(f"env:{START_VARIABLE}", _start.WORK, JobProcess(rank_variable=_start.RANK), files=".")
+    program = Path(_start.__file__).read_text(encoding="utf-8")
+    return f'exec {shlex.join(python_command(program, json.dumps(words)))} "$@"\n'
+
+
+def prepare(context: ServiceContext) -> CodeSnapshot:
+    """Make the folder. Blocks. Raises: ConfigError if it is more than Azure takes, CodeDirError, ServiceError."""
+    package, keeper = context.package(), context.keeper.read_bytes()
+    script = start_script().encode()
+    size = len(keeper) + len(script) + package.archive.stat().st_size
+    if size > SNAPSHOT_LIMIT_BYTES:
+        raise ConfigError(
+            f"the code is {format_size(size)} when packed, and Azure takes a snapshot of "
+            f"{format_size(SNAPSHOT_LIMIT_BYTES)} at most: leave files out by .nniignore, and let trials read data "
+            "from a datastore",
+            Place(field="trialCodeDirectory"),
+        )
+    digest = hashlib.sha256(keeper).hexdigest()
+    name = hashlib.sha256(script + digest.encode() + package.hash.encode()).hexdigest()[:16]
+    folder = context.directory / "aml" / name
+    if not folder.is_dir():
+        _fill(folder, script, keeper, package.archive)
+    return CodeSnapshot(folder, digest, package.hash, size)
+
+
+def _fill(folder: Path, script: bytes, keeper: bytes, archive: Path) -> None:
+    """Make it, whole or not at all."""
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        (draft / START_FILE).write_bytes(script)
+        (draft / KEEPER_FILE).write_bytes(keeper)
+        try:
+            os.link(archive, draft / archive.name)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(archive, draft / archive.name)
+        draft.rename(folder)
+    except OSError as error:
+        raise ServiceError(f"the code cannot be prepared for Azure in {folder.parent}: {error.strerror}") from error

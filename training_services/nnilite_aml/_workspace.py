@@ -1,0 +1,296 @@
+"""The calls to one workspace that are needed, by Azure's own client, with what is used of the answers.
+
+A few parts of the client are not public: `_code`, which lets a snapshot go up by itself and once, and
+`jobs._runs_operations`, which alone tells why a job has failed and where its log is. Both are in all versions from 1.8.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nnilite.records import Json
+from nnilite_aml._calls import AzureCalls
+from nnilite_aml._config import AmlConfig
+from nnilite_aml._login import cure, login
+
+if TYPE_CHECKING:
+    from azure.ai.ml import MLClient
+    from azure.core.pipeline.transport import RequestsTransport
+
+T = TypeVar("T")
+
+PATIENCE_S = 40.0
+"""For all tries of a call; the engine gives up a call after 60 s."""
+_UPLOAD_LIMIT_S = 3600.0
+_DOWNLOAD_LIMIT_S = 600.0
+_PIECE_BYTES = 4_000_000
+
+
+@dataclass(frozen=True)
+class AmlJob:
+    """A job as lists tell it."""
+
+    name: str
+    status: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the run history knows of a job beyond that."""
+
+    started: float | None = None
+    ended: float | None = None
+    error_code: str = ""
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+    logs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The files of the log, each with a URL that opens it, which is a secret."""
+
+
+@dataclass(frozen=True)
+class AmlTarget:
+    """A compute target."""
+
+    name: str
+    kind: str
+    """amlcompute, computeinstance, kubernetes and others, in small letters."""
+    state: str = ""
+    most_nodes: int | None = None
+    low_priority: bool = False
+    error: str = ""
+
+
+class AmlWorkspace:
+    """All calls raise Problem."""
+
+    def __init__(self, config: AmlConfig) -> None:
+        self._config = config
+        self._calls = AzureCalls(float(config.request_timeout), cure(config))
+        self._made: MLClient | None = None
+        self._transport: RequestsTransport | None = None
+        self._making = threading.Lock()
+
+    # ------------------------------------------------------------ the client
+
+    def _client(self) -> MLClient:
+        """Blocks, since it imports Azure's library."""
+        with self._making:
+            if self._made is None:
+                from azure.ai.ml import MLClient
+
+                config = self._config
+                self._made = MLClient(
+                    login(config),
+                    config.subscription_id,
+                    config.resource_group,
+                    config.workspace_name,
+                    cloud=config.cloud,
+                    enable_telemetry=False,
+                    show_progress=False,
+                    retry_total=0,
+                    transport=self._connections(),
+                )
+                _quiet()
+            return self._made
+
+    def _connections(self) -> RequestsTransport:
+        """Shared by all calls, which saves a TLS handshake with each."""
+        if self._transport is None:
+            from azure.core.pipeline.transport import RequestsTransport
+
+            timeout_s = float(self._config.request_timeout)
+            self._transport = RequestsTransport(connection_timeout=timeout_s, read_timeout=timeout_s)
+            self._transport.open()
+        return self._transport
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        transport, self._transport, self._made = self._transport, None, None
+        if transport is not None:
+            transport.close()
+
+    def _forget(self) -> None:
+        """Log in anew, and not with a token that was kept."""
+        self._made = None
+
+    async def _call(self, what: str, work: Callable[[MLClient], T], timeout_s: float | None = None) -> T:
+        await self._calls.run("the login", self._client, timeout_s=60, patience_s=60)
+        patience_s = max(PATIENCE_S, timeout_s or 0)
+        return await self._calls.run(
+            what, lambda: work(self._client()), timeout_s=timeout_s, patience_s=patience_s, renew=self._forget
+        )
+
+    # ------------------------------------------------------------ what there is
+
+    async def location(self) -> str:
+        """Where the workspace is; shows that it is there, and may be seen."""
+        name = self._config.workspace_name
+        found = await self._call(f"workspace {name}", lambda client: client.workspaces.get(name))
+        return str(found.location or "")
+
+    async def target(self, name: str) -> AmlTarget:
+        return _target(await self._call(f"compute target {name}", lambda client: client.compute.get(name)))
+
+    async def environment(self, name: str, version: str) -> str:
+        """The id of an environment of the workspace."""
+        found = await self._call(
+            f"environment {name}:{version}", lambda client: client.environments.get(name, version=version)
+        )
+        return str(found.id)
+
+    # ------------------------------------------------------------ what goes up
+
+    async def register(self, name: str, image: str, conda: Path | None) -> str:
+        """Make an environment, or find the same one; its id."""
+
+        def work(client: MLClient) -> str:
+            from azure.ai.ml.entities import Environment
+
+            given = Environment(name=name, version="1", image=image, conda_file=conda)
+            return str(client.environments.create_or_update(given).id)
+
+        return await self._call(f"environment {name}:1", work)
+
+    async def upload(self, folder: Path) -> str:
+        """The id of the snapshot with this content, which goes up if it is not there. May take long."""
+
+        def work(client: MLClient) -> str:
+            from azure.ai.ml.entities._assets import Code
+
+            return str(client._code.create_or_update(Code(path=str(folder))).id)
+
+        return await self._call("the upload of the code", work, timeout_s=_UPLOAD_LIMIT_S)
+
+    async def create(self, arguments: Mapping[str, Any]) -> AmlJob:
+        """Submit a job."""
+        name = str(arguments["name"])
+        return await self._call(f"job {name}", lambda client: _job(client.jobs.create_or_update(_entity(arguments))))
+
+    # ------------------------------------------------------------ jobs
+
+    async def jobs(self, tag: str) -> Mapping[str, AmlJob]:
+        """All jobs that have a tag of this name."""
+        found = await self._call(f"the jobs tagged {tag}", lambda client: list(_listed(client, tag)))
+        return {job.name: job for job in found}
+
+    async def job(self, name: str) -> AmlJob:
+        return await self._call(f"job {name}", lambda client: _job(client.jobs.get(name)))
+
+    async def facts(self, name: str) -> RunFacts:
+        """What the run history tells of a job."""
+        return await self._call(
+            f"the run of job {name}", lambda client: _facts(client.jobs._runs_operations.get_run_details(name))
+        )
+
+    async def cancel(self, name: str) -> None:
+        """Ask for a job's end; its status tells when that has come."""
+        await self._call(f"the end of job {name}", lambda client: _ask_to_cancel(client, name))
+
+    async def read(self, url: str, offset: int) -> bytes:
+        """What a log has from `offset` on, a piece of it. Raises: Missing (416) if there is nothing (yet)."""
+
+        def work() -> bytes:
+            from azure.storage.blob import BlobClient
+
+            blob = BlobClient.from_blob_url(url, retry_total=0, transport=self._connections())
+            return bytes(blob.download_blob(offset=offset, length=_PIECE_BYTES).readall())
+
+        return await self._calls.run("the log of a job", work, patience_s=PATIENCE_S)
+
+    async def download(self, name: str, target: Path) -> None:
+        """Copy what a job has left in its folder `outputs`."""
+
+        def work(client: MLClient) -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                client.jobs.download(name, download_path=folder)
+                left = Path(folder, "artifacts", "outputs")
+                target.mkdir(parents=True, exist_ok=True)
+                if left.is_dir():
+                    shutil.copytree(left, target, dirs_exist_ok=True)
+
+        await self._call(f"the files of job {name}", work, timeout_s=_DOWNLOAD_LIMIT_S)
+
+
+def _entity(arguments: Mapping[str, Any]) -> Any:
+    """A job as Azure's library has it."""
+    from azure.ai.ml import command
+
+    return command(**arguments)
+
+
+def _quiet() -> None:
+    """The library tells of each call, and warns of each class that may change some day; errors are told here."""
+    logging.getLogger("azure").setLevel(logging.WARNING)
+    logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)
+    activities = logging.getLogger("azure.ai.ml._telemetry")
+    activities.propagate = False
+    if not activities.handlers:
+        activities.addHandler(logging.NullHandler())
+
+
+def rest_body(arguments: Mapping[str, Any]) -> Json:
+    """What is sent of a job, as JSON. Imports Azure's library, which takes seconds."""
+    _quiet()
+    rest = _entity(arguments)._to_job()._to_rest_object()
+    found = rest.as_dict() if hasattr(rest, "as_dict") else rest.serialize()
+    return {"properties": found["properties"]}
+
+
+def _listed(client: MLClient, tag: str) -> Iterator[AmlJob]:
+    # The library leaves out by None what it cannot read: jobs of kinds that are younger than it.
+    return (_job(one) for one in client.jobs.list(tag=tag) if one is not None)
+
+
+def _job(found: Any) -> AmlJob:
+    services = found.services or {}
+    studio = services.get("Studio") if isinstance(services, dict) else None
+    return AmlJob(str(found.name), _text(found, "status"), _text(studio, "endpoint"))
+
+
+def _ask_to_cancel(client: MLClient, name: str) -> None:
+    # Without polling, nothing waits in a thread of its own for the end.
+    client.jobs.begin_cancel(name, polling=False)
+
+
+def _target(found: Any) -> AmlTarget:
+    most = getattr(found, "max_instances", None)
+    return AmlTarget(
+        name=str(found.name),
+        kind=_text(found, "type").lower(),
+        state=_text(found, "state"),
+        most_nodes=most if isinstance(most, int) else None,
+        low_priority=_text(found, "tier").lower() in ("low_priority", "lowpriority"),
+        error=_text(found, "provisioning_errors"),
+    )
+
+
+def _facts(found: Any) -> RunFacts:
+    error = getattr(getattr(found, "error", None), "error", None)
+    warnings = [_text(one, "message") for one in found.warnings or []]
+    return RunFacts(
+        started=_seconds(found.start_time_utc),
+        ended=_seconds(found.end_time_utc),
+        error_code=_text(error, "code"),
+        error=_text(error, "message"),
+        warnings=tuple(warning for warning in warnings if warning),
+        logs={str(name): str(url) for name, url in (found.log_files or {}).items()},
+    )
+
+
+def _text(found: Any, name: str) -> str:
+    """A field as text, also where the library has an enumeration for it; "" if there is none."""
+    value = getattr(found, name, None)
+    return str(getattr(value, "value", value) or "")
+
+
+def _seconds(moment: object) -> float | None:
+    return moment.timestamp() if isinstance(moment, datetime) else None
