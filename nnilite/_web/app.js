@@ -1,17 +1,31 @@
 // The frame: header, tabs, banners, and the view that the address asks for. Views other than the first are loaded when
 // they are first opened.
-import { html, render, signal, useEffect, useRef } from "./lib/ui.js";
+
+import { send } from "./lib/api.js";
 import { filterQuery } from "./lib/filters.js";
+import { connect, connection, now, profile, start } from "./lib/live_data.js";
 import { go, href, route } from "./lib/route.js";
-import { link, now, profile, start, connect } from "./lib/store.js";
 import { switchTheme, theme } from "./lib/theme.js";
-import { attempt, Copy, Empty, ExperimentState, Toasts } from "./parts/bits.js";
+import { html, render, signal, useEffect, useRef } from "./lib/ui.js";
+import { Copy, Empty, ExperimentState, perform, Toasts } from "./parts/bits.js";
 import { closeDialog, confirm, DialogHost, openDialog } from "./parts/dialog.js";
 import { Icon } from "./parts/icons.js";
 import { Overview } from "./views/overview.js";
-import { send } from "./lib/api.js";
 
-const TABS = [["overview", "Overview"], ["trials", "Trials"], ["charts", "Charts"], ["experiment", "Experiment"]];
+/** @import { Connection } from "./lib/live_data.js" */
+/** @import { Experiment } from "./lib/wire.d.ts" */
+/** @import { ComponentChildren } from "./vendor/preact.js" */
+/** @import { Signal } from "./vendor/signals.js" */
+
+const TABS = [
+  ["overview", "Overview"],
+  ["trials", "Trials"],
+  ["charts", "Charts"],
+  ["experiment", "Experiment"],
+];
+/** @typedef {() => ComponentChildren} Component */
+
+/** @type {Record<string, () => Promise<Component>>} */
 const LATER = {
   trials: () => import("./views/trials.js").then((module) => module.Trials),
   trial: () => import("./views/trial.js").then((module) => module.TrialPage),
@@ -19,14 +33,18 @@ const LATER = {
   experiment: () => import("./views/experiment.js").then((module) => module.Experiment),
 };
 const AGAIN_MS = 2000;
+/** @type {Signal<Record<string, Component>>} */
 const views = signal({ overview: Overview });
+/** @type {Signal<Record<string, boolean>>} */
 const troubles = signal({});
 
+/** @param {string[]} parts of the address */
 function viewName([first, second]) {
   if (first === "trials" && second) return "trial";
   return TABS.some(([name]) => name === first) ? first : null;
 }
 
+/** @param {string} name */
 function fetchView(name) {
   if (views.value[name]) return;
   LATER[name]().then(
@@ -43,15 +61,17 @@ function fetchView(name) {
 
 function View() {
   const name = viewName(route.value.parts);
-  const main = useRef();
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     if (name) fetchView(name);
     scrollTo(0, 0);
   }, [route.value.parts.join("/")]);
   let content;
-  if (link.value.state === "signed-out") content = html`<${SignedOut} />`;
-  else if (name === null) content = html`<${Empty} title="There is no such page"><a href="#/overview">Go to the overview</a></${Empty}>`;
-  else if (!views.value[name] && troubles.value[name]) content = html`<${Empty} title="This page could not be loaded yet">It is tried again until the manager answers.</${Empty}>`;
+  if (connection.value.state === "signed-out") content = html`<${SignedOut} />`;
+  else if (name === null)
+    content = html`<${Empty} title="There is no such page"><a href="#/overview">Go to the overview</a></${Empty}>`;
+  else if (!views.value[name] && troubles.value[name])
+    content = html`<${Empty} title="This page could not be loaded yet">Trying again until the manager answers.</${Empty}>`;
   else if (!views.value[name]) content = html`<${Empty} title="Loading …" />`;
   else {
     const Content = views.value[name];
@@ -62,7 +82,7 @@ function View() {
 
 function SignedOut() {
   return html`<div class="card"><${Empty} title="Please sign in">
-    This experiment asks for signing in, or you were signed out. Run <code>nnictl webui url</code> where it was started, and open that link.
+    You need to sign in to this experiment. Run <code>nnictl webui url</code> on the machine where it was started, and open the link that it prints.
   </${Empty}></div>`;
 }
 
@@ -75,11 +95,16 @@ function Header() {
       <img src="icon.svg" alt="" /><span style=${{ minWidth: 0 }}><div class="brand-name">${known?.name || "nnilite"}</div><div class="brand-id">${known?.id ?? ""}</div></span>
     </a>
     <nav class="tabs" aria-label="Pages">
-      ${TABS.map(([name, title]) => html`<a key=${name} href=${href(name, name === "trials" || name === "charts" ? shared : undefined)}
-        aria-current=${here === name ? "page" : undefined}>${title}</a>`)}
+      ${TABS.map(
+        ([
+          name,
+          title,
+        ]) => html`<a key=${name} href=${href(name, name === "trials" || name === "charts" ? shared : undefined)}
+        aria-current=${here === name ? "page" : undefined}>${title}</a>`,
+      )}
     </nav>
     <div class="top-end">
-      <${Link} />
+      <${ConnectionState} />
       ${known && html`<span class="wide-only"><${ExperimentState} state=${known.state} /></span>`}
       <button class="quiet icon wide-only" onClick=${help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><b>?</b></button>
       <button class="quiet icon" onClick=${switchTheme} aria-label=${theme.value === "dark" ? "Light colours" : "Dark colours"}><${Icon} name=${theme.value === "dark" ? "sun" : "moon"} /></button>
@@ -88,28 +113,31 @@ function Header() {
   </header>`;
 }
 
-const LINK_WORDS = { connecting: "Connecting", live: "Live", lost: "Not connected", "signed-out": "Signed out" };
+/** @type {Record<Connection["state"], string>} */
+const CONNECTION_WORDS = { connecting: "Connecting", live: "Live", lost: "Not connected", "signed-out": "Signed out" };
 
-function Link() {
-  const { state } = link.value;
-  return html`<span class="badge" data-state=${state} title="Whether this page hears of changes as they happen">
-    <i class="dot" aria-hidden="true" />${LINK_WORDS[state]}</span>`;
+function ConnectionState() {
+  const { state } = connection.value;
+  return html`<span class="badge" data-state=${state} title="Whether this page shows changes as they happen">
+    <i class="dot" aria-hidden="true" />${CONNECTION_WORDS[state]}</span>`;
 }
 
+/** @param {{ known: Experiment | null }} props */
 function StopButton({ known }) {
   if (!known || known.readOnly || ["STOPPED", "STOPPING"].includes(known.state)) return null;
-  const stop = () => confirm({
-    title: "Stop this experiment?",
-    text: `Running trials are ended. All results are kept; “nnictl resume ${known.id}” goes on with it.`,
-    yes: "Stop it",
-    danger: true,
-    act: () => attempt(() => send("POST", "experiment/stop", {}), "The experiment is stopping."),
-  });
+  const stop = () =>
+    confirm({
+      title: "Stop this experiment?",
+      text: `Running trials will be ended. All results are kept; “nnictl resume ${known.id}” continues it.`,
+      yes: "Stop it",
+      danger: true,
+      act: () => perform(() => send("POST", "experiment/stop", {}), "The experiment is stopping."),
+    });
   return html`<button class="danger" onClick=${stop}><${Icon} name="kill" />Stop</button>`;
 }
 
 function Banner() {
-  const { state, since, retryAt } = link.value;
+  const { state, since, retryAt } = connection.value;
   const known = profile.value;
   if (state === "lost") {
     const stopped = known && ["STOPPED", "STOPPING"].includes(known.state);
@@ -117,39 +145,54 @@ function Banner() {
     const resume = known && `nnictl resume ${known.id} --port ${location.port || 8080}`;
     return html`<div class=${`banner ${stopped ? "" : "bad"}`} role="alert">
       <span><b>${stopped ? "The experiment is stopped." : "The connection to the manager is lost."}</b>
-      ${stopped ? " What is shown is how it ended." : ` What is shown is as of ${new Date(since).toLocaleTimeString()}. Trying again${wait ? ` in ${wait} s` : " …"}`}</span>
-      ${resume && html`<span>To go on with it: <code>${resume}</code></span><${Copy} text=${resume} what="Command" />`}
+      ${stopped ? " This is its last state." : ` This is the state at ${new Date(since).toLocaleTimeString()}. Trying again${wait ? ` in ${wait} s` : " …"}`}</span>
+      ${resume && html`<span>To resume it: <code>${resume}</code></span><${Copy} text=${resume} what="Command" />`}
       <button class="small" onClick=${connect}><${Icon} name="retry" />Try now</button>
     </div>`;
   }
   if (known?.readOnly) {
-    const resume = () => attempt(() => send("POST", "experiment/resume", {}), "The experiment goes on in a moment.");
-    return html`<div class="banner"><span><b>Read only.</b> This experiment is opened for viewing.</span>
-      <button class="small" onClick=${resume}><${Icon} name="play" />Go on with it</button></div>`;
+    const resume = () => perform(() => send("POST", "experiment/resume", {}), "The experiment will resume shortly.");
+    return html`<div class="banner"><span><b>Read only.</b> This experiment is open for viewing.</span>
+      <button class="small" onClick=${resume}><${Icon} name="play" />Resume</button></div>`;
   }
   return null;
 }
 
 const SHORTCUTS = [
-  ["g o", "Overview"], ["g t", "Trials"], ["g c", "Charts"], ["g e", "Experiment"], ["/", "Find trials"], ["n", "New trial (in Trials)"],
-  ["↑ ↓ j k", "Move in the table"], ["Enter", "Open the trial"], ["Space", "Select the trial"], ["Esc", "Close"], ["?", "This help"],
+  ["g o", "Overview"],
+  ["g t", "Trials"],
+  ["g c", "Charts"],
+  ["g e", "Experiment"],
+  ["/", "Find trials"],
+  ["n", "New trial (in Trials)"],
+  ["↑ ↓ j k", "Move in the table"],
+  ["Enter", "Open the trial"],
+  ["Space", "Select the trial"],
+  ["Esc", "Close"],
+  ["?", "This help"],
 ];
 
 function help() {
-  openDialog(() => html`<h1 id="dialog-title">Keyboard shortcuts</h1>
+  openDialog(
+    () => html`<h1 id="dialog-title">Keyboard shortcuts</h1>
     <dl class="facts">${SHORTCUTS.map(([keys, what]) => html`<dt key=${what}>${keys.split(" ").map((key) => html`<kbd key=${key}>${key}</kbd> `)}</dt><dd key=${keys}>${what}</dd>`)}</dl>
-    <div class="dialog-end"><button class="primary" onClick=${closeDialog}>Close</button></div>`);
+    <div class="dialog-end"><button class="primary" onClick=${closeDialog}>Close</button></div>`,
+  );
 }
 
+/** @type {Record<string, string>} */
+const PLACES = { o: "overview", t: "trials", c: "charts", e: "experiment" };
+
 let pendingG = 0;
+/** @param {KeyboardEvent} event */
 function onKey(event) {
-  const typing = event.target.closest?.("input, textarea, select, dialog, [contenteditable]");
+  const typing = /** @type {Element} */ (event.target).closest?.("input, textarea, select, dialog, [contenteditable]");
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-  const place = { o: "overview", t: "trials", c: "charts", e: "experiment" }[event.key];
+  const place = PLACES[event.key];
   if (place && Date.now() - pendingG < 1000) go(place);
   else if (event.key === "?") help();
   else if (event.key === "/") findTrials();
-  else if (event.key === "n" && route.value.parts.join("/") === "trials") document.querySelector(".toolbar .primary:enabled")?.click();
+  else if (event.key === "n" && route.value.parts.join("/") === "trials") element(".toolbar .primary:enabled")?.click();
   else {
     pendingG = event.key === "g" ? Date.now() : 0;
     return;
@@ -158,8 +201,14 @@ function onKey(event) {
   event.preventDefault();
 }
 
+/**
+ * @param {string} selector
+ * @returns {HTMLElement | null}
+ */
+const element = (selector) => document.querySelector(selector);
+
 function findTrials() {
-  const focus = () => document.querySelector("[data-search]")?.focus();
+  const focus = () => element("[data-search]")?.focus();
   if (document.querySelector("[data-search]")) focus();
   else {
     go("trials");
@@ -174,7 +223,10 @@ function App() {
     document.title = word;
   }, [known?.name, known?.state]);
   return html`
-    <a class="hidden skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
+    <a class="hidden skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      element("#main")?.focus();
+    }}>Skip to the content</a>
     <${Header} />
     <${Banner} />
     <${View} />
@@ -184,4 +236,4 @@ function App() {
 
 addEventListener("keydown", onKey);
 start();
-render(html`<${App} />`, document.getElementById("app"));
+render(html`<${App} />`, /** @type {HTMLElement} */ (element("#app")));

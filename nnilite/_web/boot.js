@@ -3,10 +3,11 @@
 const KEY = "nnilite-starts";
 const TRIES_MAX = 5;
 
+/** @param {(count: number) => number} change */
 function tries(change) {
   try {
     const count = change(Number(sessionStorage.getItem(KEY) ?? 0));
-    sessionStorage.setItem(KEY, count);
+    sessionStorage.setItem(KEY, String(count));
     return count;
   } catch {
     return TRIES_MAX; // without storage one could reload for ever
@@ -16,7 +17,8 @@ function tries(change) {
 import("./app.js").then(
   () => tries(() => 0),
   () => {
+    const app = document.getElementById("app");
     if (tries((count) => count + 1) < TRIES_MAX) setTimeout(() => location.reload(), 1000);
-    else document.getElementById("app").textContent = "This page could not be loaded. Reload it when the manager runs.";
+    else if (app) app.textContent = "This page could not be loaded. Reload it when the manager runs.";
   },
 );

@@ -1,40 +1,54 @@
 // The metric over two parameters: trials as points on a surface that is interpolated between them.
-import { html, useMemo } from "../lib/ui.js";
+
+import { fields, isLogarithmic, objectives } from "../lib/filtered.js";
+import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
-import { fieldName, valueOf } from "../lib/filters.js";
+import { optimize, version } from "../lib/live_data.js";
 import { route, setQuery } from "../lib/route.js";
-import { fields, isLogarithmic, objectives } from "../lib/selection.js";
-import { profile, version } from "../lib/store.js";
 import { objective } from "../lib/trials.js";
+import { html, useMemo } from "../lib/ui.js";
+import { Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
-import { Empty } from "../parts/bits.js";
 import { NoResults } from "../views/charts.js";
 
+/** @import { Parameter } from "../lib/filters.js" */
+/** @import { FlatValue, Trial } from "../lib/trials.js" */
+/** @import { Option, RenderApi } from "../vendor/echarts.js" */
+
 const CELLS = 64; // along each axis
+/** @typedef {{ trial: Trial, x: number, y: number, z: number }} Point a trial; x and y from 0 to 1, z its metric */
+
+/** @param {number} one */
+const same = (one) => one;
+
 const LEVELS = 14;
 const POINTS_MAX = 1500; // each cell looks at all of them
 
+/** @param {{ rows: Trial[] }} props */
 export default function Contour({ rows }) {
   const query = route.value.query;
   const name = query.get("objective") ?? "default";
   const able = fields.value.parameters.filter((field) => field.values.length > 1);
   const numeric = able.filter((field) => !field.text);
   const chosenX = able.find(({ field }) => field === query.get("x")) ?? numeric[0] ?? able[0];
-  const chosenY = able.find(({ field }) => field === query.get("y")) ?? [...numeric, ...able].find((field) => field !== chosenX);
+  const chosenY =
+    able.find(({ field }) => field === query.get("y")) ?? [...numeric, ...able].find((field) => field !== chosenX);
   const points = useMemo(() => {
     if (!chosenY) return [];
     const [placeX, placeY] = [scale(chosenX), scale(chosenY)];
+    /** @type {Point[]} */
     const found = [];
     for (const trial of rows) {
       const z = objective(trial.value, name);
-      const [x, y] = [placeX.to(valueOf(trial, chosenX.field)), placeY.to(valueOf(trial, chosenY.field))];
+      const [x, y] = [placeX.to(fieldValue(trial, chosenX.field)), placeY.to(fieldValue(trial, chosenY.field))];
       if (z !== null && x !== null && y !== null) found.push({ trial, x, y, z });
     }
     const step = Math.ceil(found.length / POINTS_MAX);
     return step > 1 ? found.filter((_, place) => place % step === 0) : found;
   }, [rows, name, chosenX?.field, chosenY?.field, version.value]);
-  if (!chosenY) return html`<div class="card"><${Empty} title="Two parameters are needed">This search varies fewer than two.</${Empty}></div>`;
+  if (!chosenY)
+    return html`<div class="card"><${Empty} title="Two parameters are needed">This search has fewer than two that vary.</${Empty}></div>`;
   if (points.length < 3) return html`<${NoResults} />`;
   const options = able.map(({ field }) => [field, fieldName(field)]);
   const controls = html`
@@ -43,10 +57,14 @@ export default function Contour({ rows }) {
     ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${name} options=${objectives.value} set=${(one) => setQuery({ objective: one })} />`}`;
   return html`<${ChartCard} title=${`Metric over ${fieldName(chosenX.field)} and ${fieldName(chosenY.field)}`} name="contour" height=${560} controls=${controls}
     deps=${[points]} draw=${() => option(points, chosenX, chosenY)} note="Points are trials; the surface between them is interpolated, so it says little where there are none."
-    data=${() => ({ header: ["trial", fieldName(chosenX.field), fieldName(chosenY.field), name], rows: points.map(({ trial, z }) => [trial.id, valueOf(trial, chosenX.field), valueOf(trial, chosenY.field), z]) })} />`;
+    data=${() => ({ header: ["trial", fieldName(chosenX.field), fieldName(chosenY.field), name], rows: points.map(({ trial, z }) => [trial.id, fieldValue(trial, chosenX.field), fieldValue(trial, chosenY.field), z]) })} />`;
 }
 
-// Values of a parameter to 0..1 and back, on its own scale.
+/**
+ * Values of a parameter to 0..1 and back, on its own scale.
+ * @param {Parameter} field
+ * @returns {{ to: (value: FlatValue) => number | null, back: (part: number) => string }}
+ */
 function scale(field) {
   if (field.text) {
     const known = field.values.map(String);
@@ -57,7 +75,7 @@ function scale(field) {
     };
   }
   const log = field.low > 0 && isLogarithmic(fieldName(field.field));
-  const [f, g] = log ? [Math.log, Math.exp] : [(one) => one, (one) => one];
+  const [f, g] = log ? [Math.log, Math.exp] : [same, same];
   const [low, high] = [f(field.low), f(field.high)];
   return {
     to: (value) => (typeof value === "number" ? (f(value) - low) / (high - low || 1) : null),
@@ -65,8 +83,12 @@ function scale(field) {
   };
 }
 
-// Inverse distance weighting, a little smoothed so that single trials make no spikes.
+/**
+ * Inverse distance weighting, a little smoothed so that single trials make no spikes.
+ * @param {Point[]} points
+ */
 function surface(points) {
+  /** @type {[number, number, number][]} */
   const cells = [];
   for (let column = 0; column < CELLS; column += 1) {
     for (let row = 0; row < CELLS; row += 1) {
@@ -84,45 +106,104 @@ function surface(points) {
   return cells;
 }
 
+/**
+ * @param {Point[]} points
+ * @param {Parameter} fieldX
+ * @param {Parameter} fieldY
+ * @returns {Option}
+ */
 function option(points, fieldX, fieldY) {
   const c = colours();
   const [scaleX, scaleY] = [scale(fieldX), scale(fieldY)];
   const cells = surface(points);
   const order = cells.map((cell) => cell[2]).sort((a, b) => a - b);
-  const [low, high] = [order[0], order.at(-1)];
+  const [low, high] = [order[0], order[order.length - 1]];
   const heat = [0, 1, 2, 3, 4].map((step) => c[`heat-${step}`]);
-  if (profile.value.optimize === "minimize") heat.reverse();
+  if (optimize.value === "minimize") heat.reverse();
   const size = (high - low || 1) / LEVELS;
+  /** @param {number} value */
   const level = (value) => low + (Math.min(Math.floor((value - low) / size), LEVELS - 1) + 0.5) * size; // bands, as contours have
   const labels = Array.from({ length: CELLS }, (_, cell) => cell);
-  const ticks = (back) => axis({
-    type: "category", data: labels, splitLine: { show: false }, splitArea: { show: false },
-    axisLabel: { color: c.soft, interval: (index) => index === 0 || index === CELLS - 1 || index % 16 === 0, formatter: (text) => back(Number(text) / (CELLS - 1)), showMinLabel: true, showMaxLabel: true },
-  });
+  /** @param {(part: number) => string} back */
+  const ticks = (back) =>
+    axis({
+      type: "category",
+      data: labels,
+      splitLine: { show: false },
+      splitArea: { show: false },
+      axisLabel: {
+        color: c.soft,
+        interval: (/** @type {number} */ index) => index === 0 || index === CELLS - 1 || index % 16 === 0,
+        formatter: (/** @type {string} */ text) => back(Number(text) / (CELLS - 1)),
+        showMinLabel: true,
+        showMaxLabel: true,
+      },
+    });
   return {
     ...base(),
     grid: { left: 30, right: 84, top: 12, bottom: 30, containLabel: true },
-    xAxis: [{ ...ticks(scaleX.back), name: fieldName(fieldX.field), nameGap: 28 }, { type: "value", min: 0, max: 1, show: false }],
-    yAxis: [{ ...ticks(scaleY.back), name: fieldName(fieldY.field), nameGap: 58 }, { type: "value", min: 0, max: 1, show: false }],
+    xAxis: [
+      { ...ticks(scaleX.back), name: fieldName(fieldX.field), nameGap: 28 },
+      { type: "value", min: 0, max: 1, show: false },
+    ],
+    yAxis: [
+      { ...ticks(scaleY.back), name: fieldName(fieldY.field), nameGap: 58 },
+      { type: "value", min: 0, max: 1, show: false },
+    ],
     visualMap: {
-      type: "continuous", seriesIndex: 0, dimension: 2, min: low, max: high, right: 0, top: "middle", itemHeight: 320, itemWidth: 14, inRange: { color: heat },
-      text: [number(high, 4), number(low, 4)], textStyle: { color: c.soft }, hoverLink: false,
+      type: "continuous",
+      seriesIndex: 0,
+      dimension: 2,
+      min: low,
+      max: high,
+      right: 0,
+      top: "middle",
+      itemHeight: 320,
+      itemWidth: 14,
+      inRange: { color: heat },
+      text: [number(high, 4), number(low, 4)],
+      textStyle: { color: c.soft },
+      hoverLink: false,
     },
     series: [
-      { type: "custom", data: cells.map(([x, y, z]) => [x, y, level(z)]), silent: true, progressive: 0, renderItem: cell },
       {
-        type: "scatter", xAxisIndex: 1, yAxisIndex: 1, symbolSize: points.length > 300 ? 4 : 8,
+        type: "custom",
+        data: cells.map(([x, y, z]) => [x, y, level(z)]),
+        silent: true,
+        progressive: 0,
+        renderItem: cell,
+      },
+      {
+        type: "scatter",
+        xAxisIndex: 1,
+        yAxisIndex: 1,
+        symbolSize: points.length > 300 ? 4 : 8,
         itemStyle: { color: "#ffffff", borderColor: "#14161c", borderWidth: 1.2 },
         data: points.map(({ trial, x, y, z }) => ({ value: [x, y, z], id: trial.id })),
-        tooltip: { formatter: ({ data }) => tip(`Trial ${data.id}`, [[fieldName(fieldX.field), scaleX.back(data.value[0])], [fieldName(fieldY.field), scaleY.back(data.value[1])], ["metric", number(data.value[2], 6)]]) },
+        tooltip: {
+          formatter: ({ data }) =>
+            tip(`Trial ${data.id}`, [
+              [fieldName(fieldX.field), scaleX.back(data.value[0])],
+              [fieldName(fieldY.field), scaleY.back(data.value[1])],
+              ["metric", number(data.value[2], 6)],
+            ]),
+        },
       },
     ],
   };
 }
 
-// A cell reaches a little into its neighbours: else the page shines through between them.
-function cell(params, api) {
+/**
+ * A cell reaches a little into its neighbours: else the page shines through between them.
+ * @param {unknown} _
+ * @param {RenderApi} api
+ */
+function cell(_, api) {
   const [x, y] = api.coord([api.value(0), api.value(1)]);
   const [width, height] = api.size([1, 1]);
-  return { type: "rect", shape: { x: x - width / 2, y: y - height / 2, width: width + 0.7, height: height + 0.7 }, style: { fill: api.visual("color") } };
+  return {
+    type: "rect",
+    shape: { x: x - width / 2, y: y - height / 2, width: width + 0.7, height: height + 0.7 },
+    style: { fill: api.visual("color") },
+  };
 }

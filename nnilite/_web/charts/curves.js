@@ -1,25 +1,34 @@
 // Intermediate results of many trials over each other.
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+
 import { get } from "../lib/api.js";
+import { objectives } from "../lib/filtered.js";
 import { plural } from "../lib/format.js";
+import { connection, optimize, version } from "../lib/live_data.js";
 import { route, setQuery } from "../lib/route.js";
-import { objectives } from "../lib/selection.js";
-import { link, profile, version } from "../lib/store.js";
 import { hasEnded, objective } from "../lib/trials.js";
+import { html, useEffect, useMemo, useState } from "../lib/ui.js";
 import { Empty } from "../parts/bits.js";
 import { colours, STATE_COLOURS } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
-import { curvesOption, curvesTable } from "../parts/curves.js";
+import { curvesOption, curvesTable } from "../parts/curve_drawing.js";
+
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { Curve } from "../lib/wire.d.ts" */
 
 const POINTS = 120;
-const ORDERS = [["best", "best"], ["worst", "worst"], ["last", "latest"]];
+const ORDERS = [
+  ["best", "best"],
+  ["worst", "worst"],
+  ["last", "latest"],
+];
 
+/** @param {{ rows: Trial[] }} props */
 export default function Curves({ rows }) {
   const query = route.value.query;
   const key = query.get("key") ?? "default";
   const order = query.get("order") ?? "best";
   const most = Number(query.get("most") ?? 50);
-  const [curves, setCurves] = useState(null);
+  const [curves, setCurves] = useState(/** @type {Curve[] | null} */ (null));
   const [problem, setProblem] = useState("");
   const wanted = useMemo(() => pick(rows, order, most), [rows, order, most, version.value]);
   const ids = wanted.map(({ id }) => id);
@@ -29,39 +38,64 @@ export default function Curves({ rows }) {
   useEffect(() => {
     let gone = false;
     if (!ids.length) return setCurves([]);
-    get("curves", { trial: ids, points: POINTS, key }).then(
-      (answer) => { if (!gone) { setCurves(answer.curves.filter((curve) => curve.steps.length)); setProblem(""); } },
+    /** @type {Promise<{ curves: Curve[] }>} */
+    const asked = get("curves", { trial: ids, points: POINTS, key });
+    asked.then(
+      (answer) => {
+        if (!gone) {
+          setCurves(answer.curves.filter((curve) => curve.steps.length));
+          setProblem("");
+        }
+      },
       (error) => !gone && setProblem(error.message),
     );
     const timer = running ? setTimeout(() => setTick(tick + 1), 3000) : 0;
-    return () => { gone = true; clearTimeout(timer); };
-  }, [stamp, tick, link.value.state]);
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [stamp, tick, connection.value.state]);
   const controls = html`
-    <${Pick} label="Of the" value=${order} options=${ORDERS} set=${(one) => setQuery({ order: one === "best" ? null : one })} />
+    <${Pick} label="Show" value=${order} options=${ORDERS} set=${(one) => setQuery({ order: one === "best" ? null : one })} />
     <${Pick} label="at most" value=${most} options=${[10, 25, 50, 100, 200, 500].map(String)} set=${(one) => setQuery({ most: one === "50" ? null : one })} />
     ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${key} options=${objectives.value} set=${(one) => setQuery({ key: one === "default" ? null : one })} />`}`;
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (curves && !curves.length) {
-    return html`<div class="card"><${Empty} title="No intermediate results">Trials report them by <code>nnilite.report_intermediate_result(value)</code>. Take away filters if there should be some.</${Empty}></div>`;
+    return html`<div class="card"><${Empty} title="No intermediate results">Trials report them with <code>nnilite.report_intermediate_result(value)</code>. If there should be some, remove filters.</${Empty}></div>`;
   }
   const states = new Map(wanted.map((trial) => [trial.id, trial.state]));
+  /** @param {Curve} curve */
   const colour = (curve) => {
     const c = colours();
     const state = states.get(curve.trial);
-    return state === "SUCCEEDED" ? c["series-1"] : c[STATE_COLOURS[state] ?? "soft"];
+    return state === "SUCCEEDED" ? c["series-1"] : c[state ? STATE_COLOURS[state] : "soft"];
   };
-  const opacity = (_, index) => (few ? 1 : order === "last" ? 0.6 : 1 - 0.8 * (index / (curves.length - 1)) ** 0.5);
-  const few = (curves ?? []).length <= 8;
+  /**
+   * @param {Curve} _
+   * @param {number} index
+   */
+  const opacity = (_, index) => (few ? 1 : order === "last" ? 0.6 : 1 - 0.8 * (index / (all.length - 1)) ** 0.5);
+  const all = curves ?? [];
+  const few = all.length <= 8;
   return html`<${ChartCard} title="Intermediate results" name="intermediate" height=${480} controls=${controls} deps=${[curves]}
     draw=${() => curvesOption(curves ?? [], { colour: few ? undefined : colour, legend: few, width: few ? 2 : 1.4, opacity })}
     note=${`${plural((curves ?? []).length, "trial")}, coloured ${few ? "one by one" : "by state, paler the further from the first"}; thinned to ${POINTS} points each. A click opens the trial.`} data=${() => curvesTable(curves ?? [])} />`;
 }
 
+/**
+ * @param {Trial[]} rows
+ * @param {string} order
+ * @param {number} most
+ */
 function pick(rows, order, most) {
   if (order === "last") return rows.slice(-most);
-  const sign = (profile.value.optimize === "minimize" ? 1 : -1) * (order === "worst" ? -1 : 1);
+  const sign = (optimize.value === "minimize" ? 1 : -1) * (order === "worst" ? -1 : 1);
+  /** @param {Trial} trial */
   const worth = (trial) => objective(trial.value, "default") ?? objective(trial.latest, "default");
-  const known = rows.map((trial) => [worth(trial), trial]).filter(([value]) => value !== null);
-  known.sort((a, b) => (a[0] - b[0]) * sign);
-  return known.slice(0, most).map(([, trial]) => trial);
+  const known = rows.flatMap((trial) => {
+    const value = worth(trial);
+    return value === null ? [] : { trial, value };
+  });
+  known.sort((a, b) => (a.value - b.value) * sign);
+  return known.slice(0, most).map(({ trial }) => trial);
 }

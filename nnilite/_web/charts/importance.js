@@ -1,16 +1,25 @@
 // How much each parameter matters, as the server computes it.
-import { html, useEffect, useState } from "../lib/ui.js";
+
 import { get } from "../lib/api.js";
-import { count } from "../lib/format.js";
 import { filterQuery } from "../lib/filters.js";
+import { count } from "../lib/format.js";
+import { profile } from "../lib/live_data.js";
 import { href, route, setQuery } from "../lib/route.js";
-import { profile } from "../lib/store.js";
+import { html, useEffect, useState } from "../lib/ui.js";
 import { Card, Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
 
-const METHODS = [["auto", "best available"], ["fanova", "fANOVA"], ["pedAnova", "PED-ANOVA"]];
+/** @import { Importance as Found } from "../lib/wire.d.ts" */
+/** @import { Item, Option } from "../vendor/echarts.js" */
+
+const METHODS = [
+  ["auto", "best available"],
+  ["fanova", "fANOVA"],
+  ["pedAnova", "PED-ANOVA"],
+];
+/** @type {Record<string, string>} */
 const WORDS = {
   fanova: "fANOVA: the share of the metric's variance that each parameter explains by itself, over the whole space",
   pedAnova: "PED-ANOVA: how much each parameter decides whether a trial is among the best",
@@ -18,45 +27,75 @@ const WORDS = {
 
 export default function Importance() {
   const method = route.value.query.get("method") ?? "auto";
-  const [found, setFound] = useState(null);
+  const [found, setFound] = useState(/** @type {(Found & { asked: string }) | null} */ (null));
   const [problem, setProblem] = useState("");
   const [asked, setAsked] = useState(0);
   useEffect(() => {
     let gone = false;
     setProblem("");
     setFound((known) => (known?.asked === method ? known : null));
-    get("importance", { method }, { timeout_ms: 150_000 }).then(
+    /** @type {Promise<Found>} */
+    const answer = get("importance", { method }, { timeout_ms: 150_000 });
+    answer.then(
       (answer) => !gone && setFound({ ...answer, asked: method }),
       (error) => !gone && setProblem(error.message),
     );
-    return () => { gone = true; };
+    return () => {
+      gone = true;
+    };
   }, [method, asked]);
   const again = html`<button class="small" onClick=${() => setAsked(asked + 1)}><${Icon} name="retry" />Compute again</button>`;
   const pick = html`<${Pick} label="Method" value=${method} options=${METHODS} set=${(one) => setQuery({ method: one === "auto" ? null : one })} />${again}`;
-  if (problem) return html`<${Card} title="Importance of parameters" end=${pick}><p class="note bad">${problem}</p></${Card}>`;
-  if (!found) return html`<${Card} title="Importance of parameters" end=${pick}><${Empty} title="Computing …">This takes some seconds.</${Empty}></${Card}>`;
-  if (found.reason) return html`<${Card} title="Importance of parameters" end=${pick}><${Empty} title="Nothing to tell yet">${found.reason}.</${Empty}></${Card}>`;
+  if (problem)
+    return html`<${Card} title="Importance of parameters" end=${pick}><p class="note bad">${problem}</p></${Card}>`;
+  if (!found)
+    return html`<${Card} title="Importance of parameters" end=${pick}><${Empty} title="Computing …">This takes some seconds.</${Empty}></${Card}>`;
+  if (found.reason)
+    return html`<${Card} title="Importance of parameters" end=${pick}><${Empty} title="No result yet">${found.reason}.</${Empty}></${Card}>`;
   const top = found.importances.slice(0, 2).map(({ parameter }) => `p.${parameter}`);
   return html`<div class="stack">
     <${ChartCard} title="Importance of parameters" name="importance" controls=${pick} deps=${[found]} height=${Math.max(160, 44 + 34 * found.importances.length)}
       draw=${() => option(found.importances)} note=${`${WORDS[found.method] ?? found.method}. From ${count(found.trials)} trials.`}
       data=${() => ({ header: ["parameter", "importance"], rows: found.importances.map((one) => [one.parameter, one.importance]) })} />
-    ${top.length === 2 && html`<p><a href=${href("charts/contour", new URLSearchParams([...filterQuery(route.value.query), ["x", top[0]], ["y", top[1]]]))}>The metric over the two most important parameters of ${profile.value.name || "this experiment"}</a></p>`}
+    ${top.length === 2 && html`<p><a href=${href("charts/contour", new URLSearchParams([...filterQuery(route.value.query), ["x", top[0]], ["y", top[1]]]))}>The metric over the two most important parameters of ${profile.value?.name || "this experiment"}</a></p>`}
   </div>`;
 }
 
+/**
+ * @param {Found["importances"]} shares
+ * @returns {Option}
+ */
 function option(shares) {
   const c = colours();
   const order = [...shares].reverse();
   return {
     ...base(),
     grid: { left: 8, right: 60, top: 4, bottom: 4, containLabel: true },
-    xAxis: axis({ type: "value", scale: false, axisLabel: { color: c.soft, formatter: (share) => `${Math.round(share * 100)} %` } }),
-    yAxis: axis({ type: "category", data: order.map(({ parameter }) => parameter), splitLine: { show: false }, axisLabel: { color: c.text, fontSize: 12.5 } }),
-    series: [{
-      type: "bar", barMaxWidth: 20, data: order.map(({ importance }) => importance), itemStyle: { color: c["series-1"], borderRadius: [0, 4, 4, 0] },
-      label: { show: true, position: "right", color: c.text, formatter: ({ value }) => `${(100 * value).toFixed(1)} %` },
-      tooltip: { formatter: ({ name, value }) => tip(name, [["importance", `${(100 * value).toFixed(2)} %`]]) },
-    }],
+    xAxis: axis({
+      type: "value",
+      scale: false,
+      axisLabel: { color: c.soft, formatter: (/** @type {number} */ share) => `${Math.round(share * 100)} %` },
+    }),
+    yAxis: axis({
+      type: "category",
+      data: order.map(({ parameter }) => parameter),
+      splitLine: { show: false },
+      axisLabel: { color: c.text, fontSize: 12.5 },
+    }),
+    series: [
+      {
+        type: "bar",
+        barMaxWidth: 20,
+        data: order.map(({ importance }) => importance),
+        itemStyle: { color: c["series-1"], borderRadius: [0, 4, 4, 0] },
+        label: {
+          show: true,
+          position: "right",
+          color: c.text,
+          formatter: (/** @type {Item<number>} */ { value }) => `${(100 * value).toFixed(1)} %`,
+        },
+        tooltip: { formatter: ({ name, value }) => tip(name, [["importance", `${(100 * value).toFixed(2)} %`]]) },
+      },
+    ],
   };
 }

@@ -1,66 +1,121 @@
 // The metric of all trials, over their number or their end, and how it is distributed.
-import { html, useMemo } from "../lib/ui.js";
+
+import { objectives } from "../lib/filtered.js";
 import { clock, number } from "../lib/format.js";
+import { optimize, version } from "../lib/live_data.js";
 import { route, setQuery } from "../lib/route.js";
-import { objectives } from "../lib/selection.js";
-import { profile, version } from "../lib/store.js";
 import { isBetter, objective } from "../lib/trials.js";
+import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
 import { NoResults } from "../views/charts.js";
 
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { Option } from "../vendor/echarts.js" */
+
+/** @typedef {{ trial: Trial, x: number, y: number }} Point */
+
 const BINS = 30;
 
+/** @param {{ rows: Trial[] }} props */
 export default function Metric({ rows }) {
   const query = route.value.query;
   const name = query.get("objective") ?? "default";
   const over = query.get("over") ?? "sequence";
-  const { optimize } = profile.value;
   const points = useMemo(() => {
-    const found = rows.map((trial) => ({ trial, y: objective(trial.value, name), x: over === "sequence" ? trial.sequence : trial.ended }))
-      .filter(({ x, y }) => y !== null && x !== null);
+    /** @type {Point[]} */
+    const found = rows.flatMap((trial) => {
+      const y = objective(trial.value, name);
+      const x = over === "sequence" ? trial.sequence : trial.ended;
+      return x === null || y === null ? [] : { trial, x, y };
+    });
     return found.sort((a, b) => a.x - b.x);
   }, [rows, name, over, version.value]);
   if (!points.length) return html`<${NoResults} />`;
   const controls = html`
     ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${name} options=${objectives.value} set=${(objective) => setQuery({ objective })} />`}
     <${Pick} label="over" value=${over} options=${[["sequence", "number"], ["ended", "time"]]} set=${(next) => setQuery({ over: next })} />`;
-  const data = () => ({ header: ["trial", "sequence", "ended", name], rows: points.map(({ trial, y }) => [trial.id, trial.sequence, trial.ended, y]) });
+  const data = () => ({
+    header: ["trial", "sequence", "ended", name],
+    rows: points.map(({ trial, y }) => [trial.id, trial.sequence, trial.ended, y]),
+  });
   return html`<div class="stack">
     <${ChartCard} title="Metric of each trial" name="metric" height=${400} controls=${controls} data=${data}
-      draw=${() => scatter(points, name, over, name === "default" ? optimize : null)} deps=${[points]} />
-    <${ChartCard} title="How the metric is distributed" name="distribution" height=${220} deps=${[points]}
+      draw=${() => scatter(points, name, over, name === "default" ? optimize.value : null)} deps=${[points]} />
+    <${ChartCard} title="Distribution of the metric" name="distribution" height=${220} deps=${[points]}
       draw=${() => histogram(points.map(({ y }) => y))} data=${() => binsTable(points.map(({ y }) => y))} />
   </div>`;
 }
 
-function scatter(points, name, over, optimize) {
+/**
+ * @param {Point[]} points
+ * @param {string} name
+ * @param {string} over
+ * @param {string | null} goal
+ * @returns {Option}
+ */
+function scatter(points, name, over, goal) {
   const c = colours();
   const scale = over === "sequence" ? 1 : 1000;
+  /** @type {number | null} */
   let best = null;
+  /** @type {[number, number | null][]} */
   const line = [];
   for (const { x, y } of points) {
-    if (optimize && (best === null || isBetter(y, best, optimize))) line.push([x * scale, (best = y)]);
+    if (!goal || (best !== null && !isBetter(y, best, goal))) continue;
+    best = y;
+    line.push([x * scale, best]);
   }
-  if (line.length) line.push([points.at(-1).x * scale, best]);
+  if (line.length) line.push([points[points.length - 1].x * scale, best]);
   return {
     ...base(),
     grid: { left: 8, right: 18, top: 14, bottom: 46, containLabel: true },
-    dataZoom: [{ type: "inside" }, { type: "slider", height: 16, bottom: 4, borderColor: c.line, textStyle: { color: c.soft }, showDetail: false, brushSelect: false }],
+    dataZoom: [
+      { type: "inside" },
+      {
+        type: "slider",
+        height: 16,
+        bottom: 4,
+        borderColor: c.line,
+        textStyle: { color: c.soft },
+        showDetail: false,
+        brushSelect: false,
+      },
+    ],
     xAxis: axis({ type: over === "sequence" ? "value" : "time", max: "dataMax", splitLine: { show: false } }),
     yAxis: axis({ type: "value" }),
     series: [
       {
-        type: "scatter", symbolSize: points.length > 2000 ? 4 : 8, large: points.length > 20_000,
+        type: "scatter",
+        symbolSize: points.length > 2000 ? 4 : 8,
+        large: points.length > 20_000,
         itemStyle: { color: c["series-1"], opacity: points.length > 2000 ? 0.4 : 0.65 },
         data: points.map(({ trial, x, y }) => ({ value: [x * scale, y], id: trial.id })),
-        tooltip: { formatter: ({ data }) => tip(`Trial ${data.id}`, [[name === "default" ? "metric" : name, number(data.value[1], 6)], over === "sequence" ? ["number", data.value[0]] : ["ended", clock(data.value[0] / 1000)]]) },
+        tooltip: {
+          formatter: ({ data }) =>
+            tip(`Trial ${data.id}`, [
+              [name === "default" ? "metric" : name, number(data.value[1], 6)],
+              over === "sequence" ? ["number", data.value[0]] : ["ended", clock(data.value[0] / 1000)],
+            ]),
+        },
       },
-      { type: "line", step: "end", symbol: "none", silent: true, z: 3, lineStyle: { color: c["series-2"], width: 2.5 }, data: line },
+      {
+        type: "line",
+        step: "end",
+        symbol: "none",
+        silent: true,
+        z: 3,
+        lineStyle: { color: c["series-2"], width: 2.5 },
+        data: line,
+      },
     ],
   };
 }
 
+/**
+ * @param {number[]} values
+ * @param {number} [wanted] how many
+ */
 export function bins(values, wanted = Math.max(5, Math.min(BINS, Math.ceil(2 * Math.sqrt(values.length))))) {
   let low = Infinity;
   let high = -Infinity;
@@ -74,22 +129,43 @@ export function bins(values, wanted = Math.max(5, Math.min(BINS, Math.ceil(2 * M
   return { low, width, counts };
 }
 
+/** @param {number[]} values */
 export function binsTable(values) {
   const { low, width, counts } = bins(values);
-  return { header: ["from", "to", "trials"], rows: counts.map((count, place) => [low + place * width, low + (place + 1) * width, count]) };
+  return {
+    header: ["from", "to", "trials"],
+    rows: counts.map((count, place) => [low + place * width, low + (place + 1) * width, count]),
+  };
 }
 
+/**
+ * @param {number[]} values
+ * @param {(value: number, digits?: number) => string} [format]
+ * @returns {Option}
+ */
 export function histogram(values, format = number) {
   const c = colours();
   const { low, width, counts } = bins(values);
   return {
     ...base(),
     grid: { left: 8, right: 18, top: 10, bottom: 4, containLabel: true },
-    xAxis: axis({ type: "category", data: counts.map((_, place) => format(low + (place + 0.5) * width, 3)), splitLine: { show: false } }),
+    xAxis: axis({
+      type: "category",
+      data: counts.map((_, place) => format(low + (place + 0.5) * width, 3)),
+      splitLine: { show: false },
+    }),
     yAxis: axis({ type: "value", minInterval: 1, scale: false }),
-    series: [{
-      type: "bar", barCategoryGap: "8%", itemStyle: { color: c["series-1"], borderRadius: [3, 3, 0, 0] }, data: counts,
-      tooltip: { formatter: ({ dataIndex, value }) => tip(`${format(low + dataIndex * width)} to ${format(low + (dataIndex + 1) * width)}`, [["trials", value]]) },
-    }],
+    series: [
+      {
+        type: "bar",
+        barCategoryGap: "8%",
+        itemStyle: { color: c["series-1"], borderRadius: [3, 3, 0, 0] },
+        data: counts,
+        tooltip: {
+          formatter: ({ dataIndex, value }) =>
+            tip(`${format(low + dataIndex * width)} to ${format(low + (dataIndex + 1) * width)}`, [["trials", value]]),
+        },
+      },
+    ],
   };
 }

@@ -1,32 +1,41 @@
 // Parallel coordinates: every trial a line through its parameters and its metric. Dragging along an axis chooses lines.
-import { html, useMemo, useRef, useState } from "../lib/ui.js";
+
+import { fields, isLogarithmic, objectives } from "../lib/filtered.js";
+import { fieldName, fieldValue } from "../lib/filters.js";
 import { number, plural } from "../lib/format.js";
-import { fieldName, valueOf } from "../lib/filters.js";
+import { optimize, version } from "../lib/live_data.js";
 import { href, route, setQuery } from "../lib/route.js";
-import { fields, isLogarithmic, objectives } from "../lib/selection.js";
-import { selected } from "../lib/chosen.js";
-import { profile, version } from "../lib/store.js";
+import { selected } from "../lib/selected.js";
 import { objective } from "../lib/trials.js";
+import { html, useMemo, useRef, useState } from "../lib/ui.js";
+import { Pop } from "../parts/bits.js";
 import { base, colours } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
-import { Pop } from "../parts/bits.js";
 import { NoResults } from "../views/charts.js";
+
+/** @import { Parameter } from "../lib/filters.js" */
+/** @import { FlatValue, Trial } from "../lib/trials.js" */
+/** @import { Chart as Drawn, Option } from "../vendor/echarts.js" */
+
+/** @typedef {{ trial: Trial, score: number }} Line */
 
 const LINES_MAX = 4000;
 
+/** @param {{ rows: Trial[] }} props */
 export default function Parallel({ rows }) {
   const query = route.value.query;
   const name = query.get("objective") ?? "default";
   const share = Number(query.get("top") ?? 100);
-  const [brushed, setBrushed] = useState(null);
-  const latest = useRef([]);
+  const [brushed, setBrushed] = useState(/** @type {Trial[] | null} */ (null));
+  const latest = useRef(/** @type {Line[]} */ ([]));
   const all = fields.value.parameters.filter((field) => field.values.length > 1);
-  const wanted = query.get("axes") ? query.get("axes").split(",").map(decodeURIComponent) : all.slice(0, 12).map(({ field }) => field);
-  const axes = wanted.map((field) => all.find((one) => one.field === field)).filter(Boolean);
+  const wanted = query.get("axes")?.split(",").map(decodeURIComponent) ?? all.slice(0, 12).map(({ field }) => field);
+  const axes = wanted.flatMap((field) => all.find((one) => one.field === field) ?? []);
   const best = useMemo(() => bestOf(rows, name, share), [rows, name, share, version.value]);
   const lines = useMemo(() => thin(best), [best]);
   latest.current = lines;
   if (!lines.length) return html`<${NoResults} />`;
+  /** @param {string} field */
   const toggle = (field) => {
     const next = wanted.includes(field) ? wanted.filter((one) => one !== field) : [...wanted, field];
     setQuery({ axes: next.map(encodeURIComponent).join(",") });
@@ -35,46 +44,82 @@ export default function Parallel({ rows }) {
     ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${name} options=${objectives.value} set=${(one) => setQuery({ objective: one })} />`}
     <label class="inline"><span>Best ${share} %</span><input type="range" min="1" max="100" value=${share} aria-label="Share of the best trials, in percent"
       onInput=${(event) => setQuery({ top: event.target.value === "100" ? null : event.target.value })} /></label>
-    <${Pop} label="Axes" icon="columns"><div class="stack" style=${{ gap: "4px" }}>${all.map(({ field }) => html`<label class="inline" key=${field}>
-      <input type="checkbox" checked=${wanted.includes(field)} onChange=${() => toggle(field)} />${fieldName(field)}</label>`)}</div></${Pop}>`;
+    <${Pop} label="Axes" icon="columns"><div class="stack" style=${{ gap: "4px" }}>${all.map(
+      ({ field }) => html`<label class="inline" key=${field}>
+      <input type="checkbox" checked=${wanted.includes(field)} onChange=${() => toggle(field)} />${fieldName(field)}</label>`,
+    )}</div></${Pop}>`;
   const events = {
+    /**
+     * @param {unknown} _
+     * @param {Drawn} chart
+     */
     axisareaselected: (_, chart) => {
       const picked = chart.getModel().getSeries()[0].getRawIndicesByActiveState("active");
-      setBrushed(picked.length === latest.current.length || !picked.length ? null : picked.map((index) => latest.current[index]?.trial).filter(Boolean));
+      setBrushed(
+        picked.length === latest.current.length || !picked.length
+          ? null
+          : picked.flatMap((index) => latest.current[index]?.trial ?? []),
+      );
     },
   };
-  const note = lines.length < best.length ? `Every ${Math.ceil(best.length / LINES_MAX)}th of ${plural(best.length, "trial")} is drawn.` : "Drag along an axis to choose lines; click on it to let go.";
+  const note =
+    lines.length < best.length
+      ? `Every ${Math.ceil(best.length / LINES_MAX)}th of ${plural(best.length, "trial")} is drawn.`
+      : "Drag along an axis to select lines; click on the axis to clear the selection.";
   return html`<div class="stack">
     <${ChartCard} title="Parallel coordinates" name="parallel" height=${460} minWidth=${160 + 90 * (axes.length + 1)} controls=${controls} deps=${[lines, wanted.join()]} events=${events}
       draw=${() => option(lines, axes, name)} note=${note}
-      data=${() => ({ header: ["trial", ...axes.map(({ field }) => fieldName(field)), name], rows: best.map(({ trial, score }) => [trial.id, ...axes.map(({ field }) => valueOf(trial, field)), score]) })} />
+      data=${() => ({ header: ["trial", ...axes.map(({ field }) => fieldName(field)), name], rows: best.map(({ trial, score }) => [trial.id, ...axes.map(({ field }) => fieldValue(trial, field)), score]) })} />
     ${brushed && html`<${Brushed} trials=${brushed} name=${name} />`}
   </div>`;
 }
 
+/**
+ * @param {Trial[]} rows
+ * @param {string} name
+ * @param {number} share
+ */
 function bestOf(rows, name, share) {
-  const found = rows.map((trial) => ({ trial, score: objective(trial.value, name) })).filter(({ score }) => score !== null);
-  const sign = profile.value.optimize === "minimize" ? -1 : 1;
+  /** @type {Line[]} */
+  const found = rows.flatMap((trial) => {
+    const score = objective(trial.value, name);
+    return score === null ? [] : { trial, score };
+  });
+  const sign = optimize.value === "minimize" ? -1 : 1;
   found.sort((a, b) => (a.score - b.score) * sign); // the best last, so that they are drawn over the others
   return share >= 100 ? found : found.slice(-Math.max(1, Math.round((found.length * share) / 100)));
 }
 
+/** @param {Line[]} found */
 const thin = (found) => {
   const step = Math.ceil(found.length / LINES_MAX);
   return step <= 1 ? found : found.filter((_, place) => place % step === 0);
 };
 
+/** @param {{ trials: Trial[], name: string }} props */
 function Brushed({ trials, name }) {
-  const sorted = [...trials].sort((a, b) => objective(b.value, name) - objective(a.value, name));
-  if (profile.value.optimize === "minimize") sorted.reverse();
+  const sorted = bestOf(trials, name, 100).reverse();
   return html`<section class="card" aria-label="Chosen lines">
     <div class="card-head"><h2>${plural(trials.length, "trial")} chosen</h2>
-      <div class="end"><button class="small" onClick=${() => { selected.value = new Set(trials.map(({ id }) => id)); }}>Select in the table</button>
-      <a class="button" href=${href("charts/compare", { ids: sorted.slice(0, 12).map(({ id }) => id).join(",") })}>Compare the best</a></div></div>
-    <div class="row">${sorted.slice(0, 24).map((trial) => html`<a class="chip mono" style=${{ paddingRight: "10px" }} key=${trial.id} href=${href(`trials/${trial.id}`)}>${trial.id}: ${number(objective(trial.value, name))}</a>`)}</div>
+      <div class="end"><button class="small" onClick=${() => {
+        selected.value = new Set(trials.map(({ id }) => id));
+      }}>Select in the table</button>
+      <a class="button" href=${href("charts/compare", {
+        ids: sorted
+          .slice(0, 12)
+          .map(({ trial }) => trial.id)
+          .join(","),
+      })}>Compare the best</a></div></div>
+    <div class="row">${sorted.slice(0, 24).map(({ trial, score }) => html`<a class="chip mono" style=${{ paddingRight: "10px" }} key=${trial.id} href=${href(`trials/${trial.id}`)}>${trial.id}: ${number(score)}</a>`)}</div>
   </section>`;
 }
 
+/**
+ * @param {Line[]} lines
+ * @param {Parameter[]} axes
+ * @param {string} name
+ * @returns {Option}
+ */
 function option(lines, axes, name) {
   const c = colours();
   const heat = [0, 1, 2, 3, 4].map((step) => c[`heat-${step}`]); // by rank: a few wild results must not make all others look alike
@@ -83,14 +128,34 @@ function option(lines, axes, name) {
     ...base(),
     tooltip: { show: false },
     visualMap: {
-      type: "continuous", dimension: axes.length + 1, min: 0, max: 1, calculable: false, right: 0, top: 60, itemHeight: 260, itemWidth: 12,
-      inRange: { color: heat }, textStyle: { color: c.soft }, text: ["best", "worst"],
+      type: "continuous",
+      dimension: axes.length + 1,
+      min: 0,
+      max: 1,
+      calculable: false,
+      right: 0,
+      top: 60,
+      itemHeight: 260,
+      itemWidth: 12,
+      inRange: { color: heat },
+      textStyle: { color: c.soft },
+      text: ["best", "worst"],
     },
     parallel: {
-      left: 44, right: 110, top: 40, bottom: 24,
+      left: 44,
+      right: 110,
+      top: 40,
+      bottom: 24,
       parallelAxisDefault: {
-        nameTextStyle: text, nameGap: 14, axisLine: { lineStyle: { color: c["line-strong"] } }, axisTick: { lineStyle: { color: c["line-strong"] } },
-        axisLabel: { color: c.soft, fontSize: 11, formatter: (one) => (typeof one === "number" ? number(one, 3) : one) },
+        nameTextStyle: text,
+        nameGap: 14,
+        axisLine: { lineStyle: { color: c["line-strong"] } },
+        axisTick: { lineStyle: { color: c["line-strong"] } },
+        axisLabel: {
+          color: c.soft,
+          fontSize: 11,
+          formatter: (/** @type {FlatValue} */ one) => (typeof one === "number" ? number(one, 3) : one),
+        },
         areaSelectStyle: { width: 18, borderColor: c.accent, color: c.accent, opacity: 0.2 },
       },
     },
@@ -98,17 +163,28 @@ function option(lines, axes, name) {
       ...axes.map((field, dim) => ({ dim, name: fieldName(field.field), ...scaleOf(field) })),
       { dim: axes.length, name: name === "default" ? "metric" : name, type: "value", scale: true },
     ],
-    series: [{
-      type: "parallel", smooth: 0.15, inactiveOpacity: 0.04, activeOpacity: 0.9, progressive: 0,
-      lineStyle: { width: lines.length > 500 ? 1 : 1.6, opacity: lines.length > 500 ? 0.3 : 0.65 },
-      data: lines.map(({ trial, score }, place) => [...axes.map(({ field, text: words }) => {
-        const value = valueOf(trial, field);
-        return words && value !== null ? String(value) : value ?? "-";
-      }), score, place / Math.max(lines.length - 1, 1)]),
-    }],
+    series: [
+      {
+        type: "parallel",
+        smooth: 0.15,
+        inactiveOpacity: 0.04,
+        activeOpacity: 0.9,
+        progressive: 0,
+        lineStyle: { width: lines.length > 500 ? 1 : 1.6, opacity: lines.length > 500 ? 0.3 : 0.65 },
+        data: lines.map(({ trial, score }, place) => [
+          ...axes.map(({ field, text: words }) => {
+            const value = fieldValue(trial, field);
+            return words && value !== null ? String(value) : (value ?? "-");
+          }),
+          score,
+          place / Math.max(lines.length - 1, 1),
+        ]),
+      },
+    ],
   };
 }
 
+/** @param {Parameter} parameter */
 function scaleOf({ field, text, low, values }) {
   if (text) return { type: "category", data: values.map(String) };
   const log = low > 0 && isLogarithmic(fieldName(field));

@@ -1,18 +1,24 @@
 // One small chart for each parameter: the metric over its values. Later trials are darker.
-import { html, useMemo } from "../lib/ui.js";
+
+import { fields, isLogarithmic, objectives } from "../lib/filtered.js";
+import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
-import { fieldName, valueOf } from "../lib/filters.js";
+import { version } from "../lib/live_data.js";
 import { route, setQuery } from "../lib/route.js";
-import { fields, isLogarithmic, objectives } from "../lib/selection.js";
-import { version } from "../lib/store.js";
 import { objective } from "../lib/trials.js";
+import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
 import { NoResults } from "../views/charts.js";
 
+/** @import { Parameter } from "../lib/filters.js" */
+/** @import { FlatValue, Trial } from "../lib/trials.js" */
+/** @import { Option } from "../vendor/echarts.js" */
+
 const SHOWN_MAX = 24; // charts
 const POINTS_MAX = 5000;
 
+/** @param {{ rows: Trial[] }} props */
 export default function Slices({ rows }) {
   const name = route.value.query.get("objective") ?? "default";
   const points = useMemo(() => {
@@ -24,38 +30,69 @@ export default function Slices({ rows }) {
   if (!points.length) return html`<${NoResults} />`;
   return html`<div class="stack">
     ${objectives.value.length > 1 && html`<div class="row"><${Pick} label="Metric" value=${name} options=${objectives.value} set=${(one) => setQuery({ objective: one })} /></div>`}
-    <div class="chart-grid">${parameters.slice(0, SHOWN_MAX).map((field) => html`<${ChartCard} key=${field.field} title=${fieldName(field.field)} name=${`slice-${fieldName(field.field)}`} height=${230}
+    <div class="chart-grid">${parameters.slice(0, SHOWN_MAX).map(
+      (
+        field,
+      ) => html`<${ChartCard} key=${field.field} title=${fieldName(field.field)} name=${`slice-${fieldName(field.field)}`} height=${230}
       deps=${[points, name]} draw=${() => option(points, field, name)}
-      data=${() => ({ header: ["trial", fieldName(field.field), name], rows: points.map((trial) => [trial.id, valueOf(trial, field.field), objective(trial.value, name)]) })} />`)}</div>
+      data=${() => ({ header: ["trial", fieldName(field.field), name], rows: points.map((trial) => [trial.id, fieldValue(trial, field.field), objective(trial.value, name)]) })} />`,
+    )}</div>
     ${parameters.length > SHOWN_MAX && html`<p class="soft">The first ${SHOWN_MAX} of ${parameters.length} parameters are drawn.</p>`}
   </div>`;
 }
 
+/** @param {Parameter} field */
 export function axisOf(field) {
   if (field.text) return { type: "category", data: field.values.map(String), boundaryGap: true };
   return field.low > 0 && isLogarithmic(fieldName(field.field)) ? { type: "log" } : { type: "value", scale: true };
 }
 
+/**
+ * @param {Trial[]} points
+ * @param {Parameter} field
+ * @param {string} name
+ * @returns {Option}
+ */
 function option(points, field, name) {
   const c = colours();
-  const late = points.at(-1).sequence || 1;
+  const late = points.at(-1)?.sequence || 1;
+  /** @param {Trial} trial */
   const jitter = (trial) => (((trial.sequence * 2654435761) % 1000) / 1000 - 0.5) * 22; // pixels, so that equal ones can be told apart
   return {
     ...base(),
     grid: { left: 4, right: 14, top: 12, bottom: 4, containLabel: true },
-    xAxis: axis({ ...axisOf(field), splitLine: { show: false }, axisLabel: { color: c.soft, hideOverlap: true, formatter: (one) => (typeof one === "number" ? number(one, 3) : one) } }),
+    xAxis: axis({
+      ...axisOf(field),
+      splitLine: { show: false },
+      axisLabel: {
+        color: c.soft,
+        hideOverlap: true,
+        formatter: (/** @type {FlatValue} */ one) => (typeof one === "number" ? number(one, 3) : one),
+      },
+    }),
     yAxis: axis({ type: "value" }),
-    series: [{
-      type: "scatter", symbolSize: points.length > 1000 ? 4 : 7, itemStyle: { color: c["series-1"] },
-      data: points.map((trial) => {
-        const value = valueOf(trial, field.field);
-        return {
-          value: [field.text && value !== null ? String(value) : value, objective(trial.value, name)], id: trial.id,
-          symbolOffset: field.text ? [jitter(trial), 0] : undefined,
-          itemStyle: { opacity: 0.25 + 0.65 * (trial.sequence / late) },
-        };
-      }),
-      tooltip: { formatter: ({ data }) => tip(`Trial ${data.id}`, [[fieldName(field.field), typeof data.value[0] === "number" ? number(data.value[0]) : data.value[0]], ["metric", number(data.value[1], 6)]]) },
-    }],
+    series: [
+      {
+        type: "scatter",
+        symbolSize: points.length > 1000 ? 4 : 7,
+        itemStyle: { color: c["series-1"] },
+        data: points.map((trial) => {
+          const value = fieldValue(trial, field.field);
+          return {
+            value: [field.text && value !== null ? String(value) : value, objective(trial.value, name)],
+            id: trial.id,
+            symbolOffset: field.text ? [jitter(trial), 0] : undefined,
+            itemStyle: { opacity: 0.25 + 0.65 * (trial.sequence / late) },
+          };
+        }),
+        tooltip: {
+          formatter: ({ data }) =>
+            tip(`Trial ${data.id}`, [
+              [fieldName(field.field), typeof data.value[0] === "number" ? number(data.value[0]) : data.value[0]],
+              ["metric", number(data.value[1], 6)],
+            ]),
+        },
+      },
+    ],
   };
 }

@@ -1,31 +1,49 @@
 // Which host ran what, when: a bar for each attempt, hosts below each other.
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+
 import { get } from "../lib/api.js";
 import { clock, duration, plural } from "../lib/format.js";
-import { link, now, trial as known, version } from "../lib/store.js";
-import { Empty } from "../parts/bits.js";
+import { connection, now, trialById, version } from "../lib/live_data.js";
+import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+import { Empty, messageOf } from "../parts/bits.js";
 import { axis, base, colours, STATE_COLOURS, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
+
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { AttemptRow, RowPage } from "../lib/wire.d.ts" */
+/** @import { Option } from "../vendor/echarts.js" */
 
 const PAGE = 20_000;
 const EVERY_MS = 3000;
 const LANE = 16; // pixels
 
+/** @typedef {AttemptRow & { started: number }} Started */
+
+/**
+ * @param {AttemptRow} one
+ * @returns {one is Started}
+ */
+const hasStarted = (one) => one.started !== null;
+
+/** @param {{ rows: Trial[] }} props */
 export default function Timeline({ rows }) {
-  const [attempts, setAttempts] = useState(null);
+  const [attempts, setAttempts] = useState(/** @type {AttemptRow[] | null} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let gone = false;
     let timer = 0;
+    /** @type {Map<string, AttemptRow>} */
     const kept = new Map();
-    let settled = null; // everything up to here has ended
+    /** @type {string | null} everything up to here has ended */
+    let settled = null;
     const read = async () => {
       try {
         let after = settled;
         for (;;) {
+          /** @type {RowPage} */
           const page = await get("rows/attempts", { after, limit: PAGE });
           for (const row of page.rows) {
-            const one = Object.fromEntries(page.columns.map((name, place) => [name, row[place]]));
+            const cells = Object.fromEntries(page.columns.map((name, place) => [name, row[place]]));
+            const one = /** @type {AttemptRow} */ (/** @type {unknown} */ (cells));
             kept.set(`${one.trial} ${one.number}`, one);
           }
           after = page.next ?? after;
@@ -36,33 +54,41 @@ export default function Timeline({ rows }) {
         if (!gone) setAttempts([...kept.values()]);
         setProblem("");
       } catch (error) {
-        if (!gone) setProblem(error.message);
+        if (!gone) setProblem(messageOf(error));
       }
       if (!gone) timer = setTimeout(read, EVERY_MS);
     };
     read();
-    return () => { gone = true; clearTimeout(timer); };
-  }, [link.value.state]);
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [connection.value.state]);
   const shown = useMemo(() => {
     const wanted = new Set(rows.map(({ id }) => id));
-    return arrange((attempts ?? []).filter((one) => one.started !== null && wanted.has(one.trial)));
+    return arrange((attempts ?? []).filter(hasStarted).filter((one) => wanted.has(one.trial)));
   }, [attempts, rows, version.value]);
   if (problem && !attempts) return html`<p class="note bad">${problem}</p>`;
   if (!attempts) return html`<${Empty} title="Loading …" />`;
-  if (!shown.bars.length) return html`<div class="card"><${Empty} title="Nothing has run yet">Each attempt of a trial becomes a bar here, on the host that ran it.</${Empty}></div>`;
+  if (!shown.bars.length)
+    return html`<div class="card"><${Empty} title="Nothing has run yet">Each attempt of a trial becomes a bar here, on the host that ran it.</${Empty}></div>`;
   return html`<${ChartCard} title="Timeline of hosts" name="timeline" deps=${[shown]} height=${Math.min(1200, Math.max(220, 110 + shown.lanes * (LANE + 8) + shown.hosts.length * 8))}
     draw=${() => option(shown)} note=${`${plural(shown.bars.length, "attempt")} on ${plural(shown.hosts.length, "host")}. Drag or scroll to zoom; a click opens the trial.`}
     data=${() => ({ header: ["trial", "attempt", "service", "host", "state", "started", "ended", "exit code"], rows: shown.bars.map(({ one }) => [one.trial, one.number, one.service, one.host, one.state, one.started, one.ended, one.exitCode]) })} />`;
 }
 
-// Attempts to lanes: within a host, one that starts when another has ended takes its lane.
+/**
+ * Attempts to lanes: within a host, one that starts when another has ended takes its lane.
+ * @param {Started[]} attempts
+ */
 function arrange(attempts) {
+  /** @type {Map<string, number[]>} until when each lane is taken */
   const hosts = new Map();
   const bars = [];
   for (const one of [...attempts].sort((a, b) => a.started - b.started)) {
     const name = one.host || one.service || "unknown";
-    if (!hosts.has(name)) hosts.set(name, []);
-    const lanes = hosts.get(name);
+    const lanes = hosts.get(name) ?? [];
+    hosts.set(name, lanes);
     const end = one.ended ?? now.peek();
     let lane = lanes.findIndex((until) => until <= one.started);
     if (lane < 0) lane = lanes.push(0) - 1;
@@ -70,15 +96,25 @@ function arrange(attempts) {
     bars.push({ one, name, lane, end });
   }
   const names = [...hosts.keys()].sort();
+  /** @type {Map<string, number>} */
   const first = new Map();
   let lanes = 0;
   for (const name of names) {
     first.set(name, lanes);
-    lanes += hosts.get(name).length;
+    lanes += hosts.get(name)?.length ?? 0;
   }
-  return { bars: bars.map((bar) => ({ ...bar, row: first.get(bar.name) + bar.lane })), hosts: names, lanes, first };
+  return {
+    bars: bars.map((bar) => ({ ...bar, row: (first.get(bar.name) ?? 0) + bar.lane })),
+    hosts: names,
+    lanes,
+    first,
+  };
 }
 
+/**
+ * @param {ReturnType<typeof arrange>} shown
+ * @returns {Option}
+ */
 function option({ bars, lanes, first }) {
   const c = colours();
   const names = Array.from({ length: lanes }, () => "");
@@ -88,34 +124,70 @@ function option({ bars, lanes, first }) {
     grid: { left: 8, right: 18, top: 10, bottom: 46, containLabel: true },
     dataZoom: [
       { type: "inside", filterMode: "weakFilter" },
-      { type: "slider", height: 16, bottom: 4, borderColor: c.line, filterMode: "weakFilter", showDetail: false, brushSelect: false },
+      {
+        type: "slider",
+        height: 16,
+        bottom: 4,
+        borderColor: c.line,
+        filterMode: "weakFilter",
+        showDetail: false,
+        brushSelect: false,
+      },
     ],
     xAxis: axis({ type: "time" }),
     yAxis: axis({
-      type: "category", inverse: true, data: names.map((_, row) => row),
-      axisLabel: { color: c.text, interval: 0, formatter: (_, row) => names[row] },
-      splitLine: { show: true, interval: (row) => names[row] !== "", lineStyle: { color: c.line } },
-    }),
-    series: [{
-      type: "custom", encode: { x: [1, 2], y: 0 }, clip: true, progressive: 0,
-      renderItem: (params, api) => {
-        const [left, right] = [api.coord([api.value(1), api.value(0)]), api.coord([api.value(2), api.value(0)])];
-        const high = Math.min(api.size([0, 1])[1] * 0.72, 22);
-        return {
-          type: "rect", shape: { x: left[0], y: left[1] - high / 2, width: Math.max(right[0] - left[0] - 0.5, 1.5), height: high, r: 3 },
-          style: { fill: c[STATE_COLOURS[bars[params.dataIndex].one.state] ?? "s-failed"] || c["s-failed"], opacity: 0.85 },
-        };
+      type: "category",
+      inverse: true,
+      data: names.map((_, row) => row),
+      axisLabel: {
+        color: c.text,
+        interval: 0,
+        formatter: (/** @type {unknown} */ _, /** @type {number} */ row) => names[row],
       },
-      data: bars.map(({ one, row, end }) => ({ value: [row, one.started * 1000, end * 1000], id: one.trial })),
-      tooltip: {
-        formatter: ({ dataIndex }) => {
-          const { one, end, name } = bars[dataIndex];
-          return tip(`Trial ${one.trial}${one.number ? `, attempt ${one.number + 1}` : ""}`, [
-            ["host", name], ["state", one.state.toLowerCase()], ["from", clock(one.started)], ["took", duration(end - one.started)],
-            ["number", known(one.trial)?.sequence ?? one.sequence],
-          ]);
+      splitLine: {
+        show: true,
+        interval: (/** @type {number} */ row) => names[row] !== "",
+        lineStyle: { color: c.line },
+      },
+    }),
+    series: [
+      {
+        type: "custom",
+        encode: { x: [1, 2], y: 0 },
+        clip: true,
+        progressive: 0,
+        renderItem: (params, api) => {
+          const [left, right] = [api.coord([api.value(1), api.value(0)]), api.coord([api.value(2), api.value(0)])];
+          const high = Math.min(api.size([0, 1])[1] * 0.72, 22);
+          return {
+            type: "rect",
+            shape: {
+              x: left[0],
+              y: left[1] - high / 2,
+              width: Math.max(right[0] - left[0] - 0.5, 1.5),
+              height: high,
+              r: 3,
+            },
+            style: {
+              fill: c[STATE_COLOURS[bars[params.dataIndex].one.state] ?? "s-failed"],
+              opacity: 0.85,
+            },
+          };
+        },
+        data: bars.map(({ one, row, end }) => ({ value: [row, one.started * 1000, end * 1000], id: one.trial })),
+        tooltip: {
+          formatter: ({ dataIndex }) => {
+            const { one, end, name } = bars[dataIndex];
+            return tip(`Trial ${one.trial}${one.number ? `, attempt ${one.number + 1}` : ""}`, [
+              ["host", name],
+              ["state", one.state.toLowerCase()],
+              ["from", clock(one.started)],
+              ["took", duration(end - one.started)],
+              ["number", trialById(one.trial)?.sequence ?? one.sequence],
+            ]);
+          },
         },
       },
-    }],
+    ],
   };
 }

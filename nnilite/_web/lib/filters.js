@@ -1,19 +1,45 @@
 // Which trials a view is about. All of it stands in the address: state=FAILED,RUNNING  q=text  metric=0.5..
 // p.lr=0.001..0.1  p.kernel=in:rbf|poly  m.loss=..2  seconds=10..
-import { STATES, objective, seconds } from "./trials.js";
-import { now } from "./store.js";
+
+import { now } from "./live_data.js";
+import { objective, STATES, seconds } from "./trials.js";
+
+/** @import { FlatValue, Trial } from "./trials.js" */
+
+/** @typedef {"sequence" | "id" | "state" | "started" | "ended" | "source" | "attempt" | "reason"} PlainField */
+
+/** @typedef {{ field: string, low: number | null, high: number | null }} Range */
+
+/** @typedef {{ field: string, values: Set<string> }} Choice */
+
+/** @typedef {{ states: Set<string>, text: string, ranges: Range[], choices: Choice[] }} Filters */
+
+/**
+ * A parameter that occurs, by its dotted name with p. in front, and the range or the values it has.
+ * @typedef {object} Parameter
+ * @property {string} field
+ * @property {number} low
+ * @property {number} high
+ * @property {FlatValue[]} values
+ * @property {boolean} text whether it has no numeric scale
+ */
 
 const KNOWN = /^(state|q|metric|seconds|[pm]\..+)$/;
 
-// The filters of an address, to carry them to another view.
+/**
+ * The filters of an address, to carry them to another view.
+ * @param {URLSearchParams} query
+ */
 export function filterQuery(query) {
   return new URLSearchParams([...query].filter(([name]) => KNOWN.test(name)));
 }
 
+/** @param {URLSearchParams} query */
 export function readFilters(query) {
+  /** @type {Filters} */
   const filters = { states: new Set(), text: (query.get("q") ?? "").trim().toLowerCase(), ranges: [], choices: [] };
   for (const state of (query.get("state") ?? "").split(",")) {
-    if (STATES.includes(state)) filters.states.add(state);
+    if (STATES.some((one) => one === state)) filters.states.add(state);
   }
   for (const [field, text] of query) {
     if (!KNOWN.test(field) || field === "state" || field === "q") continue;
@@ -27,42 +53,68 @@ export function readFilters(query) {
   return filters;
 }
 
+/** @param {string} text */
 export const readChoices = (text) => text.slice(3).split("|").filter(Boolean).map(decodeURIComponent);
+/** @param {string[]} values */
 export const writeChoices = (values) => (values.length ? `in:${values.map(encodeURIComponent).join("|")}` : "");
+/**
+ * @param {string} low
+ * @param {string} high
+ */
 export const writeRange = (low, high) => (low === "" && high === "" ? "" : `${low}..${high}`);
 
-export function valueOf(trial, field) {
+/**
+ * What stands in a column of the table of trials.
+ * @param {Trial} trial
+ * @param {string} field
+ * @returns {FlatValue}
+ */
+export function fieldValue(trial, field) {
   if (field === "metric") return trial.score;
   if (field === "seconds") return seconds(trial, now.peek());
   if (field.startsWith("p.")) return trial.flat[field.slice(2)] ?? null;
   if (field.startsWith("m.")) return objective(trial.value, field.slice(2));
-  return trial[field];
+  return trial[/** @type {PlainField} */ (field)];
 }
 
+/**
+ * @param {Filters} filters
+ * @returns {(trial: Trial) => boolean} whether they leave a trial
+ */
 export function matcher(filters) {
   const { states, text, ranges, choices } = filters;
   return (trial) => {
     if (states.size && !states.has(trial.state)) return false;
-    if (text && !found(trial, text)) return false;
+    if (text && !matchesText(trial, text)) return false;
     for (const { field, low, high } of ranges) {
-      const value = valueOf(trial, field);
+      const value = fieldValue(trial, field);
       if (typeof value !== "number" || (low !== null && value < low) || (high !== null && value > high)) return false;
     }
     for (const { field, values } of choices) {
-      if (!values.has(String(valueOf(trial, field)))) return false;
+      if (!values.has(String(fieldValue(trial, field)))) return false;
     }
     return true;
   };
 }
 
-// By id, by number (#12), or by what stands in the reason.
-function found(trial, text) {
+/**
+ * By id, by number (#12), or by what stands in the reason.
+ * @param {Trial} trial
+ * @param {string} text
+ */
+function matchesText(trial, text) {
   if (/^#\d+$/.test(text)) return trial.sequence === Number(text.slice(1));
-  return trial.id.toLowerCase().startsWith(text) || String(trial.sequence) === text ||
-    (trial.reason !== "" && trial.reason.toLowerCase().includes(text));
+  return (
+    trial.id.toLowerCase().startsWith(text) ||
+    String(trial.sequence) === text ||
+    (trial.reason !== "" && trial.reason.toLowerCase().includes(text))
+  );
 }
 
-// Words for a field.
+/**
+ * Words for a field.
+ * @param {string} field
+ */
 export function fieldName(field) {
   if (field === "metric") return "Metric";
   if (field === "seconds") return "Duration (s)";
@@ -71,31 +123,51 @@ export function fieldName(field) {
 
 const CATEGORIES_MAX = 40;
 
-// The parameters and further metrics that occur, with their ranges or values: [{field, low, high} or {field, values}].
+/**
+ * The parameters that occur with their ranges and values, and the further metrics.
+ * @param {Trial[]} trials
+ */
 export function fieldsOf(trials) {
+  /** @type {Map<string, Omit<Parameter, "values"> & { values: Set<FlatValue> }>} */
   const known = new Map();
+  /** @type {Set<string>} */
   const metrics = new Set();
   for (const trial of trials) {
     for (const name in trial.flat) {
       let field = known.get(name);
-      if (!field) known.set(name, (field = { field: `p.${name}`, low: Infinity, high: -Infinity, values: new Set() }));
-      const value = trial.flat[name];
-      if (typeof value === "number") {
-        if (value < field.low) field.low = value;
-        if (value > field.high) field.high = value;
-        if (field.values.size <= CATEGORIES_MAX) field.values.add(value);
-      } else if (value !== null) {
-        field.text = true;
-        if (field.values.size <= CATEGORIES_MAX) field.values.add(value);
+      if (!field) {
+        field = { field: `p.${name}`, low: Infinity, high: -Infinity, values: new Set(), text: false };
+        known.set(name, field);
       }
+      addValue(field, trial.flat[name]);
     }
     if (trial.value !== null && typeof trial.value === "object") {
       for (const name in trial.value) if (name !== "default") metrics.add(name);
     }
   }
-  const parameters = [...known.values()].map((field) => ({
-    ...field,
-    values: [...field.values].sort((a, b) => (a < b ? -1 : 1)),
-  }));
+  const parameters = [...known.values()].map((field) => ({ ...field, values: [...field.values].sort(byOrder) }));
   return { parameters, metrics: [...metrics].map((name) => ({ field: `m.${name}` })) };
+}
+
+/**
+ * @param {Omit<Parameter, "values"> & { values: Set<FlatValue> }} field
+ * @param {FlatValue} value
+ */
+function addValue(field, value) {
+  if (value === null) return;
+  if (typeof value === "number") {
+    field.low = Math.min(field.low, value);
+    field.high = Math.max(field.high, value);
+  } else field.text = true;
+  if (field.values.size <= CATEGORIES_MAX) field.values.add(value);
+}
+
+/**
+ * Numbers by size and texts by the alphabet.
+ * @param {FlatValue} a
+ * @param {FlatValue} b
+ */
+export function byOrder(a, b) {
+  if (a === b || a === null || b === null) return 0;
+  return a < b ? -1 : 1;
 }

@@ -1,5 +1,9 @@
 // Numbers, times and sizes as people read them. Times come as seconds since the epoch and are shown in the local zone.
 
+/**
+ * @param {unknown} value
+ * @param {number} [digits]
+ */
 export function number(value, digits = 5) {
   if (value === null || value === undefined || value === "") return "";
   if (typeof value !== "number") return String(value);
@@ -10,38 +14,56 @@ export function number(value, digits = 5) {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : Number(text).toLocaleString("en");
 }
 
+/** @param {number | undefined} value */
 export function count(value) {
   return (value ?? 0).toLocaleString("en");
 }
 
+/**
+ * @param {number} value
+ * @param {string} noun
+ */
 export function plural(value, noun) {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
+/** @param {number | null | undefined} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "";
   if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
+  /** @param {number} part */
   const pad = (part) => String(part).padStart(2, "0");
   if (whole < 3600) return `${Math.floor(whole / 60)} m ${pad(whole % 60)} s`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h ${pad(Math.floor((whole % 3600) / 60))} m`;
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
-// As the limits are written: 5400 -> "1h 30m". The manager reads the same text back.
+const SECOND = { unit: "s", size: 1 };
+const SPANS = [{ unit: "d", size: 86400 }, { unit: "h", size: 3600 }, { unit: "m", size: 60 }, SECOND];
+
+/**
+ * As the limits are written: 5400 -> "90m". The manager reads the same text back.
+ * @param {number | null | undefined} seconds
+ */
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "";
-  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
-  const exact = units.find(([, size]) => seconds % size === 0);
-  return `${seconds / exact[1]}${exact[0]}`;
+  const { unit, size } = SPANS.find((one) => seconds % one.size === 0) ?? SECOND;
+  return `${seconds / size}${unit}`;
 }
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const CLOCK = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
 const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
+/** @param {number | null | undefined} time */
 export function clock(time) {
   if (time === null || time === undefined) return "";
   const date = new Date(time * 1000);
@@ -49,10 +71,12 @@ export function clock(time) {
   return today ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
 }
 
+/** @param {number | null | undefined} time */
 export function moment(time) {
   return time === null || time === undefined ? "" : FULL.format(new Date(time * 1000));
 }
 
+/** @param {number} size */
 export function bytes(size) {
   if (size < 1000) return `${size} B`;
   const units = ["kB", "MB", "GB", "TB"];
@@ -64,6 +88,7 @@ export function bytes(size) {
   return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${units[power]}`;
 }
 
+/** @param {unknown} given */
 export function value(given) {
   if (given === null || given === undefined) return "";
   if (typeof given === "number") return number(given);
@@ -71,18 +96,28 @@ export function value(given) {
   return JSON.stringify(given);
 }
 
-// A metric may hold a megabyte, and a page cannot.
+/**
+ * A metric may hold a megabyte, and a page cannot.
+ * @param {string} text
+ * @param {number} [most] characters
+ */
 export function shortened(text, most = 300) {
   return text.length > most ? `${text.slice(0, most)} …` : text;
 }
 
-// The first and the last line: of an exit code and a traceback what matters most.
+/**
+ * The first and the last line: of an exit code and a traceback what matters most.
+ * @param {string} text
+ */
 export function brief(text) {
   const lines = text.split("\n").filter((line) => line.trim());
-  return lines.length > 1 ? `${lines[0]}: ${lines.at(-1).trim()}` : text;
+  return lines.length > 1 ? `${lines[0]}: ${lines[lines.length - 1].trim()}` : text;
 }
 
-// One word of a POSIX shell.
+/**
+ * One word of a POSIX shell.
+ * @param {string} text
+ */
 export function shellWord(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -12,21 +12,32 @@ addEventListener("hashchange", () => {
   route.value = read();
 });
 
+/**
+ * @param {string} path
+ * @param {URLSearchParams | Record<string, string>} [query]
+ */
 export function href(path, query) {
   const text = query ? new URLSearchParams(query).toString() : "";
   return `#/${path}${text ? `?${text}` : ""}`;
 }
 
+/**
+ * @param {string} path
+ * @param {URLSearchParams | Record<string, string>} [query]
+ */
 export function go(path, query) {
   location.hash = href(path, query);
 }
 
-// Change parts of the query in place: null or "" takes one away. The back button does not stop at each keystroke.
+/**
+ * Change parts of the query in place: null or "" takes one away. The back button does not stop at each keystroke.
+ * @param {Record<string, string | number | null | undefined>} changes
+ */
 export function setQuery(changes) {
   const query = new URLSearchParams(route.value.query);
   for (const [name, value] of Object.entries(changes)) {
     if (value === null || value === undefined || value === "") query.delete(name);
-    else query.set(name, value);
+    else query.set(name, String(value));
   }
   history.replaceState(null, "", href(route.value.parts.map(encodeURIComponent).join("/"), query));
   route.value = read();

@@ -1,8 +1,30 @@
 // What a trial is to the page: one flat object, with its score and the dotted names of its parameters worked out once.
 
+/** @import { Json, JsonObject, Trial as WireTrial, TrialState } from "./wire.d.ts" */
+
+/** @typedef {number | string | null} FlatValue */
+
+/**
+ * @typedef {object} Derived
+ * @property {Json} latest the latest intermediate result, where there is no final one (yet)
+ * @property {number | null} score the number that counts
+ * @property {Record<string, FlatValue>} flat parameters by their dotted names
+ */
+
+/** @typedef {Omit<WireTrial, "parameterId"> & Derived} Trial */
+
+/** @type {TrialState[]} */
 export const STATES = [
-  "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "EARLY_STOPPED", "USER_CANCELED", "SYS_CANCELED", "UNKNOWN",
+  "WAITING",
+  "RUNNING",
+  "SUCCEEDED",
+  "FAILED",
+  "EARLY_STOPPED",
+  "USER_CANCELED",
+  "SYS_CANCELED",
+  "UNKNOWN",
 ];
+/** @type {Record<TrialState, string>} */
 export const STATE_WORDS = {
   WAITING: "Waiting",
   RUNNING: "Running",
@@ -15,29 +37,50 @@ export const STATE_WORDS = {
 };
 const LIVE = new Set(["WAITING", "RUNNING", "UNKNOWN"]);
 
+/** @param {{ state: TrialState }} trial */
 export const hasEnded = (trial) => !LIVE.has(trial.state);
 
-// The number that counts: the metric itself, or its `default` where it is an object.
+/**
+ * @param {unknown} value
+ * @returns {value is JsonObject}
+ */
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+/**
+ * The number that counts: the metric itself, or its `default` where it is an object.
+ * @param {Json | undefined} value
+ */
 export function score(value) {
-  const found = value !== null && typeof value === "object" && !Array.isArray(value) ? value.default : value;
+  const found = isObject(value) ? value.default : value;
   return typeof found === "number" && Number.isFinite(found) ? found : null;
 }
 
-// One objective of a metric; "default" is also the number itself.
+/**
+ * One objective of a metric; "default" is also the number itself.
+ * @param {Json | undefined} value
+ * @param {string} name
+ */
 export function objective(value, name) {
   if (name === "default") return score(value);
-  const found = value !== null && typeof value === "object" ? value[name] : undefined;
+  const found = isObject(value) ? value[name] : undefined;
   return typeof found === "number" && Number.isFinite(found) ? found : null;
 }
 
+/**
+ * How long a trial has run.
+ * @param {{ started: number | null, ended: number | null }} trial
+ * @param {number} now
+ */
 export function seconds(trial, now) {
   if (trial.started === null) return null;
   return (trial.ended ?? now) - trial.started;
 }
 
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-
-// Dotted names; a nested choice counts by its _name, under the name of the choice itself.
+/**
+ * Dotted names; a nested choice counts by its _name, under the name of the choice itself.
+ * @param {Json} parameters
+ * @returns {Record<string, FlatValue>}
+ */
 export function flatten(parameters) {
   if (!isObject(parameters)) return { value: simple(parameters) };
   let plain = true;
@@ -45,12 +88,18 @@ export function flatten(parameters) {
     const value = parameters[name];
     if ((value !== null && typeof value === "object") || typeof value === "boolean") plain = false;
   }
-  if (plain) return parameters;
+  if (plain) return /** @type {Record<string, FlatValue>} */ (parameters);
+  /** @type {Record<string, FlatValue>} */
   const flat = {};
   add(flat, "", parameters);
   return flat;
 }
 
+/**
+ * @param {Record<string, FlatValue>} flat
+ * @param {string} prefix
+ * @param {JsonObject} parameters
+ */
 function add(flat, prefix, parameters) {
   for (const [name, value] of Object.entries(parameters)) {
     const key = name === "_name" && prefix ? prefix : prefix ? `${prefix}.${name}` : name;
@@ -59,18 +108,25 @@ function add(flat, prefix, parameters) {
   }
 }
 
+/** @param {Json} value */
 const simple = (value) => (typeof value === "number" || typeof value === "string" ? value : JSON.stringify(value));
 
+/**
+ * @template {Omit<WireTrial, "parameterId"> & { latest?: Json }} Given
+ * @param {Given} given
+ * @returns {Given & Derived}
+ */
 export function fromWire(given) {
-  const trial = { ...given };
-  trial.score = score(trial.value);
-  trial.flat = flatten(trial.parameters);
-  return trial;
+  return { ...given, latest: given.latest ?? null, score: score(given.value), flat: flatten(given.parameters) };
 }
 
-// From a row of /rows/trials, by the columns that came with it.
+/**
+ * From a row of /rows/trials.
+ * @param {Json[]} row
+ * @param {Record<string, number>} place of each column
+ */
 export function fromRow(row, place) {
-  return fromWire({
+  const trial = {
     sequence: row[place.sequence],
     id: row[place.id],
     state: row[place.state],
@@ -83,10 +139,15 @@ export function fromRow(row, place) {
     parameters: readable(row[place.parameters]),
     value: readable(row[place.value]),
     latest: readable(row[place.latest]),
-  });
+  };
+  return fromWire(/** @type {Omit<Trial, "score" | "flat">} */ (trial));
 }
 
-// What is no JSON, since NaN or an infinity stands in it, comes as text.
+/**
+ * What is no JSON, since NaN or an infinity stands in it, comes as text.
+ * @param {Json} value
+ * @returns {Json}
+ */
 function readable(value) {
   if (typeof value !== "string" || !/NaN|Infinity/.test(value)) return value;
   try {
@@ -96,15 +157,33 @@ function readable(value) {
   }
 }
 
+/**
+ * @param {number} left
+ * @param {number} right
+ * @param {string} optimize
+ */
 export const isBetter = (left, right, optimize) => (optimize === "minimize" ? left < right : left > right);
 
-// Ended trials that have a score, by the time of their end.
+/** @typedef {Trial & { score: number }} Scored */
+
+/**
+ * Trials that succeeded and have a score.
+ * @param {Trial[]} trials
+ */
 export function scored(trials) {
-  return trials.filter((trial) => trial.score !== null && trial.state === "SUCCEEDED");
+  return trials.filter(
+    /** @returns {trial is Scored} */
+    (trial) => trial.score !== null && trial.state === "SUCCEEDED",
+  );
 }
 
-// The best score up to each trial of a list.
+/**
+ * The best score up to each trial of a list.
+ * @param {Scored[]} trials
+ * @param {string} optimize
+ */
 export function bestSoFar(trials, optimize) {
+  /** @type {number | null} */
   let best = null;
   return trials.map((trial) => {
     if (best === null || isBetter(trial.score, best, optimize)) best = trial.score;

@@ -1,10 +1,16 @@
 // ECharts, loaded when the first chart is drawn, in the colours of the page, with saving as PNG and CSV.
-import { html, useEffect, useLayoutEffect, useRef } from "../lib/ui.js";
+
 import { theme } from "../lib/theme.js";
-import { profile } from "../lib/store.js";
-import { csv, saveFile } from "./bits.js";
+import { html, useEffect, useLayoutEffect, useRef } from "../lib/ui.js";
+import { csv, fileName, saveFile } from "./bits.js";
 import { Icon } from "./icons.js";
 
+/** @import { TrialState } from "../lib/wire.d.ts" */
+/** @import { Item, Chart as Drawn, Option } from "../vendor/echarts.js" */
+
+/** @typedef {{ header: string[], rows: unknown[][] }} Table what a CSV file gets */
+
+/** @type {Promise<typeof import("../vendor/echarts.js")> | null} */
 let library = null;
 const AGAIN_MS = 2000;
 
@@ -12,7 +18,8 @@ const AGAIN_MS = 2000;
 async function load() {
   for (;;) {
     try {
-      return await (library ??= import("../vendor/echarts.js"));
+      library ??= import("../vendor/echarts.js");
+      return await library;
     } catch {
       library = null;
       await new Promise((done) => setTimeout(done, AGAIN_MS));
@@ -23,20 +30,38 @@ async function load() {
 // The colours of the page by name: colours().accent. Asked anew for each drawing, since the theme may change.
 export function colours() {
   const style = getComputedStyle(document.documentElement);
-  return new Proxy({}, { get: (_, name) => style.getPropertyValue(`--${name}`).trim() });
+  /** @type {Record<string, string>} */
+  const none = {};
+  return new Proxy(none, { get: (_, name) => style.getPropertyValue(`--${String(name)}`).trim() });
 }
 
+/** @type {Record<TrialState, string>} */
 export const STATE_COLOURS = {
-  WAITING: "s-waiting", RUNNING: "s-running", SUCCEEDED: "s-succeeded", FAILED: "s-failed",
-  EARLY_STOPPED: "s-early", USER_CANCELED: "s-killed", SYS_CANCELED: "s-system", UNKNOWN: "s-waiting",
+  WAITING: "s-waiting",
+  RUNNING: "s-running",
+  SUCCEEDED: "s-succeeded",
+  FAILED: "s-failed",
+  EARLY_STOPPED: "s-early",
+  USER_CANCELED: "s-killed",
+  SYS_CANCELED: "s-system",
+  UNKNOWN: "s-waiting",
 };
 
+/** @param {number} index */
 export const series = (index) => colours()[`series-${(index % 8) + 1}`];
 
-// A tooltip as an element: ECharts' own are HTML text with inline styles, which the page's policy forbids.
+/**
+ * A tooltip as an element: ECharts' own are HTML text with inline styles, which the page's policy forbids.
+ * @param {string} title
+ * @param {[string, unknown][]} pairs
+ */
 export function tip(title, pairs) {
   const box = document.createElement("div");
   box.className = "chart-tip";
+  /**
+   * @param {string} tag
+   * @param {string} text
+   */
   const add = (tag, text) => {
     const line = document.createElement(tag);
     line.textContent = text;
@@ -47,7 +72,10 @@ export function tip(title, pairs) {
   return box;
 }
 
-// The part of every chart's options that makes it look like the page.
+/**
+ * The part of every chart's options that makes it look like the page.
+ * @param {Option} [more]
+ */
 export function base(more = {}) {
   const c = colours();
   return {
@@ -67,6 +95,7 @@ export function base(more = {}) {
   };
 }
 
+/** @param {Option} [more] */
 export function axis(more = {}) {
   const c = colours();
   return {
@@ -82,25 +111,38 @@ export function axis(more = {}) {
   };
 }
 
-// `option`: what ECharts draws, made by `draw()` whenever `deps` or the theme change.
+/**
+ * @typedef {object} ChartProps
+ * @property {() => Option} draw called whenever `deps` or the theme change
+ * @property {unknown[]} deps
+ * @property {string} label
+ * @property {number} [height]
+ * @property {(event: Item) => void} [onClick]
+ * @property {(chart: Drawn) => void} [onReady]
+ * @property {Record<string, (event: Item, chart: Drawn) => void>} [events]
+ */
+
+/** @param {ChartProps} props */
 export function Chart({ draw, deps, label, height = 320, onClick, onReady, events }) {
-  const box = useRef();
-  const chart = useRef(null);
-  const latest = useRef({});
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const chart = useRef(/** @type {Drawn | null} */ (null));
+  const latest = useRef({ draw, onClick, events });
   latest.current = { draw, onClick, events };
-  useLayoutEffect(() => { // ended with its box; other effects end some frames later, and the library might come between
+  useLayoutEffect(() => {
+    // ended with its box; other effects end some frames later, and the library might come between
     let gone = false;
     const watcher = new ResizeObserver(() => chart.current?.resize({ animation: { duration: 0 } }));
     load().then((echarts) => {
-      if (gone) return;
-      chart.current = echarts.init(box.current, null, { renderer: "canvas" });
-      chart.current.on("click", (event) => latest.current.onClick?.(event));
+      if (gone || !box.current) return;
+      const drawn = echarts.init(box.current, null, { renderer: "canvas" });
+      chart.current = drawn;
+      drawn.on("click", (event) => latest.current.onClick?.(event));
       for (const name of Object.keys(events ?? {})) {
-        chart.current.on(name, (event) => latest.current.events[name](event, chart.current));
+        drawn.on(name, (event) => latest.current.events?.[name](event, drawn));
       }
-      chart.current.setOption(latest.current.draw(), true);
+      drawn.setOption(latest.current.draw(), true);
       watcher.observe(box.current);
-      onReady?.(chart.current);
+      onReady?.(drawn);
       box.current.dataset.ready = "yes";
     });
     return () => {
@@ -117,12 +159,15 @@ export function Chart({ draw, deps, label, height = 320, onClick, onReady, event
   return html`<div class="chart" role="img" aria-label=${label} ref=${box} style=${{ height: `${height}px` }} />`;
 }
 
-// Saving: `data()` gives {header, rows}; `chart` is a ref that `onReady` fills.
+/**
+ * Saving: `chart` is a ref that `onReady` fills.
+ * @param {{ name: string, chart?: { current: Drawn | null }, data: () => Table }} props
+ */
 export function Save({ name, chart, data }) {
-  const file = `${profile.value?.id ?? "experiment"}-${name}`;
+  const file = fileName(name);
   const png = () => {
-    const canvas = chart.current.renderToCanvas({ pixelRatio: 2, backgroundColor: colours().card });
-    canvas.toBlob((blob) => saveFile(`${file}.png`, blob));
+    const canvas = chart?.current?.renderToCanvas({ pixelRatio: 2, backgroundColor: colours().card });
+    canvas?.toBlob((blob) => blob && saveFile(`${file}.png`, blob));
   };
   const table = () => {
     const { header, rows } = data();

@@ -1,16 +1,50 @@
 // A chart in a card, with its controls and its two ways of saving.
-import { html, useRef } from "../lib/ui.js";
+
 import { go } from "../lib/route.js";
+import { html, useRef } from "../lib/ui.js";
 import { Card } from "./bits.js";
 import { Chart, Save } from "./chart.js";
 
-// data: what CSV gets, as `() => ({header, rows})`. A click on a point that has the id of a trial opens the trial.
-export function ChartCard({ title, name, draw, deps, data, height, controls, note, events, onReady, minWidth = 0, class: classes }) {
-  const chart = useRef(null);
+/** @import { Chart as Drawn, Item } from "../vendor/echarts.js" */
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+/** @import { ChartProps, Table } from "./chart.js" */
+
+/**
+ * @typedef {object} CardProps
+ * @property {string} title
+ * @property {string} name of saved files
+ * @property {() => Table} data
+ * @property {ComponentChildren} [controls]
+ * @property {string} [note]
+ * @property {number} [minWidth] pixels
+ * @property {string} [class]
+ */
+
+/**
+ * A click on a point that has the id of a trial opens the trial.
+ * @param {CardProps & Omit<ChartProps, "label" | "onClick">} props
+ */
+export function ChartCard({
+  title,
+  name,
+  draw,
+  deps,
+  data,
+  height,
+  controls,
+  note,
+  events,
+  onReady,
+  minWidth = 0,
+  class: classes,
+}) {
+  const chart = useRef(/** @type {Drawn | null} */ (null));
+  /** @param {Item} event */
   const open = (event) => {
     const id = event.data?.id ?? event.seriesId;
     if (id && !String(id).includes("\0")) go(`trials/${id}`);
   };
+  /** @param {Drawn} one */
   const ready = (one) => {
     chart.current = one;
     onReady?.(one);
@@ -23,6 +57,10 @@ export function ChartCard({ title, name, draw, deps, data, height, controls, not
   </${Card}>`;
 }
 
+/**
+ * @typedef {(string | string[])[]} Options values, or pairs of a value and what it is called
+ * @param {{ label: string, value: string | number, options: Options, set: (value: string) => void }} props
+ */
 export function Pick({ label, value, options, set }) {
   return html`<label class="inline"><span>${label}</span><select value=${value} onChange=${(event) => set(event.target.value)}>
     ${options.map((one) => {

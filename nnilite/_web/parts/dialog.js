@@ -1,8 +1,13 @@
 // Dialogs: the browser's own, which keeps the focus inside and closes on Escape.
 import { html, signal, useEffect, useRef } from "../lib/ui.js";
 
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+/** @import { Signal } from "../vendor/signals.js" */
+
+/** @type {Signal<(() => ComponentChildren) | null>} */
 const current = signal(null);
 
+/** @param {() => ComponentChildren} render */
 export const openDialog = (render) => {
   current.value = render;
 };
@@ -11,11 +16,11 @@ export const closeDialog = () => {
 };
 
 export function DialogHost() {
-  const box = useRef();
+  const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const render = current.value;
   useEffect(() => {
-    if (render && !box.current.open) box.current.showModal();
-    if (!render && box.current.open) box.current.close();
+    if (render && !box.current?.open) box.current?.showModal();
+    if (!render && box.current?.open) box.current.close();
   }, [render]);
   return html`<dialog ref=${box} onClose=${closeDialog} aria-labelledby="dialog-title"
     onClick=${(event) => event.target === box.current && closeDialog()}>
@@ -23,13 +28,21 @@ export function DialogHost() {
   </dialog>`;
 }
 
-// Ask before something that cannot be undone.
+/**
+ * Ask before something that cannot be undone.
+ * @param {{ title: string, text: string, yes: string, danger?: boolean, act: () => void }} question
+ */
 export function confirm({ title, text, yes, danger, act }) {
-  openDialog(() => html`
+  openDialog(
+    () => html`
     <h1 id="dialog-title">${title}</h1>
     <p>${text}</p>
     <div class="dialog-end">
       <button onClick=${closeDialog}>Cancel</button>
-      <button class=${danger ? "danger" : "primary"} onClick=${() => { closeDialog(); act(); }}>${yes}</button>
-    </div>`);
+      <button class=${danger ? "danger" : "primary"} onClick=${() => {
+        closeDialog();
+        act();
+      }}>${yes}</button>
+    </div>`,
+  );
 }

@@ -3,13 +3,49 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
 import { Icon } from "./icons.js";
 
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+
 const ROW = 34;
 const HEAD = 36;
 const HIGHEST = 15_000_000; // pixels; browsers cannot scroll much further
 
-// columns: [{key, title, width, number, render(row), sortable, label}]; rows: an array with stable `id`s.
+/**
+ * @template Row
+ * @typedef {object} Column
+ * @property {string} key
+ * @property {string} title
+ * @property {number} width pixels
+ * @property {(row: Row) => ComponentChildren} render
+ * @property {boolean} [number] whether it is set in figures, to the right
+ * @property {boolean} [mono] whether all letters have one width
+ * @property {boolean} [off] whether it is hidden unless asked for
+ * @property {boolean} [fixed] whether it cannot be moved
+ * @property {boolean} [sortable]
+ * @property {string} [label] its name where the title is a sign
+ * @property {ComponentChildren} [head] in place of the title
+ */
+
+/** @typedef {{ key: string, descending: boolean }} Sort */
+
+/**
+ * @template Row
+ * @typedef {object} GridProps
+ * @property {Column<Row>[]} columns
+ * @property {Row[]} rows
+ * @property {Sort} sort
+ * @property {(key: string) => void} onSort
+ * @property {(from: string, to: string) => void} [onMove]
+ * @property {Set<string>} [selected] ids of rows
+ * @property {(row: Row) => void} [onOpen]
+ * @property {(row: Row) => void} [onToggle]
+ * @property {string} label
+ */
+
+/** @typedef {{ id: string }} AnyRow */
+
+/** @param {GridProps<AnyRow>} props */
 export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, onToggle, label }) {
-  const box = useRef();
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [place, setPlace] = useState({ top: 0, height: 600, width: 900 });
   const [active, setActive] = useState(0);
   const all = rows.length * ROW;
@@ -18,41 +54,58 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
   const top = Math.min(place.top * scale, Math.max(all - (place.height - HEAD), 0));
   const first = Math.max(0, Math.floor(top / ROW) - 2);
   const last = Math.min(rows.length, Math.ceil((top + place.height) / ROW) + 2);
-  const width = Math.max(columns.reduce((sum, column) => sum + column.width, 0), 0);
+  const width = Math.max(
+    columns.reduce((sum, column) => sum + column.width, 0),
+    0,
+  );
 
   useLayoutEffect(() => {
-    const measure = () => setPlace((known) => {
-      const { scrollTop, clientHeight, clientWidth } = box.current;
-      const same = known.top === scrollTop && known.height === clientHeight && known.width === clientWidth;
-      return same ? known : { top: scrollTop, height: clientHeight, width: clientWidth };
-    });
+    const frame = box.current;
+    if (!frame) return undefined;
+    const measure = () =>
+      setPlace((known) => {
+        const { scrollTop, clientHeight, clientWidth } = frame;
+        const same = known.top === scrollTop && known.height === clientHeight && known.width === clientWidth;
+        return same ? known : { top: scrollTop, height: clientHeight, width: clientWidth };
+      });
     measure();
     const watcher = new ResizeObserver(measure);
-    watcher.observe(box.current);
-    box.current.addEventListener("scroll", measure, { passive: true });
+    watcher.observe(frame);
+    frame.addEventListener("scroll", measure, { passive: true });
     return () => watcher.disconnect();
   }, []);
   useEffect(() => {
     if (active >= rows.length) setActive(Math.max(rows.length - 1, 0));
   }, [rows.length]);
 
+  /** @param {number} index */
   const reveal = (index) => {
+    if (!box.current) return;
     const y = (index * ROW) / scale;
     const room = place.height - HEAD - ROW;
     if (y < place.top) box.current.scrollTop = y;
     else if (y > place.top + room) box.current.scrollTop = y - room;
   };
+  /** @param {number} index */
   const move = (index) => {
     const next = Math.max(0, Math.min(rows.length - 1, index));
     setActive(next);
     reveal(next);
   };
   const page = Math.max(1, Math.floor((place.height - HEAD) / ROW) - 1);
+  /** @param {KeyboardEvent} event */
   const onKey = (event) => {
     if (event.target !== box.current || !rows.length) return;
+    /** @type {Record<string, number>} */
     const steps = {
-      ArrowDown: active + 1, j: active + 1, ArrowUp: active - 1, k: active - 1,
-      PageDown: active + page, PageUp: active - page, Home: 0, End: rows.length - 1,
+      ArrowDown: active + 1,
+      j: active + 1,
+      ArrowUp: active - 1,
+      k: active - 1,
+      PageDown: active + page,
+      PageUp: active - page,
+      Home: 0,
+      End: rows.length - 1,
     };
     if (event.key in steps && !event.ctrlKey && !event.metaKey) move(steps[event.key]);
     else if (event.key === "Enter") onOpen?.(rows[active]);
@@ -68,26 +121,33 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
         style=${{ height: `${Math.min(place.height, high + HEAD)}px`, width: `${width}px`, minWidth: "100%" }}>
         <${Head} columns=${columns} sort=${sort} onSort=${onSort} onMove=${onMove} />
         <div role="presentation" style=${{ transform: `translateY(${first * ROW - top}px)` }}>
-          ${rows.slice(first, last).map((row, offset) => html`<${Row} key=${row.id} row=${row} columns=${columns}
+          ${rows.slice(first, last).map(
+            (row, offset) => html`<${Row} key=${row.id} row=${row} columns=${columns}
             index=${first + offset} active=${first + offset === active} selected=${selected?.has(row.id)}
-            onActive=${setActive} stamp=${row.stamp} />`)}
+            onActive=${setActive} />`,
+          )}
         </div>
       </div>
     </div>
   </div>`;
 }
 
+/** @param {{ row: AnyRow, columns: Column<AnyRow>[], index: number, active: boolean, selected: boolean, onActive: (index: number) => void }} props */
 function Row({ row, columns, index, active, selected, onActive }) {
   return html`<div class=${`grid-row ${active ? "active" : ""}`} role="row" id=${`row-${row.id}`} aria-rowindex=${index + 2}
     aria-selected=${selected ? "true" : "false"} onPointerDown=${() => onActive(index)}>
-    ${columns.map((column) => html`<div class=${`grid-cell ${column.number ? "number" : ""} ${column.mono ? "mono" : ""}`}
-      role="gridcell" key=${column.key} style=${{ width: `${column.width}px` }}>${column.render(row)}</div>`)}
+    ${columns.map(
+      (column) => html`<div class=${`grid-cell ${column.number ? "number" : ""} ${column.mono ? "mono" : ""}`}
+      role="gridcell" key=${column.key} style=${{ width: `${column.width}px` }}>${column.render(row)}</div>`,
+    )}
   </div>`;
 }
 
+/** @param {Pick<GridProps<AnyRow>, "columns" | "sort" | "onSort" | "onMove">} props */
 function Head({ columns, sort, onSort, onMove }) {
-  const [over, setOver] = useState(null);
-  const dragged = useRef(null);
+  const [over, setOver] = useState(/** @type {string | null} */ (null));
+  const dragged = useRef(/** @type {string | null} */ (null));
+  /** @param {string} key */
   const drop = (key) => {
     if (dragged.current && dragged.current !== key) onMove?.(dragged.current, key);
     setOver(null);
@@ -98,14 +158,25 @@ function Head({ columns, sort, onSort, onMove }) {
       return html`<div class=${`grid-cell ${column.number ? "number" : ""} ${over === column.key ? "drop" : ""}`} role="columnheader"
         key=${column.key} aria-sort=${direction} style=${{ width: `${column.width}px` }} title=${column.label ?? column.title}
         draggable=${column.fixed ? undefined : "true"}
-        onDragStart=${() => { dragged.current = column.key; }}
-        onDragOver=${(event) => { event.preventDefault(); setOver(column.key); }}
+        onDragStart=${() => {
+          dragged.current = column.key;
+        }}
+        onDragOver=${(event) => {
+          event.preventDefault();
+          setOver(column.key);
+        }}
         onDragLeave=${() => setOver(null)}
-        onDrop=${(event) => { event.preventDefault(); drop(column.key); }}>
-        ${column.sortable === false
-          ? html`<span class="hidden">${column.label ?? column.title}</span>${column.head}`
-          : html`<button onClick=${() => onSort(column.key)}><span>${column.title}</span>${
-              direction && html`<${Icon} name=${sort.descending ? "down" : "up"} />`}</button>`}
+        onDrop=${(event) => {
+          event.preventDefault();
+          drop(column.key);
+        }}>
+        ${
+          column.sortable === false
+            ? html`<span class="hidden">${column.label ?? column.title}</span>${column.head}`
+            : html`<button onClick=${() => onSort(column.key)}><span>${column.title}</span>${
+                direction && html`<${Icon} name=${sort.descending ? "down" : "up"} />`
+              }</button>`
+        }
       </div>`;
     })}
   </div>`;

@@ -21,6 +21,9 @@ const PATHS = {
   up: "M8 13V4M4 7.5l4-4 4 4",
 };
 
+/** @typedef {keyof typeof PATHS} IconName */
+
+/** @param {{ name: IconName }} props */
 export function Icon({ name }) {
   return html`<svg viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linecap="round"
     stroke-linejoin="round" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;

@@ -1,30 +1,57 @@
 // A text that grows: the end of it at first, then what is added; more of what came before on demand.
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/ui.js";
+
 import { piece } from "../lib/api.js";
 import { bytes } from "../lib/format.js";
-import { Copy } from "./bits.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { Copy, messageOf } from "./bits.js";
 import { Icon } from "./icons.js";
 
 const STEP = 128 * 1024; // bytes
 const KEPT = 2 * 1024 * 1024; // characters shown at most, so that the page stays quick
 const EVERY_MS = 1000;
 
-// Progress bars rewrite their line by \r, and colours are escape sequences: neither is of use here.
-const readable = (text) => text.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]/g, "").replace(/\r\n/g, "\n").replace(/[^\n]*\r(?!\n|$)/g, "");
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences begin with a control character.
+const ESCAPE_SEQUENCES = /\x1b\[[0-9;?]*[ -/]*[@-~]/g;
 
-// path: where the text is; live: whether it may still grow; query: further parameters.
+/**
+ * Progress bars rewrite their line by \r, and colours are escape sequences: neither is of use here.
+ * @param {string} text
+ */
+const readable = (text) =>
+  text
+    .replace(ESCAPE_SEQUENCES, "")
+    .replace(/\r\n/g, "\n")
+    .replace(/[^\n]*\r(?!\n|$)/g, "");
+
+/** @import { Query } from "../lib/api.js" */
+
+/**
+ * @typedef {object} LogProps
+ * @property {string} path where the text is
+ * @property {Query} [query]
+ * @property {boolean} live whether it may still grow
+ * @property {string} empty what to say when there is none
+ * @property {string} label
+ */
+
+/** @typedef {{ end: number | null, decoder: TextDecoder, busy: boolean }} Reading how far the text has been read */
+
+/** @typedef {{ start: number, end: number, total: number }} Range the part that is here, in bytes */
+
+/** @param {LogProps} props */
 export function Log({ path, query, live, empty, label }) {
   const [text, setText] = useState("");
-  const [range, setRange] = useState(null); // {start, end, total}
+  const [range, setRange] = useState(/** @type {Range | null} */ (null));
   const [problem, setProblem] = useState("");
   const [follow, setFollow] = useState(true);
   const [find, setFind] = useState("");
   const [hit, setHit] = useState(0);
-  const box = useRef();
-  const state = useRef({ end: null, decoder: null, busy: false });
+  const box = useRef(/** @type {HTMLPreElement | null} */ (null));
+  const state = useRef(/** @type {Reading | null} */ (null));
   const key = JSON.stringify([path, query]);
 
   useEffect(() => {
+    /** @type {Reading} */
     const mine = { end: null, decoder: new TextDecoder(), busy: false };
     state.current = mine;
     setText("");
@@ -35,7 +62,8 @@ export function Log({ path, query, live, empty, label }) {
       try {
         const found = await piece(path, { ...query, offset: mine.end ?? -STEP, limit: STEP * 4 });
         if (state.current !== mine) return;
-        if (mine.end !== null && found.total < mine.end) mine.end = null; // begun anew
+        if (mine.end !== null && found.total < mine.end)
+          mine.end = null; // begun anew
         else {
           const added = mine.decoder.decode(found.data, { stream: true });
           const start = mine.end === null ? found.offset : undefined;
@@ -45,7 +73,7 @@ export function Log({ path, query, live, empty, label }) {
         }
         setProblem("");
       } catch (error) {
-        if (state.current === mine) setProblem(error.message);
+        if (state.current === mine) setProblem(messageOf(error));
       } finally {
         mine.busy = false;
       }
@@ -54,11 +82,12 @@ export function Log({ path, query, live, empty, label }) {
     const timer = live ? setInterval(more, EVERY_MS) : setTimeout(more, EVERY_MS);
     return () => {
       clearInterval(timer);
-      state.current = {};
+      state.current = null;
     };
   }, [key, live]);
 
-  const earlier = async () => {
+  /** @param {Range} range */
+  const earlier = async (range) => {
     const start = Math.max(0, range.start - STEP * 2);
     try {
       const found = await piece(path, { ...query, offset: start, limit: range.start - start });
@@ -66,7 +95,7 @@ export function Log({ path, query, live, empty, label }) {
       setText((known) => new TextDecoder().decode(found.data) + known);
       setRange({ ...range, start });
     } catch (error) {
-      setProblem(error.message);
+      setProblem(messageOf(error));
     }
   };
 
@@ -74,21 +103,25 @@ export function Log({ path, query, live, empty, label }) {
   const pieces = useMemo(() => split(shown, find), [shown, find]);
   const hits = (pieces.length - 1) / 2;
   useLayoutEffect(() => {
-    if (follow && !find) box.current.scrollTop = box.current.scrollHeight;
+    if (follow && !find && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [shown, follow]);
   useEffect(() => {
-    box.current.querySelector("mark.here")?.scrollIntoView({ block: "nearest" });
+    box.current?.querySelector("mark.here")?.scrollIntoView({ block: "nearest" });
   }, [hit, find, hits]);
   const onScroll = () => {
+    if (!box.current) return;
     const { scrollTop, clientHeight, scrollHeight } = box.current;
     const atEnd = scrollHeight - scrollTop - clientHeight < 30;
     if (atEnd !== follow) setFollow(atEnd);
   };
+  /** @param {number} by */
   const step = (by) => hits && setHit((hit + by + hits) % hits);
+  /** @param {{ target: HTMLInputElement }} event */
   const look = (event) => {
     setFind(event.target.value);
     setHit(0);
   };
+  /** @param {KeyboardEvent} event */
   const onKey = (event) => {
     if (event.key !== "Enter") return;
     step(event.shiftKey ? -1 : 1);
@@ -97,29 +130,41 @@ export function Log({ path, query, live, empty, label }) {
   return html`<div class="stack" style=${{ gap: "8px" }}>
     <div class="row">
       <input type="search" placeholder="Search" aria-label=${`Search in ${label}`} value=${find} onInput=${look} onKeyDown=${onKey} />
-      ${find && html`<span class="soft small" role="status">${hits ? `${hit + 1} of ${hits}` : "not found"}</span>
-        <button class="small icon" aria-label="Previous hit" disabled=${!hits} onClick=${() => step(-1)}><${Icon} name="up" /></button>
-        <button class="small icon" aria-label="Next hit" disabled=${!hits} onClick=${() => step(1)}><${Icon} name="down" /></button>`}
+      ${
+        find &&
+        html`<span class="soft small" role="status">${hits ? `${hit + 1} of ${hits}` : "not found"}</span>
+        <button class="small icon" aria-label="Previous match" disabled=${!hits} onClick=${() => step(-1)}><${Icon} name="up" /></button>
+        <button class="small icon" aria-label="Next match" disabled=${!hits} onClick=${() => step(1)}><${Icon} name="down" /></button>`
+      }
       <span class="row" style=${{ marginLeft: "auto" }}>
-        ${range?.start > 0 && html`<button class="small" onClick=${earlier}>Show earlier (${bytes(range.start)} more)</button>`}
+        ${range && range.start > 0 && html`<button class="small" onClick=${() => earlier(range)}>Show earlier (${bytes(range.start)} more)</button>`}
         <label class="inline"><input type="checkbox" checked=${follow} onChange=${() => setFollow(!follow)} /><span>Follow</span></label>
         <${Copy} text=${() => shown} what="Text" />
       </span>
     </div>
     ${problem && html`<p class="note bad">${problem}</p>`}
     <pre class="log" ref=${box} tabindex="0" role="region" aria-label=${label} onScroll=${onScroll}>${
-      range && !shown ? html`<span class="soft">${empty}</span>` : pieces.map((part, place) =>
-        place % 2 ? html`<mark class=${(place - 1) / 2 === hit ? "here" : ""}>${part}</mark>` : part)}</pre>
+      range && !shown
+        ? html`<span class="soft">${empty}</span>`
+        : pieces.map((part, place) =>
+            place % 2 ? html`<mark class=${(place - 1) / 2 === hit ? "here" : ""}>${part}</mark>` : part,
+          )
+    }</pre>
   </div>`;
 }
 
 const HITS_MAX = 5000;
 
-// Text and hits in turn.
+/**
+ * Text and hits in turn.
+ * @param {string} text
+ * @param {string} find
+ */
 function split(text, find) {
   if (!find) return [text];
   const low = text.toLowerCase();
   const wanted = find.toLowerCase();
+  /** @type {string[]} */
   const parts = [];
   let from = 0;
   for (let at = low.indexOf(wanted); at >= 0 && parts.length < 2 * HITS_MAX; at = low.indexOf(wanted, from)) {

@@ -1,32 +1,58 @@
 // A trial with parameters of one's own, begun from the search space or from another trial.
-import { html, useState } from "../lib/ui.js";
+
 import { send } from "../lib/api.js";
+import { profile } from "../lib/live_data.js";
 import { go } from "../lib/route.js";
-import { profile } from "../lib/store.js";
-import { say } from "./bits.js";
+import { html, useState } from "../lib/ui.js";
+import { messageOf, say } from "./bits.js";
 import { closeDialog, openDialog } from "./dialog.js";
 
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { Json, JsonObject, NewTrial, Space } from "../lib/wire.d.ts" */
+
+/** @param {Trial | null} from */
 export const newTrial = (from) => openDialog(() => html`<${Form} from=${from} />`);
 
-// A value within the space to begin with.
+/**
+ * @param {Json} value
+ * @returns {value is JsonObject} whether it is one of the options that have parameters of their own
+ */
+const isOption = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && "_name" in value;
+
+/** @param {Json} value */
+const nameOf = (value) => (isOption(value) ? value._name : value);
+
+/**
+ * A value within the space to begin with.
+ * @param {Space} space
+ * @returns {Json}
+ */
 function first({ _type: type, _value: value }) {
-  if (type === "choice") return typeof value[0] === "object" && value[0]?._name ? nested(value[0]) : value[0];
+  if (type === "choice") return isOption(value[0]) ? nested(value[0]) : value[0];
   if (type === "randint") return value[0];
   if (type.includes("normal")) return type.includes("log") ? Math.exp(value[0]) : value[0];
   if (type.includes("log")) return Number(Math.sqrt(value[0] * value[1]).toPrecision(3));
   return type.startsWith("q") ? value[0] : Number(((value[0] + value[1]) / 2).toPrecision(3));
 }
 
+/** @param {JsonObject} option */
 function nested(option) {
   const inner = Object.entries(option).filter(([name]) => name !== "_name");
-  return { _name: option._name, ...Object.fromEntries(inner.map(([name, space]) => [name, first(space)])) };
+  return {
+    _name: option._name,
+    ...Object.fromEntries(inner.map(([name, space]) => [name, first(/** @type {Space} */ (space))])),
+  };
 }
 
-// One sentence on a value that the space would not give; "" if it would.
+/**
+ * One sentence on a value that the space would not give; "" if it would.
+ * @param {Json} value
+ * @param {Space} space
+ */
 function outside(value, { _type: type, _value: range }) {
   if (type === "choice") {
-    const known = range.map((option) => JSON.stringify(option?._name ?? option));
-    return known.includes(JSON.stringify(value?._name ?? value)) ? "" : `not one of ${known.join(", ")}`;
+    const known = range.map((option) => JSON.stringify(nameOf(option)));
+    return known.includes(JSON.stringify(nameOf(value))) ? "" : `not one of ${known.join(", ")}`;
   }
   if (typeof value !== "number") return "not a number";
   if (type.includes("normal")) return "";
@@ -34,16 +60,26 @@ function outside(value, { _type: type, _value: range }) {
   return value < range[0] || value > high ? `outside ${range[0]} to ${high}` : "";
 }
 
-const simpleSpace = (space) => Object.values(space).every(({ _type: type, _value: value }) =>
-  type !== "choice" || value.every((option) => option === null || typeof option !== "object"));
+/** @param {Record<string, Space>} space */
+const simpleSpace = (space) =>
+  Object.values(space).every(
+    ({ _type: type, _value: value }) =>
+      type !== "choice" || value.every((option) => option === null || typeof option !== "object"),
+  );
 
+/** @param {{ from: Trial | null }} props */
 function Form({ from }) {
-  const space = profile.value.searchSpace ?? {};
-  const start = from?.parameters ?? Object.fromEntries(Object.entries(space).map(([name, one]) => [name, first(one)]));
+  const space = /** @type {Record<string, Space>} */ (profile.value?.searchSpace ?? {});
+  const start =
+    /** @type {JsonObject | undefined} */ (from?.parameters) ??
+    Object.fromEntries(Object.entries(space).map(([name, one]) => [name, first(one)]));
   const [values, setValues] = useState(start);
-  const [text, setText] = useState(simpleSpace(space) ? null : JSON.stringify(start, null, 2));
+  const [text, setText] = useState(
+    /** @type {string | null} */ (simpleSpace(space) ? null : JSON.stringify(start, null, 2)),
+  );
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
+  /** @param {SubmitEvent} event */
   const submit = async (event) => {
     event.preventDefault();
     let parameters = values;
@@ -51,29 +87,34 @@ function Form({ from }) {
       try {
         parameters = JSON.parse(text);
       } catch (problem) {
-        setError(`This is not JSON: ${problem.message}`);
+        setError(`This is not JSON: ${messageOf(problem)}`);
         return;
       }
     }
     setBusy(true);
     try {
+      /** @type {NewTrial} */
       const trial = await send("POST", "trials", { parameters });
       closeDialog();
-      say(`Trial ${trial.id} is in the queue.${trial.warning && ` Note: ${trial.warning}.`}`);
+      say(`Trial ${trial.id} has been added to the queue.${trial.warning && ` Note: ${trial.warning}.`}`);
       go(`trials/${trial.id}`);
     } catch (problem) {
-      setError(problem.message);
+      setError(messageOf(problem));
       setBusy(false);
     }
   };
   const asText = () => setText(text === null ? JSON.stringify(values, null, 2) : null);
   return html`<form class="stack" onSubmit=${submit}>
     <div class="row"><h1 id="dialog-title">New trial</h1>${from && html`<span class="soft">parameters of ${from.id}</span>`}</div>
-    ${text === null
-      ? Object.entries(values).map(([name, value]) => html`<${Field} key=${name} name=${name} value=${value} space=${space[name]}
-          set=${(next) => setValues({ ...values, [name]: next })} />`)
-      : html`<label class="field"><span>Parameters (JSON)</span><textarea rows="12" spellcheck=${false} value=${text}
-          onInput=${(event) => setText(event.target.value)} /></label>`}
+    ${
+      text === null
+        ? Object.entries(values).map(
+            ([name, value]) => html`<${Field} key=${name} name=${name} value=${value} space=${space[name]}
+          set=${(next) => setValues({ ...values, [name]: next })} />`,
+          )
+        : html`<label class="field"><span>Parameters (JSON)</span><textarea rows="12" spellcheck=${false} value=${text}
+          onInput=${(event) => setText(event.target.value)} /></label>`
+    }
     ${error && html`<p class="note bad" role="alert">${error}</p>`}
     <div class="dialog-end">
       ${simpleSpace(space) && html`<button type="button" class="quiet" onClick=${asText}>${text === null ? "Edit as JSON" : "Edit as fields"}</button>`}
@@ -83,18 +124,22 @@ function Form({ from }) {
   </form>`;
 }
 
+/** @param {{ name: string, value: Json, space: Space | undefined, set: (value: Json) => void }} props */
 function Field({ name, value, space, set }) {
   const warning = space ? outside(value, space) : "not in the search space";
   const id = `new-${name}`;
   const choice = space?._type === "choice";
+  /** @param {string} text */
   const numeric = (text) => (text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text));
   return html`<div class="field">
     <label for=${id} class="small soft">${name}${space && html` <span class="mono">${space._type} ${JSON.stringify(space._value)}</span>`}</label>
-    ${choice
-      ? html`<select id=${id} value=${JSON.stringify(value)} onChange=${(event) => set(JSON.parse(event.target.value))}>
+    ${
+      choice
+        ? html`<select id=${id} value=${JSON.stringify(value)} onChange=${(event) => set(JSON.parse(event.target.value))}>
           ${space._value.map((option) => html`<option key=${JSON.stringify(option)} value=${JSON.stringify(option)}>${typeof option === "string" ? option : JSON.stringify(option)}</option>`)}
         </select>`
-      : html`<input id=${id} inputmode="decimal" value=${value} onInput=${(event) => set(numeric(event.target.value))} />`}
-    ${warning && html`<span class="wrong">${warning}; it is run all the same</span>`}
+        : html`<input id=${id} inputmode="decimal" value=${value} onInput=${(event) => set(numeric(event.target.value))} />`
+    }
+    ${warning && html`<span class="wrong">${warning}; the trial runs nevertheless</span>`}
   </div>`;
 }

@@ -1,24 +1,40 @@
 // JSON values shown as YAML, which is how people wrote them.
 import { html } from "../lib/ui.js";
 
+/** @import { Json, JsonObject } from "../lib/wire.d.ts" */
+
+/** @typedef {[string | null, string]} Piece its class, and its text */
+
 const PLAIN = /^[A-Za-z_./~][\w ./@%+~:-]*$/;
 const WORDS = /^(true|false|null|yes|no|on|off|~)$/i;
 
+/**
+ * @param {Json} value
+ * @returns {Piece}
+ */
 function scalar(value) {
   if (typeof value !== "string") return ["other", JSON.stringify(value)];
   const plain = PLAIN.test(value) && !WORDS.test(value) && !/: |:$| $|^-/.test(value);
   return ["text", plain ? value : JSON.stringify(value)];
 }
 
+/** @param {string} name */
 const key = (name) => (/^[\w.-]+$/.test(name) && !/^[\d.-]/.test(name) ? name : JSON.stringify(name));
+/** @param {Json} value */
 const isFlat = (value) => value === null || typeof value !== "object" || Object.keys(value).length === 0;
+/** @param {Json} value */
 const isShort = (value) => Array.isArray(value) && value.every(isFlat) && JSON.stringify(value).length < 70;
 
-// [class or null, text] pieces of the YAML of a value.
+/**
+ * The YAML of a value.
+ * @param {Json} value
+ * @param {number} indent
+ * @returns {Generator<Piece, void>}
+ */
 function* pieces(value, indent) {
   const pad = "  ".repeat(indent);
   if (isFlat(value)) yield scalar(value);
-  else if (isShort(value)) {
+  else if (Array.isArray(value) && isShort(value)) {
     yield [null, "["];
     for (const [place, item] of value.entries()) {
       if (place) yield [null, ", "];
@@ -34,7 +50,7 @@ function* pieces(value, indent) {
       if (isFlat(item) || isShort(item)) yield [null, "\n"];
     }
   } else {
-    for (const [name, item] of Object.entries(value)) {
+    for (const [name, item] of Object.entries(/** @type {JsonObject} */ (value))) {
       yield [null, pad];
       yield ["key", `${key(name)}:`];
       const inline = isFlat(item) || isShort(item);
@@ -45,9 +61,12 @@ function* pieces(value, indent) {
   }
 }
 
+/** @param {Json} value */
 export const yaml = (value) => [...pieces(value, 0)].map(([, text]) => text).join("");
 
+/** @param {{ value: Json, label: string }} props */
 export function Yaml({ value, label }) {
-  return html`<pre class="code" tabindex="0" role="region" aria-label=${label}>${[...pieces(value, 0)].map(([name, text]) =>
-    name ? html`<span class=${name}>${text}</span>` : text)}</pre>`;
+  return html`<pre class="code" tabindex="0" role="region" aria-label=${label}>${[...pieces(value, 0)].map(
+    ([name, text]) => (name ? html`<span class=${name}>${text}</span>` : text),
+  )}</pre>`;
 }

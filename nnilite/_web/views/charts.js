@@ -1,13 +1,21 @@
 // The charts, all about the trials that the filters leave.
-import { html, signal, useEffect, useState } from "../lib/ui.js";
-import { count, plural } from "../lib/format.js";
-import { filterQuery } from "../lib/filters.js";
-import { href, route } from "../lib/route.js";
-import { chosen } from "../lib/selection.js";
-import { loaded, trials } from "../lib/store.js";
-import { Empty } from "../parts/bits.js";
-import { FilterButton, FilterChips, FilterPanel, StateFilter } from "../parts/filters.js";
 
+import { filtered } from "../lib/filtered.js";
+import { filterQuery } from "../lib/filters.js";
+import { count, plural } from "../lib/format.js";
+import { loaded, trials } from "../lib/live_data.js";
+import { href, route } from "../lib/route.js";
+import { html, signal, useEffect, useState } from "../lib/ui.js";
+import { Empty } from "../parts/bits.js";
+import { FilterButton, FilterChips, FilterPanel, StateFilter } from "../parts/filter_bar.js";
+
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+/** @import { Signal } from "../vendor/signals.js" */
+
+/** @typedef {(props: { rows: Trial[] }) => ComponentChildren} ChartView */
+
+/** @type {[name: string, title: string, load: () => Promise<{ default: ChartView }>][]} */
 const CHARTS = [
   ["metric", "Metric", () => import("../charts/metric.js")],
   ["parallel", "Parallel coordinates", () => import("../charts/parallel.js")],
@@ -21,11 +29,18 @@ const CHARTS = [
   ["compare", "Compare", () => import("../charts/compare.js")],
 ];
 const AGAIN_MS = 2000;
+/** @type {Signal<Partial<Record<string, ChartView>>>} */
 const known = signal({});
 
+/**
+ * @param {string} name
+ * @param {() => Promise<{ default: ChartView }>} load
+ */
 function fetchChart(name, load) {
   load().then(
-    (module) => { known.value = { ...known.value, [name]: module.default }; },
+    (module) => {
+      known.value = { ...known.value, [name]: module.default };
+    },
     () => setTimeout(() => fetchChart(name, load), AGAIN_MS),
   );
 }
@@ -40,23 +55,26 @@ export function Charts() {
     fetchChart(name, entry[2]);
   }, [name]);
   const shared = filterQuery(route.value.query);
-  const rows = chosen.value;
+  const rows = filtered.value;
   return html`
     <h1 class="hidden">Charts</h1>
     <nav class="subnav" aria-label="Charts">
       ${CHARTS.map(([one, title]) => html`<a key=${one} href=${href(`charts/${one}`, shared)} aria-current=${one === name ? "page" : undefined}>${title}</a>`)}
     </nav>
-    ${name !== "compare" && html`
+    ${
+      name !== "compare" &&
+      html`
       <div class="toolbar">
         <${StateFilter} />
         <span class="soft small">${rows.length === trials().length ? plural(rows.length, "trial") : `${count(rows.length)} of ${plural(trials().length, "trial")}`}${loaded.value ? "" : ", loading …"}</span>
         <div class="end"><${FilterButton} open=${open} setOpen=${setOpen} /></div>
       </div>
       ${open && html`<${FilterPanel} />`}
-      <div class="toolbar" style=${{ marginTop: "-4px" }}><${FilterChips} /></div>`}
+      <div class="toolbar" style=${{ marginTop: "-4px" }}><${FilterChips} /></div>`
+    }
     ${!entry ? html`<${Empty} title="There is no such chart" />` : Content ? html`<${Content} rows=${rows} />` : html`<${Empty} title="Loading …" />`}`;
 }
 
 export function NoResults() {
-  return html`<div class="card"><${Empty} title="No results to draw">Trials with a final metric are needed here. Take away filters, or wait for the first to end.</${Empty}></div>`;
+  return html`<div class="card"><${Empty} title="No results to draw">This chart needs trials with a final metric. Remove filters, or wait for the first trial to end.</${Empty}></div>`;
 }

@@ -1,15 +1,26 @@
 // What the experiment is: its config, search space and logs; its results as files; and its neighbours.
-import { html, useEffect, useState } from "../lib/ui.js";
+
 import { address, get, send } from "../lib/api.js";
 import { count, duration } from "../lib/format.js";
+import { connection, profile, takeProfile } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
-import { link, profile, takeProfile } from "../lib/store.js";
-import { Card, Copy, Empty, ExperimentState, say, Time } from "../parts/bits.js";
+import { html, useEffect, useState } from "../lib/ui.js";
+import { Card, Copy, Empty, ExperimentState, messageOf, say, Time } from "../parts/bits.js";
 import { Icon } from "../parts/icons.js";
 import { Log } from "../parts/log.js";
 import { Yaml, yaml } from "../parts/yaml.js";
 
-const TABS = [["config", "Config"], ["space", "Search space"], ["logs", "Logs"], ["export", "Export"], ["others", "Other experiments"]];
+/** @import { Listed, Space as OneSpace, Experiment as Profile } from "../lib/wire.d.ts" */
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+
+const TABS = [
+  ["config", "Config"],
+  ["space", "Search space"],
+  ["logs", "Logs"],
+  ["export", "Export"],
+  ["others", "Other experiments"],
+];
+/** @type {Record<string, (props: { known: Profile }) => ComponentChildren>} */
 const VIEWS = { config: Config, space: Space, logs: Logs, export: Export, others: Others };
 
 export function Experiment() {
@@ -25,6 +36,7 @@ export function Experiment() {
     ${Content ? html`<${Content} known=${known} />` : html`<${Empty} title="There is no such page" />`}`;
 }
 
+/** @param {{ known: Profile }} props */
 function Config({ known }) {
   return html`<div class="split">
     <${Card} title="About">
@@ -34,10 +46,10 @@ function Config({ known }) {
         <dt>State</dt><dd><${ExperimentState} state=${known.state} /> ${known.reason}</dd>
         <dt>Created</dt><dd><${Time} at=${known.created} /></dd>
         <dt>Ended</dt><dd>${known.ended === null ? "–" : html`<${Time} at=${known.ended} />`}</dd>
-        <dt>Time running</dt><dd>${duration(known.duration)}</dd>
+        <dt>Running time</dt><dd>${duration(known.duration)}</dd>
         <dt>Trials</dt><dd>${count(known.nextSequence)}</dd>
         <dt>Platforms</dt><dd>${known.platforms.join(", ")}</dd>
-        <dt>Kept in</dt><dd class="mono">${known.directory}</dd>
+        <dt>Folder</dt><dd class="mono">${known.directory}</dd>
         <dt>Manager</dt><dd>process ${known.pid}, nnilite ${known.version}</dd>
       </dl>
     </${Card}>
@@ -47,38 +59,51 @@ function Config({ known }) {
   </div>`;
 }
 
+/** @param {{ known: Profile }} props */
 function Space({ known }) {
-  const [text, setText] = useState(null);
+  const [text, setText] = useState(/** @type {string | null} */ (null));
   const [problem, setProblem] = useState("");
-  const entries = Object.entries(known.searchSpace ?? {});
+  const entries = Object.entries(/** @type {Record<string, Partial<OneSpace>>} */ (known.searchSpace ?? {}));
   const fixed = known.readOnly || ["STOPPED", "STOPPING"].includes(known.state);
+  /** @param {SubmitEvent} event */
   const save = async (event) => {
     event.preventDefault();
     try {
-      takeProfile(await send("PATCH", "experiment", { searchSpace: JSON.parse(text) }));
+      takeProfile(await send("PATCH", "experiment", { searchSpace: JSON.parse(text ?? "") }));
       setText(null);
       setProblem("");
-      say("The search space is changed; the next proposals follow it.");
+      say("The search space has been changed; the next proposals will use it.");
     } catch (error) {
-      setProblem(error instanceof SyntaxError ? `This is not JSON: ${error.message}` : error.message);
+      setProblem(error instanceof SyntaxError ? `This is not JSON: ${error.message}` : messageOf(error));
     }
   };
-  return html`<${Card} title="Search space" end=${text === null && html`<${Copy} text=${() => JSON.stringify(known.searchSpace, null, 2)} what="Search space" />
-    <button class="small" disabled=${fixed} onClick=${() => setText(JSON.stringify(known.searchSpace, null, 2))}><${Icon} name="edit" />Edit</button>`}>
-    ${text !== null
-      ? html`<form class="stack" onSubmit=${save}>
-          <label class="field"><span>Search space (JSON, as NNI writes it)</span><textarea rows="16" spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+  return html`<${Card} title="Search space" end=${
+    text === null &&
+    html`<${Copy} text=${() => JSON.stringify(known.searchSpace, null, 2)} what="Search space" />
+    <button class="small" disabled=${fixed} onClick=${() => setText(JSON.stringify(known.searchSpace, null, 2))}><${Icon} name="edit" />Edit</button>`
+  }>
+    ${
+      text !== null
+        ? html`<form class="stack" onSubmit=${save}>
+          <label class="field"><span>Search space (JSON, in NNI's format)</span><textarea rows="16" spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)} /></label>
           ${problem && html`<p class="note bad" role="alert">${problem}</p>`}
-          <div class="row"><button class="primary" type="submit">Save</button><button type="button" onClick=${() => { setText(null); setProblem(""); }}>Cancel</button></div>
+          <div class="row"><button class="primary" type="submit">Save</button><button type="button" onClick=${() => {
+            setText(null);
+            setProblem("");
+          }}>Cancel</button></div>
         </form>`
-      : html`<div class="scroll-x"><table class="plain">
+        : html`<div class="scroll-x"><table class="plain">
           <thead><tr><th>Parameter</th><th>Type</th><th>Values</th></tr></thead>
           <tbody>${entries.map(([name, one]) => html`<tr key=${name}><td class="mono">${name}</td><td>${one?._type ?? ""}</td><td class="mono">${JSON.stringify(one?._value ?? one)}</td></tr>`)}</tbody>
-        </table></div>`}
+        </table></div>`
+    }
   </${Card}>`;
 }
 
-const LOGS = [["manager", "Manager"], ["tuner", "Tuner"]];
+const LOGS = [
+  ["manager", "Manager"],
+  ["tuner", "Tuner"],
+];
 
 function Logs() {
   const name = route.value.query.get("log") ?? "manager";
@@ -90,7 +115,9 @@ function Logs() {
   </section>`;
 }
 
+/** @param {{ known: Profile }} props */
 function Export({ known }) {
+  /** @param {string} format */
   const file = (format) => address("export", { format }).href;
   return html`<div class="split">
     <${Card} title="Results of all ended trials">
@@ -102,30 +129,45 @@ function Export({ known }) {
         </div>
       </div>
     </${Card}>
-    <${Card} title="By command">
+    <${Card} title="On the command line">
       <div class="stack">
-        ${[["Results", `nnictl experiment export ${known.id} --filename results.csv --type csv`], ["Files of a trial", `nnictl trial download ${known.id} --trial-id TRIAL`], ["Go on later", `nnictl resume ${known.id}`]].map(([what, command]) => html`
-          <div key=${what}><div class="soft small">${what}</div><div class="row"><code>${command}</code><${Copy} text=${command} what="Command" /></div></div>`)}
+        ${[
+          ["Results", `nnictl experiment export ${known.id} --filename results.csv --type csv`],
+          ["Files of a trial", `nnictl trial download ${known.id} --trial-id TRIAL`],
+          ["Resume later", `nnictl resume ${known.id}`],
+        ].map(
+          ([what, command]) => html`
+          <div key=${what}><div class="soft small">${what}</div><div class="row"><code>${command}</code><${Copy} text=${command} what="Command" /></div></div>`,
+        )}
       </div>
     </${Card}>
   </div>`;
 }
 
+/** @param {{ known: Profile }} props */
 function Others({ known }) {
-  const [found, setFound] = useState(null);
+  const [found, setFound] = useState(/** @type {Listed[] | null} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    get("experiments").then((answer) => setFound(answer.experiments), (error) => setProblem(error.message));
-  }, [link.value.state]);
+    /** @type {Promise<{ experiments: Listed[] }>} */
+    const asked = get("experiments");
+    asked.then(
+      (answer) => setFound(answer.experiments),
+      (error) => setProblem(error.message),
+    );
+  }, [connection.value.state]);
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (!found) return html`<${Empty} title="Loading …" />`;
   const rows = [...found].sort((a, b) => (b.started ?? 0) - (a.started ?? 0));
+  /** @param {Listed} one */
   const alive = (one) => one.url && one.pid && !["STOPPED"].includes(one.state);
-  return html`<${Card} title="Experiments of this machine"><div class="scroll-x"><table class="plain">
+  return html`<${Card} title="Experiments on this machine"><div class="scroll-x"><table class="plain">
     <thead><tr><th>Experiment</th><th>Name</th><th>State</th><th>Platform</th><th>Started</th><th>Ended</th></tr></thead>
-    <tbody>${rows.map((one) => html`<tr key=${one.id}>
+    <tbody>${rows.map(
+      (one) => html`<tr key=${one.id}>
       <td>${one.id === known.id ? html`<span class="mono">${one.id}</span> <span class="soft small">this one</span>` : alive(one) ? html`<a class="mono" href=${`${one.url}/`}>${one.id}</a>` : html`<span class="mono">${one.id}</span>`}</td>
       <td>${one.name}</td><td><${ExperimentState} state=${one.state} /></td><td>${one.platform}</td><td><${Time} at=${one.started} /></td><td><${Time} at=${one.ended} /></td>
-    </tr>`)}</tbody>
+    </tr>`,
+    )}</tbody>
   </table></div></${Card}>`;
 }

@@ -1,36 +1,54 @@
 // One trial: what it was given, how it went, what it printed and wrote.
-import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+
 import { address, get, send } from "../lib/api.js";
 import { brief, bytes, duration, number, shellWord, shortened, value } from "../lib/format.js";
+import { connection, now, onMetric, profile, trialById, trials, version } from "../lib/live_data.js";
 import { go, href, route, setQuery } from "../lib/route.js";
-import { link, now, onMetric, profile, trial as known, trials, version } from "../lib/store.js";
+import { selected, toggleSelected } from "../lib/selected.js";
 import { flatten, fromWire, hasEnded, objective } from "../lib/trials.js";
-import { selected, toggle } from "../lib/chosen.js";
-import { attempt as tried, Card, Copy, Empty, State, Time } from "../parts/bits.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { Card, Copy, Empty, perform, State, Time } from "../parts/bits.js";
 import { Chart, Save } from "../parts/chart.js";
+import { curvesOption, curvesTable } from "../parts/curve_drawing.js";
 import { confirm } from "../parts/dialog.js";
-import { curvesOption, curvesTable } from "../parts/curves.js";
 import { Icon } from "../parts/icons.js";
 import { Log } from "../parts/log.js";
 import { newTrial } from "../parts/new_trial.js";
 
+/** @import { ApiError } from "../lib/api.js" */
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { Attempt, Curve as CurvePoints, File, Json, TrialDetails } from "../lib/wire.d.ts" */
+/** @import { Chart as Drawn } from "../vendor/echarts.js" */
+
 export function TrialPage() {
   const id = route.value.parts[1];
-  const [details, setDetails] = useState(null);
-  const [problem, setProblem] = useState(null);
+  const [details, setDetails] = useState(/** @type {(TrialDetails & Trial) | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {ApiError | null} */ (null));
   void version.value;
-  const found = known(id) ?? details;
+  const found = trialById(id) ?? details;
   const stamp = found ? `${found.state} ${found.attempt} ${found.started}` : "";
   useEffect(() => {
     let gone = false;
-    get(`trials/${id}`).then(
-      (answer) => { if (!gone) { setDetails(fromWire(answer)); setProblem(null); } },
-      (error) => { if (!gone) setProblem(error); },
+    /** @type {Promise<TrialDetails>} */
+    const asked = get(`trials/${id}`);
+    asked.then(
+      (answer) => {
+        if (!gone) {
+          setDetails(fromWire(answer));
+          setProblem(null);
+        }
+      },
+      (error) => {
+        if (!gone) setProblem(error);
+      },
     );
-    return () => { gone = true; };
-  }, [id, stamp, link.value.state]);
+    return () => {
+      gone = true;
+    };
+  }, [id, stamp, connection.value.state]);
   if (!found) {
-    if (problem?.status === 404) return html`<div class="card"><${Empty} title=${`There is no trial ${id} here`}><a href="#/trials">Look at all trials</a></${Empty}></div>`;
+    if (problem?.status === 404)
+      return html`<div class="card"><${Empty} title=${`There is no trial ${id} here`}><a href="#/trials">Show all trials</a></${Empty}></div>`;
     return html`<${Empty} title=${problem ? problem.message : "Loading …"} />`;
   }
   const attempts = details?.id === id ? details.attempts : [];
@@ -50,41 +68,60 @@ export function TrialPage() {
     </div>`;
 }
 
+/** @param {{ trial: Trial }} props */
 function Head({ trial }) {
   const { id, sequence } = trial;
   const order = trials();
-  const place = order.indexOf(known(id));
-  const beside = (by) => (place < 0 ? null : order[place + by]);
+  const place = order.findIndex((one) => one.id === id);
+  /** @param {number} by */
+  const beside = (by) => (place < 0 ? undefined : order[place + by]);
   const fixed = profile.value?.readOnly;
-  const kill = () => confirm({
-    title: `Kill trial ${id}?`, text: "What it has reported is kept.", yes: "Kill", danger: true,
-    act: () => tried(() => send("DELETE", `trials/${id}`), `Trial ${id} is being killed.`),
-  });
-  const again = () => tried(() => send("POST", "trials/rerun", { ids: [id] }), `Trial ${id} waits to run again.`);
-  const command = () => `nnictl trial add ${profile.value.id} --parameters ${shellWord(JSON.stringify(trial.parameters))}`;
-  const json = () => JSON.stringify({ id, sequence, state: trial.state, parameters: trial.parameters, value: trial.value }, null, 2);
+  const kill = () =>
+    confirm({
+      title: `Kill trial ${id}?`,
+      text: "Its reported results are kept.",
+      yes: "Kill",
+      danger: true,
+      act: () => perform(() => send("DELETE", `trials/${id}`), `Trial ${id} is being killed.`),
+    });
+  const again = () => perform(() => send("POST", "trials/rerun", { ids: [id] }), `Trial ${id} will run again.`);
+  const command = () =>
+    `nnictl trial add ${profile.value?.id} --parameters ${shellWord(JSON.stringify(trial.parameters))}`;
+  const json = () =>
+    JSON.stringify({ id, sequence, state: trial.state, parameters: trial.parameters, value: trial.value }, null, 2);
   return html`<div class="page-head">
     <span class="row" style=${{ gap: "4px" }}>
-      ${[["previous", -1, "Previous trial"], ["next", 1, "Next trial"]].map(([icon, by, label]) => html`<button key=${icon} class="icon" aria-label=${label}
-        disabled=${!beside(by)} onClick=${() => go(`trials/${beside(by).id}`)}><${Icon} name=${icon} /></button>`)}
+      ${Object.entries({ previous: beside(-1), next: beside(1) }).map(
+        ([
+          icon,
+          other,
+        ]) => html`<button key=${icon} class="icon" aria-label=${icon === "next" ? "Next trial" : "Previous trial"}
+        disabled=${!other} onClick=${() => other && go(`trials/${other.id}`)}><${Icon} name=${icon} /></button>`,
+      )}
     </span>
     <h1>Trial <span class="mono">${id}</span></h1>
     <span class="soft">number ${sequence}</span>
     <${State} state=${trial.state} />
     <div class="end">
-      ${hasEnded(trial)
-        ? html`<button disabled=${fixed} onClick=${again}><${Icon} name="retry" />Run again</button>`
-        : html`<button class="danger" disabled=${fixed} onClick=${kill}><${Icon} name="kill" />Kill</button>`}
+      ${
+        hasEnded(trial)
+          ? html`<button disabled=${fixed} onClick=${again}><${Icon} name="retry" />Run again</button>`
+          : html`<button class="danger" disabled=${fixed} onClick=${kill}><${Icon} name="kill" />Kill</button>`
+      }
       <button disabled=${fixed} onClick=${() => newTrial(trial)}><${Icon} name="edit" />Customise</button>
       <${Copy} small=${false} text=${json} what="Trial as JSON" label="JSON" />
       <${Copy} small=${false} text=${command} what="Command" label="Command" />
-      <button aria-pressed=${selected.value.has(id) ? "true" : "false"} onClick=${() => toggle(id)}>Select</button>
+      <button aria-pressed=${selected.value.has(id) ? "true" : "false"} onClick=${() => toggleSelected(id)}>Select</button>
     </div>
   </div>`;
 }
 
+/** @param {{ trial: Trial }} props */
 function Metrics({ trial }) {
-  const others = trial.value !== null && typeof trial.value === "object" ? Object.entries(trial.value).filter(([name]) => name !== "default") : [];
+  const others =
+    trial.value !== null && typeof trial.value === "object"
+      ? Object.entries(trial.value).filter(([name]) => name !== "default")
+      : [];
   const spent = trial.started === null ? null : (trial.ended ?? now.value) - trial.started;
   return html`<${Card} title="Final metric">
     <div class="big">${trial.score === null ? (trial.value === null ? "–" : shortened(value(trial.value), 60)) : number(trial.score, 7)}</div>
@@ -100,6 +137,7 @@ function Metrics({ trial }) {
   </${Card}>`;
 }
 
+/** @param {{ trial: Trial }} props */
 function Parameters({ trial }) {
   const flat = Object.entries(flatten(trial.parameters));
   return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => JSON.stringify(trial.parameters)} what="Parameters" />`}>
@@ -109,103 +147,170 @@ function Parameters({ trial }) {
 
 const POINTS = 1000;
 
+/** @param {{ trial: Trial }} props */
 function Curve({ trial }) {
-  const [curve, setCurve] = useState(null);
+  const [curve, setCurve] = useState(/** @type {CurvePoints | null} */ (null));
   const [key, setKey] = useState("default");
-  const chart = useRef(null);
+  const chart = useRef(/** @type {Drawn | null} */ (null));
   const keys = useMemo(() => numericKeys(trial.latest ?? trial.value), [version.value, trial.id]);
   useEffect(() => {
     let gone = false;
-    get("curves", { trial: trial.id, points: POINTS, key }).then(({ curves }) => !gone && setCurve(curves[0] ?? null), () => {});
+    /** @type {Promise<{ curves: CurvePoints[] }>} */
+    const asked = get("curves", { trial: trial.id, points: POINTS, key });
+    asked.then(
+      ({ curves }) => !gone && setCurve(curves[0] ?? null),
+      () => {},
+    );
     const off = onMetric((metric) => {
       if (metric.trial !== trial.id || metric.kind !== "PERIODICAL") return;
-      setCurve((known) => known && !known.steps.includes(metric.sequence)
-        ? { ...known, steps: [...known.steps, metric.sequence], values: [...known.values, objective(metric.value, key)] } : known);
+      setCurve((known) =>
+        known && !known.steps.includes(metric.sequence)
+          ? {
+              ...known,
+              steps: [...known.steps, metric.sequence],
+              values: [...known.values, objective(metric.value, key)],
+            }
+          : known,
+      );
     });
-    return () => { gone = true; off(); };
-  }, [trial.id, trial.attempt, key, link.value.state]);
+    return () => {
+      gone = true;
+      off();
+    };
+  }, [trial.id, trial.attempt, key, connection.value.state]);
   const has = curve && curve.steps.length > 0;
-  const picker = keys.length > 1 && html`<select aria-label="Which metric" value=${key} onChange=${(event) => setKey(event.target.value)}>
+  const picker =
+    keys.length > 1 &&
+    html`<select aria-label="Which metric" value=${key} onChange=${(event) => setKey(event.target.value)}>
     ${keys.map((name) => html`<option key=${name}>${name}</option>`)}</select>`;
   return html`<${Card} title="Intermediate results" end=${html`${picker}${has && html`<${Save} name=${`curve-${trial.id}`} chart=${chart} data=${() => curvesTable([curve])} />`}`}>
-    ${has
-      ? html`<${Chart} label=${`Intermediate results of trial ${trial.id}`} draw=${() => curvesOption([curve])} deps=${[curve]} height=${260} onReady=${(one) => { chart.current = one; }} />`
-      : html`<${Empty} title="None reported">A trial reports them by <code>nnilite.report_intermediate_result(value)</code>.</${Empty}>`}
+    ${
+      has
+        ? html`<${Chart} label=${`Intermediate results of trial ${trial.id}`} draw=${() => curvesOption([curve])} deps=${[curve]} height=${260} onReady=${(
+            one,
+          ) => {
+            chart.current = one;
+          }} />`
+        : html`<${Empty} title="None reported">A trial reports them with <code>nnilite.report_intermediate_result(value)</code>.</${Empty}>`
+    }
   </${Card}>`;
 }
 
+/** @param {Json} latest */
 function numericKeys(latest) {
   if (latest === null || typeof latest !== "object") return ["default"];
-  return Object.keys(latest).filter((name) => typeof latest[name] === "number");
+  return Object.entries(latest).flatMap(([name, value]) => (typeof value === "number" ? [name] : []));
 }
 
+/** @param {{ trial: Trial, attempts: Attempt[] }} props */
 function Attempts({ trial, attempts }) {
   const from = trial.created;
   const to = Math.max(trial.ended ?? now.value, from + 1);
+  /** @param {Attempt} one */
   const bar = (one) => {
     if (one.started === null) return { left: "0%", width: "0%" };
     const end = one.ended ?? now.value;
-    return { left: `${(100 * (one.started - from)) / (to - from)}%`, width: `${Math.max((100 * (end - one.started)) / (to - from), 0.5)}%` };
+    return {
+      left: `${(100 * (one.started - from)) / (to - from)}%`,
+      width: `${Math.max((100 * (end - one.started)) / (to - from), 0.5)}%`,
+    };
   };
-  return html`<${Card} title=${attempts.length === 1 ? "Attempt" : "Attempts"} end=${html`<span class="soft small">since it was created, ${duration(to - from)}</span>`}>
-    ${attempts.length === 0 && html`<p class="soft">It has not been given to a service yet.</p>`}
-    <ol class="timeline">${attempts.map((one) => html`<li key=${one.number}>
+  return html`<${Card} title=${attempts.length === 1 ? "Attempt" : "Attempts"} end=${html`<span class="soft small">${duration(to - from)} since it was created</span>`}>
+    ${attempts.length === 0 && html`<p class="soft">It has not been submitted yet.</p>`}
+    <ol class="timeline">${attempts.map(
+      (one) => html`<li key=${one.number}>
       <span class="small">Attempt ${one.number + 1}</span>
       <div class="track" data-state=${one.state}><i style=${bar(one)} /></div>
       <span class="small soft">${one.started === null ? "" : duration((one.ended ?? now.value) - one.started)}</span>
-    </li>`)}</ol>
+    </li>`,
+    )}</ol>
     <div class="scroll-x" style=${{ marginTop: "10px" }}><table class="plain">
       <thead><tr><th>#</th><th>State</th><th>Service</th><th>Host</th><th>Exit</th><th>Started</th><th>Message</th></tr></thead>
-      <tbody>${attempts.map((one) => html`<tr key=${one.number}>
+      <tbody>${attempts.map(
+        (one) => html`<tr key=${one.number}>
         <td>${one.number + 1}</td><td><${State} state=${one.state} /></td><td>${one.service}</td>
         <td>${one.url ? html`<a href=${safe(one.url)} rel="noreferrer" target="_blank">${one.host || "open"}</a>` : one.host}</td>
         <td>${one.exitCode ?? ""}</td><td><${Time} at=${one.started} /></td><td title=${one.message}>${brief(one.message)}</td>
-      </tr>`)}</tbody>
+      </tr>`,
+      )}</tbody>
     </table></div>
   </${Card}>`;
 }
 
-// A platform's link may be anything; only web pages are linked to.
+/**
+ * A platform's link may be anything; only web pages are linked to.
+ * @param {string} url
+ */
 const safe = (url) => (/^https?:\/\//.test(url) ? url : undefined);
 
-const TABS = [["stdout", "Output"], ["stderr", "Errors"], ["files", "Files"]];
+const TABS = [
+  ["stdout", "Output"],
+  ["stderr", "Errors"],
+  ["files", "Files"],
+];
 
+/** @param {{ trial: Trial, attempts: Attempt[] }} props */
 function Outputs({ trial, attempts }) {
   const apart = profile.value?.config.callback !== "log"; // there a pod's one log has both
   const tab = route.value.query.get("tab") ?? (apart && trial.state === "FAILED" ? "stderr" : "stdout");
   const number = route.value.query.get("attempt");
   const attempt = number === null ? trial.attempt : Number(number);
-  const picker = attempts.length > 1 && tab !== "files" && html`<select aria-label="Which attempt" value=${attempt}
+  const picker =
+    attempts.length > 1 &&
+    tab !== "files" &&
+    html`<select aria-label="Which attempt" value=${attempt}
     onChange=${(event) => setQuery({ attempt: event.target.value })}>
     ${attempts.map((one) => html`<option key=${one.number} value=${one.number}>Attempt ${one.number + 1}</option>`)}</select>`;
   return html`<section class="card" aria-label="Output and files">
     <div class="row" style=${{ marginBottom: "10px" }}>
       <nav class="subnav" aria-label="Output and files" style=${{ margin: 0 }}>
-        ${TABS.map(([name, title]) => html`<a key=${name} href=${href(`trials/${trial.id}`, { tab: name })} aria-current=${tab === name ? "page" : undefined}
-          onClick=${(event) => { event.preventDefault(); setQuery({ tab: name }); }}>${title}</a>`)}
+        ${TABS.map(
+          ([
+            name,
+            title,
+          ]) => html`<a key=${name} href=${href(`trials/${trial.id}`, { tab: name })} aria-current=${tab === name ? "page" : undefined}
+          onClick=${(event) => {
+            event.preventDefault();
+            setQuery({ tab: name });
+          }}>${title}</a>`,
+        )}
       </nav>
       <span style=${{ marginLeft: "auto" }}>${picker}</span>
     </div>
-    ${tab === "files"
-      ? html`<${Files} trial=${trial} />`
-      : html`<${Log} key=${`${trial.id} ${tab} ${attempt}`} path=${`trials/${trial.id}/output/${tab}`} query=${{ attempt }} live=${!hasEnded(trial)}
-          label=${tab === "stdout" ? "Output" : "Errors"} empty=${hasEnded(trial) ? "It printed nothing here." : "Nothing printed yet."} />`}
+    ${
+      tab === "files"
+        ? html`<${Files} trial=${trial} />`
+        : html`<${Log} key=${`${trial.id} ${tab} ${attempt}`} path=${`trials/${trial.id}/output/${tab}`} query=${{ attempt }} live=${!hasEnded(trial)}
+          label=${tab === "stdout" ? "Output" : "Errors"} empty=${hasEnded(trial) ? "The trial printed nothing here." : "Nothing printed yet."} />`
+    }
   </section>`;
 }
 
+/** @param {{ trial: Trial }} props */
 function Files({ trial }) {
-  const [files, setFiles] = useState(null);
+  const [files, setFiles] = useState(/** @type {File[] | null} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    get(`trials/${trial.id}/files`).then((answer) => setFiles(answer.files), (error) => setProblem(error.message));
+    /** @type {Promise<{ files: File[] }>} */
+    const asked = get(`trials/${trial.id}/files`);
+    asked.then(
+      (answer) => setFiles(answer.files),
+      (error) => setProblem(error.message),
+    );
   }, [trial.id, trial.state, trial.attempt]);
   if (problem) return html`<p class="note">${problem}</p>`;
   if (files === null) return html`<${Empty} title="Loading …" />`;
-  if (!files.length) return html`<${Empty} title="No files">What the trial writes to <code>$NNI_OUTPUT_DIR</code> is listed here.</${Empty}>`;
+  if (!files.length)
+    return html`<${Empty} title="No files">What the trial writes to <code>$NNI_OUTPUT_DIR</code> is listed here.</${Empty}>`;
+  /** @param {string} path */
   const place = (path) => address(`trials/${trial.id}/files/${path.split("/").map(encodeURIComponent).join("/")}`).href;
   return html`<div class="scroll-x"><table class="plain">
     <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th></tr></thead>
-    <tbody>${files.map((file) => html`<tr key=${file.path}><td><a class="mono" href=${place(file.path)} target="_blank">${file.path}</a></td>
-      <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td></tr>`)}</tbody>
+    <tbody>${files.map(
+      (
+        file,
+      ) => html`<tr key=${file.path}><td><a class="mono" href=${place(file.path)} target="_blank">${file.path}</a></td>
+      <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td></tr>`,
+    )}</tbody>
   </table></div>`;
 }

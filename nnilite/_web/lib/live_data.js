@@ -2,13 +2,29 @@
 //
 // The stream is opened first, then what is missing is read in large pages (all of it at first, after a break only what
 // has changed since), and changes that came meanwhile are applied after it. `version` counts what the views should see.
-import { get, streamAddress } from "./api.js";
+import { ApiError, get, streamAddress } from "./api.js";
 import { fromRow, fromWire } from "./trials.js";
-import { signal } from "./ui.js";
+import { computed, signal } from "./ui.js";
 
+/** @import { Signal } from "../vendor/signals.js" */
+/** @import { Trial } from "./trials.js" */
+/** @import { Change, Experiment, Message, Metric, RowPage } from "./wire.d.ts" */
+
+/**
+ * The connection to the manager's stream. The times are those of the browser's clock, in milliseconds.
+ * @typedef {object} Connection
+ * @property {"connecting" | "live" | "lost" | "signed-out"} state
+ * @property {number} since
+ * @property {number} retryAt
+ * @property {string} reason
+ */
+
+/** @type {Signal<Experiment | null>} */
 export const profile = signal(null);
+export const optimize = computed(() => profile.value?.optimize ?? "maximize");
 export const version = signal(0);
-export const link = signal({ state: "connecting", since: Date.now(), retryAt: 0, reason: "" });
+/** @type {Signal<Connection>} */
+export const connection = signal({ state: "connecting", since: Date.now(), retryAt: 0, reason: "" });
 export const loaded = signal(false); // all trials are here
 export const now = signal(Date.now() / 1000);
 
@@ -18,19 +34,32 @@ const LAST = "9007199254740991";
 const REDRAW_MS = 100; // and a millisecond more for each 100 trials: the views look at all of them
 const RETRY_MS = [300, 1000, 2000, 3000, 5000];
 
+/** @type {Map<string, Trial>} */
 const byId = new Map();
-let inOrder = []; // by sequence
+/** @type {Trial[]} by sequence, unless `unsorted` */
+let inOrder = [];
+let unsorted = false;
+/** @type {string | null} */
 let cursor = null;
 let revision = 0;
+/** @type {WebSocket | null} */
 let socket = null;
 let failures = 0;
 let timer = 0;
-let waiting = null; // changes that came while trials were read; null: apply at once
+/** @type {Change[] | null} changes that came while trials were read; null: apply at once */
+let waiting = null;
+/** @typedef {(metric: Metric) => void} MetricListener */
+/** @type {Set<MetricListener>} */
 const metricListeners = new Set();
 
 export const trials = () => inOrder;
-export const trial = (id) => byId.get(id);
+/** @param {string} id */
+export const trialById = (id) => byId.get(id);
 
+/**
+ * Calls `listener` for each metric that comes, until what it returns is called.
+ * @param {MetricListener} listener
+ */
 export function onMetric(listener) {
   metricListeners.add(listener);
   return () => metricListeners.delete(listener);
@@ -38,12 +67,15 @@ export function onMetric(listener) {
 
 let redrawTimer = 0;
 function changed() {
-  redrawTimer ||= setTimeout(() => {
+  if (redrawTimer) return;
+  const redraw = () => {
     redrawTimer = 0;
     version.value += 1;
-  }, REDRAW_MS + inOrder.length / 100);
+  };
+  redrawTimer = setTimeout(redraw, REDRAW_MS + inOrder.length / 100);
 }
 
+/** @param {Trial} item */
 export function put(item) {
   const known = byId.get(item.id);
   if (known) {
@@ -54,16 +86,19 @@ export function put(item) {
   byId.set(item.id, item);
   const last = inOrder.at(-1);
   inOrder.push(item);
-  if (last && last.sequence > item.sequence) inOrder.needsSort = true;
+  if (last && last.sequence > item.sequence) unsorted = true;
 }
 
 function settle() {
-  if (inOrder.needsSort) inOrder = [...inOrder].sort((a, b) => a.sequence - b.sequence);
+  if (unsorted) inOrder = [...inOrder].sort((a, b) => a.sequence - b.sequence);
+  unsorted = false;
   changed();
 }
 
+/** @param {WebSocket} socketNow */
 async function readRows(socketNow) {
   for (let limit = cursor ? PAGE : FIRST_PAGE; ; limit = PAGE) {
+    /** @type {RowPage} */
     const page = await get("rows/trials", { after: cursor, limit });
     if (socket !== socketNow) return;
     const place = Object.fromEntries(page.columns.map((name, index) => [name, index]));
@@ -75,19 +110,22 @@ async function readRows(socketNow) {
   }
 }
 
+/** @param {Change} change */
 function apply(change) {
-  if (change.type === "trial") put(fromWire({ latest: null, ...change.trial }));
+  if (change.type === "trial") put(fromWire(change.trial));
   else if (change.type === "metric") applyMetric(change.metric);
   else if (change.type === "experiment") takeProfile(change.experiment);
   else if (change.type === "reset") reconnect();
 }
 
+/** @param {Metric} metric */
 function applyMetric(metric) {
   const known = byId.get(metric.trial);
   if (known && metric.kind === "PERIODICAL") known.latest = metric.value;
   for (const listener of metricListeners) listener(metric);
 }
 
+/** @param {Experiment} found */
 export function takeProfile(found) {
   if (profile.value && profile.value.id !== found.id) location.reload(); // another experiment has taken the port
   profile.value = found;
@@ -97,7 +135,9 @@ export function takeProfile(found) {
   }
 }
 
+/** @param {MessageEvent<string>} message */
 function take(message) {
+  /** @type {Message} */
   const { changes } = JSON.parse(message.data);
   if (waiting) {
     waiting.push(...changes);
@@ -120,48 +160,55 @@ export function connect() {
 
 const reconnect = () => connect();
 
+/** @param {WebSocket} mine */
 async function catchUp(mine) {
   try {
     takeProfile(await get("experiment"));
     await readRows(mine);
   } catch (error) {
-    if (mine === socket) lost(error.message, error.status);
+    if (mine !== socket) return;
+    if (error instanceof ApiError) lost(error.message, error.status);
+    else lost(String(error));
     return;
   }
   if (mine !== socket) return;
-  const missed = waiting;
+  const missed = waiting ?? [];
   waiting = null;
   for (const change of missed) apply(change);
   settle();
   loaded.value = true;
   failures = 0;
-  link.value = { state: "live", since: Date.now(), retryAt: 0, reason: "" };
+  connection.value = { state: "live", since: Date.now(), retryAt: 0, reason: "" };
 }
 
+/**
+ * @param {string} reason
+ * @param {number} [status] of the answer that was refused
+ */
 async function lost(reason, status) {
   const mine = socket;
   socket = null;
   mine?.close();
   if (status === undefined) status = await statusNow();
   if (socket) return; // connected again meanwhile
-  const since = link.value.state === "lost" ? link.value.since : Date.now();
+  const since = connection.value.state === "lost" ? connection.value.since : Date.now();
   if (status === 401) {
-    link.value = { state: "signed-out", since, retryAt: 0, reason };
+    connection.value = { state: "signed-out", since, retryAt: 0, reason };
     return;
   }
   const delay = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
   failures += 1;
-  link.value = { state: "lost", since, retryAt: Date.now() + delay, reason };
+  connection.value = { state: "lost", since, retryAt: Date.now() + delay, reason };
   timer = setTimeout(connect, delay);
 }
 
-// Why the stream was refused: a WebSocket does not say.
+/** Why the stream was refused, as a status: a WebSocket does not say. */
 async function statusNow() {
   try {
     await get("version", {}, { timeout_ms: 5000 });
     return 200;
   } catch (error) {
-    return error.status;
+    return error instanceof ApiError ? error.status : 0;
   }
 }
 

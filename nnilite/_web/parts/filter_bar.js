@@ -1,44 +1,53 @@
 // The bar by which one chooses trials. It writes to the address, from which the views read.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
-import { count, number } from "../lib/format.js";
+
+import { fields, filters, stateCounts } from "../lib/filtered.js";
 import { fieldName, readChoices, writeChoices, writeRange } from "../lib/filters.js";
+import { count, number } from "../lib/format.js";
 import { route, setQuery } from "../lib/route.js";
-import { fields, filters, stateCounts } from "../lib/selection.js";
-import { STATES, STATE_WORDS } from "../lib/trials.js";
+import { STATE_WORDS, STATES } from "../lib/trials.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
 import { Icon } from "./icons.js";
 
+/** @import { Parameter } from "../lib/filters.js" */
+/** @import { FlatValue } from "../lib/trials.js" */
+/** @import { TrialState } from "../lib/wire.d.ts" */
+
 export function StateFilter() {
-  const chosen = filters.value.states;
+  const shown = filters.value.states;
+  /** @param {TrialState} state */
   const toggle = (state) => {
-    const next = new Set(chosen);
+    const next = new Set(shown);
     if (!next.delete(state)) next.add(state);
     setQuery({ state: [...next].join(",") });
   };
   return html`<div class="state-filter" role="group" aria-label="Filter by state">
-    ${STATES.filter((state) => stateCounts.value[state] || chosen.has(state)).map((state) => html`
-      <button key=${state} data-state=${state} aria-pressed=${chosen.has(state) ? "true" : "false"}
+    ${STATES.filter((state) => stateCounts.value[state] || shown.has(state)).map(
+      (state) => html`
+      <button key=${state} data-state=${state} aria-pressed=${shown.has(state) ? "true" : "false"}
         onClick=${() => toggle(state)}><i class="dot" aria-hidden="true" />${STATE_WORDS[state]}
-        <span class="soft">${count(stateCounts.value[state])}</span></button>`)}
+        <span class="soft">${count(stateCounts.value[state])}</span></button>`,
+    )}
   </div>`;
 }
 
 // A search field that writes to the address a moment after the last key.
 export function Search() {
-  const input = useRef();
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const timer = useRef(0);
   const text = route.value.query.get("q") ?? "";
   useEffect(() => {
-    if (document.activeElement !== input.current) input.current.value = text;
+    if (input.current && document.activeElement !== input.current) input.current.value = text;
   }, [text]);
   useLayoutEffect(() => () => clearTimeout(timer.current), []);
   const type = () => {
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => setQuery({ q: input.current.value.trim() }), 120);
+    timer.current = setTimeout(() => setQuery({ q: input.current?.value.trim() }), 120);
   };
   return html`<input class="search" type="search" placeholder="Find by id, #number or reason" aria-label="Find trials"
     data-search="" ref=${input} defaultValue=${text} onInput=${type} />`;
 }
 
+/** @param {{ open: boolean, setOpen: (open: boolean) => void }} props */
 export function FilterButton({ open, setOpen }) {
   const { ranges, choices } = filters.value;
   const active = ranges.length + choices.length;
@@ -48,16 +57,22 @@ export function FilterButton({ open, setOpen }) {
 
 export function FilterPanel() {
   const { parameters, metrics } = fields.value;
-  const general = [{ field: "metric" }, ...metrics, { field: "seconds" }];
+  /** @type {Partial<Parameter>[]} */
+  const all = [{ field: "metric" }, ...metrics, { field: "seconds" }, ...parameters];
   return html`<div class="card filters">
-    ${[...general, ...parameters].map((field) =>
-      field.text ? html`<${ChoiceFilter} key=${field.field} ...${field} />` : html`<${RangeFilter} key=${field.field} ...${field} />`)}
+    ${all.map((field) =>
+      field.text
+        ? html`<${ChoiceFilter} key=${field.field} ...${field} />`
+        : html`<${RangeFilter} key=${field.field} ...${field} />`,
+    )}
   </div>`;
 }
 
+/** @param {{ field: string, low?: number, high?: number }} props */
 function RangeFilter({ field, low, high }) {
   const [from = "", to = ""] = (route.value.query.get(field) ?? "..").split("..");
   const [wrong, setWrong] = useState(false);
+  /** @param {[string, string]} bounds */
   const change = (bounds) => {
     const bad = bounds.some((text) => text !== "" && Number.isNaN(Number(text)));
     setWrong(bad);
@@ -73,23 +88,27 @@ function RangeFilter({ field, low, high }) {
       <input inputmode="decimal" aria-label=${`${name} to`} aria-invalid=${wrong} value=${to}
         placeholder=${high === undefined ? "to" : number(high)} onChange=${(e) => change([from, e.target.value.trim()])} />
     </div>
-    ${wrong && html`<span class="wrong">Numbers only, such as 0.1 or 1e-3.</span>`}
+    ${wrong && html`<span class="wrong">Enter a number, such as 0.1 or 1e-3.</span>`}
   </fieldset>`;
 }
 
+/** @param {{ field: string, values: FlatValue[] }} props */
 function ChoiceFilter({ field, values }) {
   const text = route.value.query.get(field) ?? "";
-  const chosen = new Set(text.startsWith("in:") ? readChoices(text) : []);
+  const accepted = new Set(text.startsWith("in:") ? readChoices(text) : []);
+  /** @param {string} value */
   const toggle = (value) => {
-    const next = new Set(chosen);
+    const next = new Set(accepted);
     if (!next.delete(value)) next.add(value);
     setQuery({ [field]: writeChoices([...next]) });
   };
   return html`<fieldset>
     <legend>${fieldName(field)}</legend>
     <div class="choices">
-      ${values.map(String).map((value) => html`<label class="inline" key=${value}><input type="checkbox"
-        checked=${chosen.has(value)} onChange=${() => toggle(value)} />${value}</label>`)}
+      ${values.map(String).map(
+        (value) => html`<label class="inline" key=${value}><input type="checkbox"
+        checked=${accepted.has(value)} onChange=${() => toggle(value)} />${value}</label>`,
+      )}
     </div>
   </fieldset>`;
 }
@@ -104,8 +123,10 @@ export function FilterChips() {
   ];
   const clear = () => setQuery(Object.fromEntries(chips.map(([field]) => [field, null])));
   return html`<div class="row">
-    ${chips.map(([field, text]) => html`<span class="chip" key=${field}>${text}<button aria-label=${`Remove filter ${text}`}
-      onClick=${() => setQuery({ [field]: null })}><${Icon} name="close" /></button></span>`)}
+    ${chips.map(
+      ([field, text]) => html`<span class="chip" key=${field}>${text}<button aria-label=${`Remove filter ${text}`}
+      onClick=${() => setQuery({ [field]: null })}><${Icon} name="close" /></button></span>`,
+    )}
     <button class="quiet small" onClick=${clear}>Clear all</button>
   </div>`;
 }

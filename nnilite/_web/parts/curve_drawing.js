@@ -2,18 +2,44 @@
 import { number } from "../lib/format.js";
 import { axis, base, colours, series, tip } from "./chart.js";
 
-// curves: [{trial, steps, values}]; colour(curve, index): its colour.
-export function curvesOption(curves, { colour = (_, index) => series(index), legend = false, width = 2, opacity = () => 1 } = {}) {
+/** @import { Item, Option } from "../vendor/echarts.js" */
+/** @import { Curve } from "../lib/wire.d.ts" */
+/** @import { Table } from "./chart.js" */
+
+/**
+ * @typedef {object} Look
+ * @property {(curve: Curve, index: number) => string} [colour]
+ * @property {boolean} [legend]
+ * @property {number} [width] of the lines
+ * @property {(curve: Curve, index: number) => number} [opacity]
+ */
+
+/**
+ * @param {Curve[]} curves
+ * @param {Look} [look]
+ * @returns {Option}
+ */
+export function curvesOption(
+  curves,
+  { colour = (_, index) => series(index), legend = false, width = 2, opacity = () => 1 } = {},
+) {
   const c = colours();
   return {
     ...base(),
     grid: { left: 8, right: 18, top: legend ? 34 : 14, bottom: 26, containLabel: true },
     legend: legend ? { top: 0, type: "scroll", textStyle: { color: c.soft } } : undefined,
-    xAxis: axis({ type: "value", name: "intermediate result", nameGap: 26, minInterval: 1, max: "dataMax", splitLine: { show: false } }),
+    xAxis: axis({
+      type: "value",
+      name: "intermediate result",
+      nameGap: 26,
+      minInterval: 1,
+      max: "dataMax",
+      splitLine: { show: false },
+    }),
     yAxis: axis({ type: "value" }),
     series: curves.map((curve, index) => ({
       type: "line",
-      name: curve.name ?? curve.trial,
+      name: curve.trial,
       id: curve.trial,
       showSymbol: curve.steps.length < 2 || (curves.length < 4 && curve.steps.length <= 60),
       symbolSize: 6,
@@ -22,11 +48,23 @@ export function curvesOption(curves, { colour = (_, index) => series(index), leg
       emphasis: { focus: "series", lineStyle: { width: width + 1.5 } },
       triggerLineEvent: true,
       data: curve.steps.map((step, place) => ({ value: [step, curve.values[place]], id: curve.trial })),
-      tooltip: { formatter: ({ value, seriesName }) => (value ? tip(seriesName, [["step", value[0]], ["value", number(value[1], 6)]]) : "") },
+      tooltip: {
+        formatter: (/** @type {Item<number[]>} */ { value, seriesName }) =>
+          value
+            ? tip(seriesName, [
+                ["step", value[0]],
+                ["value", number(value[1], 6)],
+              ])
+            : "",
+      },
     })),
   };
 }
 
+/**
+ * @param {Curve[]} curves
+ * @returns {Table}
+ */
 export function curvesTable(curves) {
   return {
     header: ["trial", "step", "value"],

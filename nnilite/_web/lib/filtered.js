@@ -1,12 +1,19 @@
 // What the views share about trials: the fields that occur, and those that the address asks for.
 import { fieldsOf, matcher, readFilters } from "./filters.js";
-import { profile, trials, version } from "./store.js";
+import { profile, trials, version } from "./live_data.js";
 import { route } from "./route.js";
 import { computed } from "./ui.js";
 
-// What the search space says of a parameter, by its dotted name.
+/** @import { Space, TrialState } from "./wire.d.ts" */
+
+/**
+ * What the search space says of a parameter, by its dotted name.
+ * @param {string} name
+ * @returns {Partial<Space> | undefined}
+ */
 function spaceOf(name) {
-  let space = profile.value?.searchSpace;
+  /** @type {any} */
+  let space = profile.value?.searchSpace; // of any depth, and written by people
   for (const part of name.split(".")) space = space?.[part];
   return space;
 }
@@ -22,7 +29,7 @@ export const fields = computed(() => {
 
 export const filters = computed(() => readFilters(route.value.query));
 
-export const chosen = computed(() => {
+export const filtered = computed(() => {
   void version.value;
   const { states, text, ranges, choices } = filters.value;
   if (!states.size && !text && !ranges.length && !choices.length) return trials();
@@ -34,12 +41,16 @@ export const objectives = computed(() => ["default", ...fields.value.metrics.map
 
 export const stateCounts = computed(() => {
   void version.value;
+  /** @type {Partial<Record<TrialState, number>>} */
   const counts = {};
   for (const trial of trials()) counts[trial.state] = (counts[trial.state] ?? 0) + 1;
   return counts;
 });
 
-// Whether a parameter is searched on a logarithmic scale, by its search space.
+/**
+ * Whether a parameter is searched on a logarithmic scale, by its search space.
+ * @param {string} name
+ */
 export function isLogarithmic(name) {
   const type = spaceOf(name)?._type;
   return typeof type === "string" && type.includes("log");

@@ -1,0 +1,167 @@
+// What the manager sends, as types for the checks: none of this reaches the browser or the wheel.
+// A test compares the interfaces of the first part with the schemas of the same names in the OpenAPI document.
+
+/** A JSON value. NaN and the infinities come as text. */
+export type Json = null | boolean | number | string | Json[] | JsonObject;
+export type JsonObject = { [name: string]: Json };
+
+/** A time is in seconds since the epoch, a duration in seconds. */
+type Time = number;
+type Seconds = number;
+
+export type TrialState =
+  | "WAITING"
+  | "RUNNING"
+  | "SUCCEEDED"
+  | "FAILED"
+  | "EARLY_STOPPED"
+  | "USER_CANCELED"
+  | "SYS_CANCELED"
+  | "UNKNOWN";
+
+export interface Trial {
+  id: string;
+  sequence: number;
+  state: TrialState;
+  reason: string;
+  parameters: Json;
+  parameterId: number | null;
+  source: string;
+  attempt: number;
+  created: Time;
+  started: Time | null;
+  ended: Time | null;
+  value: Json;
+}
+
+export interface TrialDetails extends Trial {
+  attempts: Attempt[];
+}
+
+export interface NewTrial extends Trial {
+  warning: string;
+}
+
+export interface Attempt {
+  trial: string;
+  number: number;
+  service: string;
+  state: TrialState;
+  started: Time | null;
+  ended: Time | null;
+  exitCode: number | null;
+  message: string;
+  host: string;
+  url: string;
+}
+
+export interface Metric {
+  trial: string;
+  attempt: number;
+  index: number;
+  kind: "PERIODICAL" | "FINAL";
+  sequence: number;
+  value: Json;
+  time: Time;
+}
+
+export interface ExperimentLimits {
+  trialConcurrency: number;
+  maxTrialNumber: number | null;
+  maxExperimentDuration: Seconds | null;
+  maxTrialDuration: Seconds | null;
+}
+
+export interface Host {
+  name: string;
+  state: string;
+  reason: string;
+  running: number;
+  details: JsonObject;
+}
+
+export interface Experiment {
+  id: string;
+  name: string;
+  state: string;
+  reason: string;
+  config: JsonObject;
+  searchSpace: Json;
+  platforms: string[];
+  directory: string;
+  version: string;
+  created: Time;
+  started: Time | null;
+  ended: Time | null;
+  duration: Seconds;
+  limits: ExperimentLimits;
+  counts: Partial<Record<TrialState, number>>;
+  best: Trial | null;
+  optimize: string;
+  hosts: Host[];
+  waiting: { reason: string; count: number }[];
+  port: number;
+  url: string;
+  pid: number;
+  readOnly: boolean;
+  nextSequence: number;
+  revision: number;
+}
+
+export interface Listed {
+  id: string;
+  name: string;
+  state: string;
+  port: number | null;
+  url: string;
+  pid: number | null;
+  directory: string;
+  platform: string;
+  started: Time | null;
+  ended: Time | null;
+}
+
+export interface File {
+  path: string;
+  size: number;
+  modified: Time;
+}
+
+// The answers that have no name in the OpenAPI document.
+
+/** A part of a table: `columns` names the values of each row. `next` continues after these rows. */
+export type RowPage = { columns: string[]; count: number; next: string | null; rows: Json[][] };
+
+/** A row of /rows/attempts, with the number of its trial. */
+export type AttemptRow = Attempt & { sequence: number };
+
+/** The intermediate results of a trial, thinned out. */
+export type Curve = { trial: string; steps: number[]; values: (number | null)[] };
+
+export type Importance = {
+  method: string;
+  trials: number;
+  importances: { parameter: string; importance: number }[];
+  reason: string;
+};
+
+/** A message of the stream. */
+export type Message = { changes: Change[] };
+export type Change =
+  | { type: "trial"; trial: Trial }
+  | { type: "metric"; metric: Metric }
+  | { type: "experiment"; experiment: Experiment }
+  | { type: "reset" };
+
+/** One parameter of a search space, as NNI writes it. */
+export type Space = { _type: "choice"; _value: Json[] } | { _type: Distribution; _value: number[] };
+type Distribution =
+  | "randint"
+  | "uniform"
+  | "quniform"
+  | "loguniform"
+  | "qloguniform"
+  | "normal"
+  | "qnormal"
+  | "lognormal"
+  | "qlognormal";
