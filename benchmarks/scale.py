@@ -17,9 +17,9 @@ import psutil
 
 from benchmarks.experiments import experiment
 from benchmarks.table import Result
-from nnilite import _launch
-from nnilite._client import Client
 from nnilite._registry import is_alive
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
 
 TRIALS = 100_000
 METRICS = 50
@@ -44,9 +44,9 @@ def measure() -> list[Result]:
         fill(entry.directory / "nnilite.sqlite")
         bare_s = scan(entry.directory / "nnilite.sqlite")
         start = time.perf_counter()
-        again = _launch.resume(entry, options=_launch.ManagerOptions(port=0), detach=False)
+        again = launch.resume(entry, options=launch.ManagerOptions(port=0), detach=False)
         resume_s = time.perf_counter() - start
-        with Client(again.url or "", _launch.token(again)) as client:
+        with Client(again.url or "", launch.token(again)) as client:
             worst_ms, what = slowest(again.url or "")
             memory_mb = psutil.Process(again.pid).memory_info().rss / 2**20
             client.stop()

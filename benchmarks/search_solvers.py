@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nnilite import _plugins
-from nnilite.class_args import construct
 from nnilite.errors import NoMoreTrialError, SpaceError
-from nnilite.space import Kind, Parameter, SearchSpace
+from nnilite.space import Parameter, ParameterKind, SearchSpace
+from nnilite.tuning.class_args import construct
 
 OURS = ("TPE", "Anneal", "Evolution", "CMAES", "QMC", "Random")
 OURS_WITH_MODEL = ("GP", "Metis", "SMAC", "DNGO")
@@ -63,7 +63,7 @@ class Plain:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._space = SearchSpace.parse(space)
         nested = any(p.parent is not None for p in self._space.parameters)
-        choices = any(p.kind is Kind.CHOICE for p in self._space.parameters)
+        choices = any(p.kind is ParameterKind.CHOICE for p in self._space.parameters)
         if name == "CMA-ES" and (nested or choices):
             raise SpaceError("CMA-ES is for numbers")
         if name == "GP" and nested:
@@ -89,9 +89,9 @@ class Plain:
 
     def _suggested(self, p: Parameter) -> Any:
         name = ".".join(map(str, p.path))
-        if p.kind is Kind.CHOICE:
+        if p.kind is ParameterKind.CHOICE:
             return self._trial.suggest_categorical(name, list(range(len(p.values))))
-        if p.kind is Kind.RANDINT:
+        if p.kind is ParameterKind.RANDINT:
             return self._trial.suggest_int(name, int(p.low or 0), int(p.high or 0) - 1)
         if p.mu is not None and p.sigma is not None:  # optuna has no normal type: three standard deviations
             return self._trial.suggest_float(name, p.mu - 3 * p.sigma, p.mu + 3 * p.sigma)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nnilite import _plugins
-from nnilite.class_args import construct
 from nnilite.tuner import Call
+from nnilite.tuning.class_args import construct
 
 SPACE = {f"x{k}": {"_type": "uniform", "_value": [-5, 5]} for k in range(5)}
 ARGS: dict[str, dict[str, Any]] = {

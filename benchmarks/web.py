@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from benchmarks.table import Result
-from nnilite._client import Client
+from nnilite._running.manager_client import Client
 from tests.platforms.chromium import ARGUMENTS, executable
 from tests.platforms.many_trials import many_trials
 

@@ -20,6 +20,57 @@ by itself.
 
 This module is stdlib only and runs on Python 3.8 and later. `Experiment`, `Search` and the bases of tuners
 and assessors come from the whole package, and are imported when they are first used.
+
+The package beside this module. What a plugin may import has a plain name; what begins with an underscore is the
+core's own. docs/explanation/architecture.md tells how the parts work together.
+
+records        the nouns: experiments, trials, attempts, metrics, events
+errors         every error that nnilite raises on purpose
+units          quantities as people write them ("90m", "4 GB"), and the types by which configs ask for them
+service        the base class of training services, and what a plugin and the core know of each other
+tuner          the base class of tuners
+assessor       the base class of assessors
+space          the search space, and the forms that parameters take
+tuning         the toolbox of those who write tuners
+codedir        the code directory: which files are sent to workers, and the package that is sent
+gpu            handing out the GPUs of one machine
+bootstrap      the command that becomes the keeper, for platforms that run a command in an image
+callback_address  where the machines of a platform reach the manager
+platform_http  calls to the REST interface of a platform
+ssh            connections to machines by SSH, as `ssh` makes them
+conversion     what makes configurations of other programs' files
+keeper_events  what a keeper reports, read from JSON
+keeper_folder  what services learn of an attempt from its folder, or from the log of its job
+worker_side    what the programs of plugins on workers share with the keeper
+config         the experiment's config
+experiment     experiments that are launched and steered from Python
+search         a search inside of one's own program, without a server
+testing        what plugins and the manager are tested with
+_answers       what the manager can be asked, in its own words
+_cli           nnictl
+_engine        the engine, which owns all trials of an experiment
+_keeper        the program that runs one attempt of a trial on a worker
+_manager       the manager's program, which puts engine, store and REST interface together
+_nni_shim      what `import nni` finds
+_rest          the REST interface
+_running       managers that run on this machine, seen from outside
+_store         the experiment's database
+_tuner_host    tuner and assessor in a process of their own
+_algorithms    tuners and assessors that the user has registered under a name
+_shapes        from a record's type hints to its JSON and its schema
+_plugins       from a plugin's name to its class
+_registry      the experiments of this machine
+_nni_records   what NNI's Python API returns, made from the REST interface's answers
+_nniignore     which files `.nniignore` leaves out
+_documents     small files that nnilite wrote for itself, read back as if a stranger had sent them
+_locking       the right to be an experiment's only manager
+_http_problems  the errors of platform_http, and how they are worded
+_network       what can be told of a host by its name or address alone
+_redaction     takes secrets out of text
+_oversize      what to say of a code directory that is too large
+_parameter     one parameter of a search space
+_space_checks  what is wrong with a search space
+_version       the version of this package
 """
 
 from __future__ import annotations

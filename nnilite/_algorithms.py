@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._keeper import SHIM
-from nnilite.errors import ConfigError, NotFound, Place
+from nnilite.errors import ConfigError, NotFound, Place, UnreadableFile
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,10 @@ def registered(kind: str | None = None) -> list[Registered]:
         return []
     try:
         found = [Registered(**entry) for entry in json.loads(path.read_text("utf-8"))]
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"cannot be read ({error}); mend it or remove it", Place(str(path))) from error
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror) from error
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"is damaged ({error}); mend it or remove it", Place(str(path))) from error
     return [entry for entry in found if kind in (None, entry.kind)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nnilite._registry import Entry
+from nnilite._registry import RegistryEntry
 from nnilite.records import Json
 
 
@@ -107,7 +107,7 @@ def profile(data: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-def metadata(entry: Entry) -> dict[str, Json]:
+def metadata(entry: RegistryEntry) -> dict[str, Json]:
     """NNI's manifest entry of an experiment."""
     return {
         "id": entry.id,

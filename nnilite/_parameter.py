@@ -20,7 +20,7 @@ _TOLERANCE = 1e-9
 _LARGEST_EXPONENT = 700.0  # exp of more is no float
 
 
-class Kind(str, Enum):
+class ParameterKind(str, Enum):
     """NNI's `_type` strings."""
 
     CHOICE = "choice"
@@ -55,7 +55,7 @@ class Parameter:
     """One parameter of the flattened space. What its kind does not have is None (or empty)."""
 
     path: Key
-    kind: Kind
+    kind: ParameterKind
     values: tuple[Json, ...] = ()  # options of a choice; of a nested choice as written, with their subspaces
     low: float | None = None
     high: float | None = None  # not included for randint, included for the others
@@ -73,7 +73,7 @@ class Parameter:
     @property
     def categorical(self) -> bool:
         """As NNI's tuners see it: choice and randint have no order."""
-        return self.kind in (Kind.CHOICE, Kind.RANDINT)
+        return self.kind in (ParameterKind.CHOICE, ParameterKind.RANDINT)
 
     @property
     def log(self) -> bool:
@@ -83,11 +83,11 @@ class Parameter:
     @property
     def count(self) -> int | None:
         """How many raw values it can take; None if there is no end of them."""
-        if self.kind is Kind.CHOICE:
+        if self.kind is ParameterKind.CHOICE:
             return len(self.values)
         if self.low is None or self.high is None:
             return None
-        if self.kind is Kind.RANDINT:
+        if self.kind is ParameterKind.RANDINT:
             return int(self.high) - int(self.low)
         if self.q is not None:
             return round(self.high / self.q) - round(self.low / self.q) + 1
@@ -101,16 +101,16 @@ class Parameter:
         if self.q is not None and self.low is not None:
             first = round(self.low / self.q)
             return (self.legal((first + k) * self.q) for k in range(count))
-        if self.kind is Kind.UNIFORM or self.kind is Kind.LOGUNIFORM:
+        if self.kind is ParameterKind.UNIFORM or self.kind is ParameterKind.LOGUNIFORM:
             return iter((float(self.low or 0.0),))
         first = int(self.low or 0)
         return iter(range(first, first + count))
 
     def sample(self, rng: random.Random) -> int | float:
         """One raw value at random, distributed as NNI does."""
-        if self.kind is Kind.CHOICE:
+        if self.kind is ParameterKind.CHOICE:
             return rng.randrange(len(self.values))
-        if self.kind is Kind.RANDINT:
+        if self.kind is ParameterKind.RANDINT:
             return rng.randrange(int(self.low or 0), int(self.high or 0))
         return self.legal(self._drawn(rng))
 
@@ -134,11 +134,11 @@ class Parameter:
 
     def raw(self, value: Json) -> int | float:
         """The raw value for `value`, which a trial got. Raises: SpaceError if it is not of this parameter."""
-        if self.kind is Kind.CHOICE:
+        if self.kind is ParameterKind.CHOICE:
             return self._option(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise SpaceError(f"{shown(self.path)}: {brief(value)} is not a number")
-        if self.kind is Kind.RANDINT:
+        if self.kind is ParameterKind.RANDINT:
             return self._integer(value)
         legal = self.legal(value)
         if not math.isclose(legal, value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE * (self.q or 0.0)):
@@ -178,13 +178,13 @@ class Parameter:
         """What its values are, in words."""
         if self.nested:
             return f"one of the options named {', '.join(repr(option['_name']) for option in self.values)}"
-        if self.kind is Kind.CHOICE:
+        if self.kind is ParameterKind.CHOICE:
             return f"one of {brief(list(self.values))}"
-        if self.kind is Kind.RANDINT:
+        if self.kind is ParameterKind.RANDINT:
             return f"a whole number from {self.low} up to but not including {self.high}"
         what = f"a multiple of {self.q:g}" if self.q else "a number"
         if self.kind.normal:
-            return f"{what} above 0" if self.kind is Kind.LOGNORMAL else what
+            return f"{what} above 0" if self.kind is ParameterKind.LOGNORMAL else what
         return f"{what} from {self.low:g} to {self.high:g}"
 
 

@@ -5,25 +5,53 @@ A name is that of an entry point (case does not matter, and `TPETuner` finds `TP
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import importlib
 import inspect
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Protocol, cast
 
 from nnilite import _algorithms
 from nnilite.assessor import Assessor
+from nnilite.conversion import Converter
 from nnilite.errors import PluginError
+from nnilite.records import Host
 from nnilite.service import TrainingService
 from nnilite.tuner import Tuner
 
 SERVICES = "nnilite.training_services"
 TUNERS = "nnilite.tuners"
 ASSESSORS = "nnilite.assessors"
+CONVERTERS = "nnilite.config_converters"
 
-_WORD = {SERVICES: "training service", TUNERS: "tuner", ASSESSORS: "assessor"}
+WORKERS = "nnilite.workers"
+"""Programs by which a machine joins a platform: see `WorkerProgram`."""
+
+_WORD = {
+    SERVICES: "training service",
+    TUNERS: "tuner",
+    ASSESSORS: "assessor",
+    CONVERTERS: "converter",
+    WORKERS: "worker program",
+}
 _BASE: dict[str, type] = {SERVICES: TrainingService, TUNERS: Tuner, ASSESSORS: Assessor}
-_SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor"}
+_SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor", CONVERTERS: "converter"}
+
+
+class WorkerProgram(Protocol):
+    """What a plugin gives by an entry point of the group `nnilite.workers`, for `nnictl worker`: a module, mostly."""
+
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Add its arguments."""
+
+    def work(self, options: argparse.Namespace) -> int:
+        """Run trials until told to stop; the exit code. Raises: NniliteError, OSError."""
+
+    def workers(self, options: argparse.Namespace) -> Sequence[Host]:
+        """Who has joined. Raises: NniliteError."""
 
 
 def _found(group: str) -> dict[str, EntryPoint]:
@@ -66,6 +94,23 @@ def tuner_class(name: str) -> type[Tuner]:
 def assessor_class(name: str) -> type[Assessor]:
     """Raises: PluginError if there is no such assessor, or its extra is not installed."""
     return _checked(ASSESSORS, name)
+
+
+def converter(name: str) -> Converter:
+    """Raises: PluginError if there is no such converter, or its extra is not installed."""
+    found = _import(CONVERTERS, name)
+    if not callable(found):
+        raise PluginError(f"{_WORD[CONVERTERS]} {name!r} is not a function.")
+    return cast(Converter, found)
+
+
+def worker_programs() -> dict[str, WorkerProgram]:
+    """Return the installed worker programs by name.
+
+    Raises: PluginError if one of them cannot be imported, because its extra is not installed.
+    """
+    points = _installed(WORKERS).values()
+    return {point.name: cast(WorkerProgram, _loaded(WORKERS, point)) for point in points}
 
 
 def check_class(group: str, point: EntryPoint) -> None:
@@ -120,7 +165,7 @@ _NO_MORE = {
     },
     SERVICES: {
         "hybrid": "write a list of training services, one for each platform",
-        **dict.fromkeys(("aml", "dlc", "dlts", "openpai", "pai"), "NNI's platform of this name is not installed"),
+        "dlc": "NNI's platform of this name is not installed",
     },
 }
 """NNI's names that nothing is installed for, and why, or what to write."""

@@ -1,33 +1,44 @@
-"""The experiments of this machine: one small file each, and what their managers wrote last.
+"""The experiments of this machine: one small file for each, and what their managers wrote last.
 
 `~/nni-experiments/.nnilite/<id>.json` says where an experiment is kept, whatever its working directory;
 `<experiment>/manager.json`, written by the manager alone, says how to reach it and its state. A manager is alive while
-it holds the lock on `<experiment>/lock`: unlike a process id, a lock cannot be mistaken for another's.
+it holds the lock of the experiment (`_locking`). Both files are checked like anything from outside: a damaged one
+makes its own experiment DAMAGED in the list and affects no other.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
-import time
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
 
-from nnilite.errors import Conflict, NotFound
+from nnilite import _locking
+from nnilite._documents import read_content, read_document, write_json
+from nnilite._locking import ManagerLock
+from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState
 
-_LOCK_TRIES = 10
-_LOCK_PAUSE_S = 0.05
+FOLDERS = ("log", "trials", "code", "checkpoint")
+"""The subfolders that every experiment's folder has from its beginning."""
+
+DAMAGED = "DAMAGED"
+UNREADABLE = "UNREADABLE"
+"""Shown in place of a state if the files that have the state are damaged or gone."""
+
 _FINAL = {state.value for state in (ExperimentState.STOPPED, ExperimentState.DONE, ExperimentState.ERROR)}
+_STATES = {state.value for state in ExperimentState}
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+_ADDRESS = re.compile(r"https?://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}(/[!-~]*)?")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,512}")
+_LARGEST_PID = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One experiment, as far as it can be known without asking its manager."""
+class RegistryEntry:
+    """What is known of an experiment without asking its manager."""
 
     id: str
     name: str
@@ -40,34 +51,69 @@ class Entry:
     started: float | None = None
     ended: float | None = None
     alive: bool = False
+    damage: str = ""  # one sentence with a cure; "" if its files are whole
+
+
+@dataclass(frozen=True)
+class LastWord:
+    """What a manager wrote last: its address, and how it or its experiment ended."""
+
+    state: str = ""
+    ended: float | None = None
+    pid: int | None = None
+    port: int | None = None
+    url: str | None = None
+    tls_cert: str | None = None
+    # A sentence on what a platform could not end or remove at the stop, with a cure.
+    left: str = ""
 
 
 def root() -> Path:
-    """Where experiments are kept unless the config says otherwise. NNILITE_HOME overrides it."""
+    """The folder of all experiments, unless the config says otherwise. NNILITE_HOME overrides it."""
     return Path(os.environ.get("NNILITE_HOME") or Path.home() / "nni-experiments")
 
 
-def add(experiment: str, name: str, directory: Path, platform: str, started: float) -> None:
+def is_id(text: object) -> bool:
+    """Whether a text may be an experiment's id, which names folders, files and jobs."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def path_of(experiment: str) -> Path:
+    """The path of the file that makes an experiment known on this machine."""
+    return _folder() / f"{experiment}.json"
+
+
+def about(experiment: str, name: str, directory: Path, platform: str, started: float | None) -> dict[str, object]:
+    """The content of the file that makes an experiment known on this machine."""
+    return {"id": experiment, "name": name, "directory": str(directory), "platform": platform, "started": started}
+
+
+def add(experiment: str, name: str, directory: Path, platform: str, started: float | None) -> None:
     """Make an experiment known on this machine."""
-    about = {"id": experiment, "name": name, "directory": str(directory), "platform": platform, "started": started}
-    write_json(_folder() / f"{experiment}.json", about)
+    _folder().mkdir(parents=True, exist_ok=True)
+    write_json(path_of(experiment), about(experiment, name, directory, platform, started))
 
 
 def remove(experiment: str) -> None:
     """Forget an experiment; its folder stays."""
-    (_folder() / f"{experiment}.json").unlink(missing_ok=True)
+    path_of(experiment).unlink(missing_ok=True)
 
 
-def entries() -> list[Entry]:
-    """All known experiments, newest first. Files that cannot be read are passed over: they are not all lost."""
+def entries() -> list[RegistryEntry]:
+    """All known experiments, newest first. Those with damaged files have a `damage`."""
     found = [entry for path in _folder().glob("*.json") if (entry := _read(path)) is not None]
     return sorted(found, key=lambda entry: entry.started or 0.0, reverse=True)
 
 
-def find(prefix: str | None, *, running_only: bool = False) -> Entry:
+def entry(experiment: str) -> RegistryEntry | None:
+    """The experiment with exactly this id; None if it is not known here."""
+    return _read(path_of(experiment))
+
+
+def find(prefix: str | None, *, running_only: bool = False, damaged: bool = False) -> RegistryEntry:
     """The experiment whose id is `prefix` or begins with it; without one, the only running experiment.
 
-    Raises: NotFound, or Conflict if several fit.
+    `damaged`: also one whose folder is unknown or gone. Raises: NotFound, NniliteError, or Conflict if several match.
     """
     known = [entry for entry in entries() if entry.alive or not (running_only or prefix is None)]
     if prefix is None:
@@ -75,7 +121,7 @@ def find(prefix: str | None, *, running_only: bool = False) -> Entry:
     else:
         fitting = [e for e in known if e.id == prefix] or [e for e in known if e.id.startswith(prefix)]
     if len(fitting) == 1:
-        return fitting[0]
+        return _usable(fitting[0], damaged)
     if fitting:
         listed = ", ".join(f"{e.id} ({e.state})" for e in fitting)
         raise Conflict(f"Several experiments fit, please give an id: {listed}.")
@@ -85,84 +131,131 @@ def find(prefix: str | None, *, running_only: bool = False) -> Entry:
     raise NotFound(f"There is no {word} {prefix!r}; `nnictl experiment list --all` shows all of them.")
 
 
-def read_manager(directory: Path) -> dict[str, Any]:
-    """What the manager of the experiment wrote last, {} if nothing."""
+def _usable(entry: RegistryEntry, damaged: bool) -> RegistryEntry:
+    # Of one that cannot be read now nobody knows where its folder is, so it cannot be deleted either.
+    if entry.damage and (not damaged or entry.state == UNREADABLE) and not entry.directory.is_dir():
+        raise NniliteError(entry.damage)
+    return entry
+
+
+def read_manager(directory: Path) -> LastWord:
+    """What the manager of the experiment wrote last; the defaults if it wrote nothing.
+
+    Raises: DamagedFile, UnreadableFile.
+    """
+    cure = "a manager that runs writes it anew in a moment; without one, remove it"
     try:
-        about = json.loads((directory / "manager.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return about if isinstance(about, dict) else {}
+        found = read_document(directory / "manager.json", cure)
+    except FileNotFoundError:
+        return LastWord()
+    state, url = found.text("state"), found.text("url")
+    if state is not None and state not in _STATES:
+        raise found.wrong("state", "the state of an experiment")
+    if url is not None and not _ADDRESS.fullmatch(url):
+        raise found.wrong("url", "an address such as http://127.0.0.1:8080")
+    return LastWord(
+        state=state or "",
+        ended=found.time("ended"),
+        pid=found.whole("pid", 2, _LARGEST_PID),  # a signal to 0, 1 or -1 would go to other processes
+        port=found.whole("port", 1, 65535),
+        url=url,
+        tls_cert=found.text("tls_cert"),
+        left=found.text("left") or "",
+    )
 
 
-def write_json(path: Path, value: Any, mode: int = 0o600) -> None:
-    """Replace a file in one step, so that a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as out:
-        json.dump(value, out, indent=2)
-    temporary.replace(path)
+def last_word(directory: Path) -> LastWord:
+    """The same, but the defaults if the file does not tell, for callers that leave the complaint to `entries`."""
+    try:
+        return read_manager(directory)
+    except (DamagedFile, UnreadableFile):
+        return LastWord()
+
+
+def make_folders(directory: Path) -> None:
+    """Make the missing subfolders of an experiment's folder. Raises: NotFound if that is missing itself, OSError."""
+    if not directory.is_dir():
+        raise NotFound(f"{directory}, the experiment's folder, is gone (deleted, moved or not mounted).")
+    for name in FOLDERS:
+        (directory / name).mkdir(mode=0o700, exist_ok=True)
+
+
+def read_token(directory: Path) -> str:
+    """The token for the experiment's REST interface. Raises: FileNotFoundError, DamagedFile, UnreadableFile."""
+    path, cure = directory / "token", "remove it, and the next manager makes a new one"
+    text = read_content(path, cure).decode("ascii", "replace").strip()
+    if not _TOKEN.fullmatch(text):
+        raise DamagedFile(path, "it holds no token, which has 16 to 512 characters of A-Z, a-z, 0-9, - and _", cure)
+    return text
 
 
 @contextlib.contextmanager
-def lock(directory: Path) -> Iterator[None]:
-    """Be the only manager of an experiment. Raises: Conflict if there is one already."""
-    with (directory / "lock").open("a") as file:
-        try:
-            _take(file)
-        except BlockingIOError:
-            about = read_manager(directory)
-            raise Conflict(
-                f"experiment {directory.name} has a manager already (process {about.get('pid')}, "
-                f"{about.get('url')}); stop it first with `nnictl stop {directory.name}`."
-            ) from None
-        yield
-
-
-def _take(file: IO[str]) -> None:
-    """`is_alive` of another process may hold the lock for an instant: that is no manager."""
-    for _ in range(_LOCK_TRIES):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(_LOCK_PAUSE_S)
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def lock(directory: Path) -> Iterator[ManagerLock]:
+    """Hold the manager's lock of an experiment. Raises: Conflict if it is held, NniliteError if there are no locks."""
+    held = ManagerLock(directory)
+    try:
+        held.take()
+    except BlockingIOError:
+        word = last_word(directory)
+        raise Conflict(
+            f"experiment {directory.name} has a manager already (process {word.pid}, {word.url}); "
+            f"stop it first with `nnictl stop {directory.name}`."
+        ) from None
+    except OSError as error:
+        raise NniliteError(
+            f"{directory / 'lock'} cannot be locked ({error.strerror}), so nothing would keep two managers apart; "
+            "keep the experiment on a disk with locks (experimentWorkingDirectory)."
+        ) from error
+    try:
+        yield held
+    finally:
+        held.release()
 
 
 def is_alive(directory: Path) -> bool:
     """Whether a manager holds the lock of the experiment."""
-    try:
-        with (directory / "lock").open("r") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    return _locking.is_held(directory)
 
 
 def _folder() -> Path:
     return root() / ".nnilite"
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path) -> RegistryEntry | None:
+    """The experiment of a registry file; None if the file has just been removed."""
+    cure = f"`nnictl experiment delete {path.stem}` forgets the experiment, and its folder stays"
     try:
-        known = json.loads(path.read_text("utf-8"))
-        directory = Path(known["directory"])
-        known_id = str(known["id"])
-    except (OSError, ValueError, KeyError, TypeError):
+        found = read_document(path, cure)
+        if not is_id(path.stem) or found.text("id") != path.stem:
+            raise found.wrong("id", f"the file's name, {path.stem!r}")
+        entry = RegistryEntry(
+            id=path.stem,
+            name=found.text("name") or "",
+            directory=found.folder("directory"),
+            platform=found.text("platform") or "",
+            started=found.time("started"),
+        )
+    except FileNotFoundError:
         return None
-    about, alive = read_manager(directory), is_alive(directory)
-    state = str(about.get("state", "STOPPED"))
-    return Entry(
-        id=known_id,
-        name=str(known.get("name", "")),
-        directory=directory,
-        platform=str(known.get("platform", "")),
-        state=state if alive or state in _FINAL else ExperimentState.STOPPED.value,
-        port=about.get("port") if alive else None,
-        url=about.get("url") if alive else None,
-        pid=about.get("pid") if alive else None,
-        started=known.get("started"),
-        ended=about.get("ended"),
-        alive=alive,
-    )
+    except (DamagedFile, UnreadableFile) as error:
+        return RegistryEntry(id=path.stem, name="", directory=path, state=_state_of(error), damage=str(error))
+    return _with_word(entry)
+
+
+def _with_word(entry: RegistryEntry) -> RegistryEntry:
+    """An entry completed by what the experiment's own folder says."""
+    directory, alive = entry.directory, is_alive(entry.directory)
+    if not alive and not directory.is_dir():
+        forgets = f"`nnictl experiment delete {entry.id}` forgets the experiment"
+        return replace(entry, state=DAMAGED, damage=f"{directory} is gone (deleted, moved or not mounted); {forgets}.")
+    try:
+        word = read_manager(directory)
+    except (DamagedFile, UnreadableFile) as error:
+        return replace(entry, state=_state_of(error), alive=alive, damage=str(error))
+    state = word.state if word.state and (alive or word.state in _FINAL) else ExperimentState.STOPPED.value
+    known = replace(entry, state=state, ended=word.ended, alive=alive)
+    return replace(known, port=word.port, url=word.url, pid=word.pid) if alive else known
+
+
+def _state_of(trouble: DamagedFile | UnreadableFile) -> str:
+    return DAMAGED if isinstance(trouble, DamagedFile) else UNREADABLE

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnilite._parameter import Key, Kind, Parameter, text_of
+from nnilite._parameter import Key, Parameter, ParameterKind, text_of
 from nnilite.records import Json
 
 Fault = tuple[tuple[str | int, ...], str]
@@ -16,21 +16,21 @@ Fault = tuple[tuple[str | int, ...], str]
 _MOST_STEPS = 2**53  # beyond, multiples of q are no longer exact
 _EXAMPLE = '{"_type": "uniform", "_value": [0, 1]}'
 _SHAPE = {
-    Kind.RANDINT: "[low, high], two whole numbers, high itself not included",
-    Kind.UNIFORM: "[low, high]",
-    Kind.QUNIFORM: "[low, high, q]",
-    Kind.LOGUNIFORM: "[low, high]",
-    Kind.QLOGUNIFORM: "[low, high, q]",
-    Kind.NORMAL: "[mu, sigma]",
-    Kind.QNORMAL: "[mu, sigma, q]",
-    Kind.LOGNORMAL: "[mu, sigma]",
-    Kind.QLOGNORMAL: "[mu, sigma, q]",
+    ParameterKind.RANDINT: "[low, high], two whole numbers, high itself not included",
+    ParameterKind.UNIFORM: "[low, high]",
+    ParameterKind.QUNIFORM: "[low, high, q]",
+    ParameterKind.LOGUNIFORM: "[low, high]",
+    ParameterKind.QLOGUNIFORM: "[low, high, q]",
+    ParameterKind.NORMAL: "[mu, sigma]",
+    ParameterKind.QNORMAL: "[mu, sigma, q]",
+    ParameterKind.LOGNORMAL: "[mu, sigma]",
+    ParameterKind.QLOGNORMAL: "[mu, sigma, q]",
 }
 
 
 def check(space: Json) -> tuple[list[Parameter], list[Fault]]:
     """The flattened parameters, and what is wrong (then the parameters mean nothing)."""
-    reader = _Reader()
+    reader = _SpaceReader()
     if not isinstance(space, Mapping):
         reader.faults.append(((), f"a search space is an object of parameters, such as {{'x': {_EXAMPLE}}}"))
     elif not space:
@@ -48,7 +48,7 @@ def dotted(path: Sequence[str | int]) -> str:
     return text
 
 
-class _Reader:
+class _SpaceReader:
     """Collects parameters and faults; `at` is the place in the JSON, `path` the parameter's own."""
 
     def __init__(self) -> None:
@@ -72,12 +72,12 @@ class _Reader:
         at = (*at, "_value")
         if not isinstance(value, (list, tuple)):
             self.faults.append((at, f"must be a list, not {value!r}"))
-        elif kind is Kind.CHOICE:
+        elif kind is ParameterKind.CHOICE:
             self.choice(value, path, at, parent)
         else:
             self.number(kind, value, path, at, parent)
 
-    def kind(self, given: Json, at: Key) -> Kind | None:
+    def kind(self, given: Json, at: Key) -> ParameterKind | None:
         if not isinstance(given, Mapping):
             self.faults.append((at, f"must be an object such as {_EXAMPLE}, not {given!r}"))
             return None
@@ -88,7 +88,7 @@ class _Reader:
                 self.faults.append((at, f"has no {key!r}{hint}"))
                 return None
         try:
-            return Kind(given["_type"])
+            return ParameterKind(given["_type"])
         except ValueError:
             self.faults.append(((*at, "_type"), _unknown_type(given["_type"])))
             return None
@@ -101,7 +101,7 @@ class _Reader:
         nested = all(named)
         if not self.distinct(options, at, nested) or not self.sensible(options, named, at):
             return
-        self.parameters.append(Parameter(path, Kind.CHOICE, tuple(options), parent=parent, nested=nested))
+        self.parameters.append(Parameter(path, ParameterKind.CHOICE, tuple(options), parent=parent, nested=nested))
         if nested:
             for k, option in enumerate(options):
                 self.level(option, (*path, k), (*at, k), (path, k))
@@ -137,17 +137,19 @@ class _Reader:
                 return False
         return True
 
-    def number(self, kind: Kind, value: Sequence[Json], path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
+    def number(
+        self, kind: ParameterKind, value: Sequence[Json], path: Key, at: Key, parent: tuple[Key, int] | None
+    ) -> None:
         expected = 3 if kind.quantised else 2
         if len(value) != expected:
             self.faults.append((at, f"{kind.value} takes {_SHAPE[kind]}, not {len(value)} values"))
             return
         for k, number in enumerate(value):
-            fault = _not_number(number, whole=kind is Kind.RANDINT)
+            fault = _not_number(number, whole=kind is ParameterKind.RANDINT)
             if fault:
                 self.faults.append(((*at, k), fault))
                 return
-        exact = int if kind is Kind.RANDINT else float
+        exact = int if kind is ParameterKind.RANDINT else float
         one, two = exact(value[0]), exact(value[1])
         q = float(value[2]) if kind.quantised else None
         fault = _normal_fault(kind, one, two, q) if kind.normal else _range_fault(kind, one, two, q)
@@ -160,7 +162,7 @@ class _Reader:
 
 
 def _unknown_type(given: Json) -> str:
-    known = [kind.value for kind in Kind]
+    known = [kind.value for kind in ParameterKind]
     plain = str(given).lower().replace("_", "")
     close = [plain] if plain in known else difflib.get_close_matches(plain, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"the types are {', '.join(known)}"
@@ -180,17 +182,17 @@ def _not_number(value: Json, whole: bool) -> str | None:
     return f"must be a whole number, not {value!r}" if whole and value != int(value) else None
 
 
-def _range_fault(kind: Kind, low: float, high: float, q: float | None) -> str | None:
+def _range_fault(kind: ParameterKind, low: float, high: float, q: float | None) -> str | None:
     if low > high:
         return f"low ({low:g}) is above high ({high:g}); swap them"
-    if kind is Kind.RANDINT and low == high:
+    if kind is ParameterKind.RANDINT and low == high:
         return f"is empty: {kind.value} leaves out high, so [{low:g}, {low + 1:g}] is the number {low:g} alone"
     if kind.log and low <= 0:
         return f"low must be above 0 for {kind.value}, not {low:g}: it works on the logarithm"
     return _step_fault(q, max(abs(low), abs(high)))
 
 
-def _normal_fault(kind: Kind, mu: float, sigma: float, q: float | None) -> str | None:
+def _normal_fault(kind: ParameterKind, mu: float, sigma: float, q: float | None) -> str | None:
     if sigma <= 0:
         return f"sigma must be above 0, not {sigma:g}"
     if kind.log and mu + 10 * sigma > 700:

@@ -40,7 +40,7 @@ from nnilite._nniignore import FILE_NAME, IgnoreRules, lines_of
 from nnilite._oversize import Size, advice, shown
 from nnilite.errors import CodeDirError
 
-__all__ = ["DEFAULT_IGNORES", "CodeFile", "CodePackage", "FileList", "Limits", "list_files", "pack"]
+__all__ = ["DEFAULT_IGNORES", "CodeFile", "CodePackage", "FileList", "PackageLimits", "list_files", "pack"]
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Limits:
+class PackageLimits:
     """How much may be sent. A file, a link and an empty folder count as one file; a MB is 1024 * 1024."""
 
     max_files: int = 2000
@@ -111,7 +111,7 @@ class _ChangedError(Exception):
     """A file is not what it was when it was listed."""
 
 
-def list_files(root: Path | str, limits: Limits = Limits()) -> FileList:
+def list_files(root: Path | str, limits: PackageLimits = PackageLimits()) -> FileList:
     """List what of the code directory would be sent.
 
     Raises: CodeDirError if there is no such folder, if something in it cannot be read, or if it is over the
@@ -136,7 +136,7 @@ def list_files(root: Path | str, limits: Limits = Limits()) -> FileList:
     return FileList(top, files, size.n_bytes, tuple(walk.notes))
 
 
-def pack(root: Path | str, cache_dir: Path | str, limits: Limits = Limits()) -> CodePackage:
+def pack(root: Path | str, cache_dir: Path | str, limits: PackageLimits = PackageLimits()) -> CodePackage:
     """Pack the code directory to `<cache_dir>/<hash>.tar.gz`, unless that is there. It blocks: use a thread.
 
     The archive is the same, byte by byte, for the same content. A file that changes while it is read makes
@@ -293,7 +293,7 @@ def _packed(listing: FileList, cache: Path) -> str:
     return digest
 
 
-class _Source:
+class _SourceFile:
     """A listed file being read. Reading less than was listed raises _ChangedError."""
 
     def __init__(self, stream: BinaryIO, file: CodeFile, digest: hashlib._Hash) -> None:
@@ -316,7 +316,7 @@ class _Source:
 
 
 @contextmanager
-def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash) -> Iterator[_Source]:
+def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash) -> Iterator[_SourceFile]:
     """Open a listed file; _ChangedError if it is another one, or becomes another one meanwhile."""
     try:
         stream = (listing.root / file.path).open("rb")
@@ -327,7 +327,7 @@ def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash) -> Iterat
     with stream:
         if _stamp(os.fstat(stream.fileno())) != file.stamp:
             raise _ChangedError(file.path)
-        yield _Source(stream, file, digest)
+        yield _SourceFile(stream, file, digest)
         if _stamp(os.fstat(stream.fileno())) != file.stamp:
             raise _ChangedError(file.path)
 
@@ -407,7 +407,10 @@ class _Index:
             same = record["files"] == self._files and self._youngest_s + _RACY_S < record["began"]
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            log.warning("the index %s cannot be read now and will be made again: %s", self._place, error.strerror)
+            return None
+        except (ValueError, KeyError, TypeError) as error:
             log.warning("the index %s is broken and will be made again: %s", self._place, error)
             return None
         return digest if same and (self._cache / f"{digest}.tar.gz").exists() else None

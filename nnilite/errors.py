@@ -9,6 +9,8 @@
     │   └── NoCapacity              ... because nothing is free; the reason is shown on the waiting trial
     ├── TunerError                  the user's tuner or assessor raised, hung or died
     ├── StoreError                  the experiment's database is broken, foreign, locked or on a full disk
+    ├── DamagedFile                 a file that nnilite wrote for itself is not as it wrote it
+    ├── UnreadableFile              ... cannot be read now, which says nothing about its content
     ├── NotFound                    no such experiment, trial or file
     ├── Conflict                    asked for something that the present state does not allow
     └── NoMoreTrialError            raised by a tuner: the search space is exhausted (NNI's name)
@@ -41,7 +43,10 @@ class Place:
 
 
 class ConfigError(NniliteError):
-    """Input that cannot work. `str()` gives `file:line: field: what is wrong; what would be right`."""
+    """Input that cannot work. `str()` gives `file:line: field: what is wrong; what would be right`.
+
+    So the message does not name the field once more: "must be a whole number".
+    """
 
     def __init__(self, message: str, place: Place | None = None) -> None:
         super().__init__(message)
@@ -83,6 +88,20 @@ class StoreError(NniliteError):
     def __init__(self, message: str, busy: bool = False) -> None:
         super().__init__(message)
         self.busy = busy
+
+
+class DamagedFile(NniliteError):
+    """A small file of nnilite's own holds what nnilite never writes. The sentence ends with a cure."""
+
+    def __init__(self, path: object, what: str, cure: str) -> None:
+        super().__init__(f"{path} is damaged ({what}); {cure}.")
+
+
+class UnreadableFile(NniliteError):
+    """A small file of nnilite's own cannot be read now: a disk in trouble, no file descriptors, no rights."""
+
+    def __init__(self, path: object, what: str | None) -> None:
+        super().__init__(f"{path} cannot be read now ({what}); try again later, or see who may read it.")
 
 
 class NotFound(NniliteError):

@@ -20,7 +20,6 @@ epoch, as in NNI.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import sys
 import threading
@@ -31,12 +30,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from nnilite import _launch, _managers, _nni_records, _registry
-from nnilite._client import Client, Unreachable
-from nnilite._launch import ManagerOptions
-from nnilite._managers import NotRunning
+from nnilite import _nni_records, _registry
+from nnilite._documents import read_document
 from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
-from nnilite._registry import Entry
+from nnilite._registry import RegistryEntry
+from nnilite._running import launch, managers
+from nnilite._running.connection import Unreachable
+from nnilite._running.launch import ManagerOptions
+from nnilite._running.manager_client import Client
+from nnilite._running.managers import NotRunning
 from nnilite.config import ExperimentConfig, from_dict
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import ExperimentState, Json
@@ -106,7 +108,7 @@ class Experiment:
         self.port: int | None = None
         self.url_prefix: str | None = None
         self._client: Client | None = None
-        self._entry: Entry | None = None
+        self._entry: RegistryEntry | None = None
         self._log_view: _LogView | None = None
 
     def __enter__(self) -> Experiment:
@@ -129,7 +131,13 @@ class Experiment:
         for warning in config.warnings:
             log.warning("%s", warning)
         detach = run_mode is RunMode.Detach
-        entry = _launch.create(config, options=self._options(port, debug), detach=detach, experiment=self.id)
+        experiment = self.id or launch.new_id()
+        try:
+            entry = launch.create(config, options=self._options(port, debug), detach=detach, experiment=experiment)
+        except KeyboardInterrupt:
+            for begun in [one for one in _registry.entries() if one.id == experiment]:  # it came a moment too late
+                managers.stop(begun)
+            raise
         self._attach(entry, keep=detach)
         if run_mode is RunMode.Foreground:
             self._log_view = _LogView(entry.directory / "log" / "manager.log")
@@ -168,7 +176,7 @@ class Experiment:
         """
         if isinstance(self, str):
             return Experiment(id=self).view(port, non_blocking)
-        self._attach(_launch.view(self._known(), options=self._options(port, False)), keep=True)
+        self._attach(launch.view(self._known(), options=self._options(port, False)), keep=True)
         if not non_blocking:
             self._until_interrupted()
         return self
@@ -197,8 +205,8 @@ class Experiment:
         if self._entry is None:
             client.stop()
         else:
-            _managers.stop(self._entry)
-            left = _managers.left_behind(self._entry)
+            managers.stop(self._entry)
+            left = managers.left_behind(self._entry)
             if left:
                 log.warning("%s.", left)
         if self._log_view is not None:
@@ -209,20 +217,20 @@ class Experiment:
     def _options(self, port: int, debug: bool) -> ManagerOptions:
         return ManagerOptions(port=port, url_prefix=(self.url_prefix or "").strip("/"), debug=debug)
 
-    def _attach(self, entry: Entry, *, keep: bool) -> None:
-        self._client = _managers.connect(entry)
+    def _attach(self, entry: RegistryEntry, *, keep: bool) -> None:
+        self._client = managers.connect(entry)
         self._entry, self.id, self.port = entry, entry.id, entry.port
         if not keep:
             atexit.register(self.stop)
-        log.info("Experiment %s is at %s, kept in %s", entry.id, entry.url, entry.directory)
+        log.info("Experiment %s is at %s, kept in %s", entry.id, managers.page_address(entry), entry.directory)
 
-    def _known(self) -> Entry:
+    def _known(self) -> RegistryEntry:
         if self.id is None:
             raise NotFound("Which experiment? Give its id: Experiment(id=...).")
         return _registry.find(self.id)
 
     def _resume(self, port: int, wait_completion: bool, debug: bool) -> bool | None:
-        entry = _launch.resume(self._known(), options=self._options(port, debug), detach=False)
+        entry = launch.resume(self._known(), options=self._options(port, debug), detach=False)
         self._attach(entry, keep=False)
         return self._wait() if wait_completion else None
 
@@ -241,7 +249,7 @@ class Experiment:
         try:
             return self.get_status()
         except Unreachable:
-            if self._entry is not None and _managers.was_stopped(self._entry):
+            if self._entry is not None and managers.was_stopped(self._entry):
                 return ExperimentState.STOPPED.value
             raise
 
@@ -363,8 +371,8 @@ class Experiment:
     def load_checkpoint(self) -> None:
         """Take the config of the experiment of this id."""
         directory = self._known().directory
-        data = json.loads((directory / "config.json").read_text("utf-8"))
-        self.config = from_dict(data, directory)
+        cure = "restore it from a copy, or from the file that the experiment was created from"
+        self.config = from_dict(read_document(directory / "config.json", cure).fields, directory)
 
     def save_checkpoint(self) -> None:
         """Kept for NNI's programs: everything is stored when it happens."""

@@ -1,9 +1,8 @@
 """Handing out the GPUs of one machine.
 
-    read_gpus()                       what NVML says of the machine: blocks, so call it in a thread
-    (`GpuReader` does) choose(gpus, wanted, rules, ...)  which GPUs a job gets, or NoCapacity with the reason;
-    pure environment(indices)              the variables by which the job's programs see those GPUs and no
-    others
+read_gpus()                what NVML says of the machine. It blocks, so call it in a thread, as `GpuReader` does
+choose(gpus, wanted, ...)  which GPUs a job gets, or NoCapacity with the reason. Pure
+environment(indices)       the variables by which the job's programs see those GPUs and no others
 
 A GPU is free for a job if it works, is allowed, has fewer than `max_jobs` jobs of this experiment, and,
 unless `use_active` says that it does not matter, no process of anybody else. A job gets as many whole GPUs as

@@ -1,14 +1,19 @@
-"""The nouns of nnilite, as frozen records without behaviour. Times are seconds since the epoch (float)."""
+"""The nouns of nnilite, as frozen records without behaviour. Times are seconds since the epoch (float).
+
+This is the only description of a record's JSON: see `nnilite._shapes`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
+
+from nnilite._shapes import BYTES, HIDDEN, TIME, Form, choice, seconds_since_epoch, text, whole_number
 
 Json = Any
-"""Any JSON value passing through: parameters and metrics of users are theirs, not ours."""
+"""Any JSON value that only passes through, such as the parameters and metrics of users."""
 
 
 class ExperimentState(str, Enum):
@@ -16,10 +21,10 @@ class ExperimentState(str, Enum):
 
     INITIALIZED = "INITIALIZED"  # the tuner is not ready yet
     RUNNING = "RUNNING"
-    NO_MORE_TRIAL = "NO_MORE_TRIAL"  # a limit is reached; the last trials run out
-    TUNER_NO_MORE_TRIAL = "TUNER_NO_MORE_TRIAL"  # the tuner has no more to propose; the last trials run out
+    NO_MORE_TRIAL = "NO_MORE_TRIAL"  # a limit is reached; the last trials still run
+    TUNER_NO_MORE_TRIAL = "TUNER_NO_MORE_TRIAL"  # the tuner has no more to propose; the last trials still run
     DONE = "DONE"
-    ERROR = "ERROR"  # cannot go on; `reason` says why
+    ERROR = "ERROR"  # the experiment cannot go on; `reason` says why
     STOPPING = "STOPPING"
     STOPPED = "STOPPED"
     VIEWED = "VIEWED"  # opened read-only
@@ -33,13 +38,39 @@ class TrialState(str, Enum):
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
-    USER_CANCELED = "USER_CANCELED"  # killed by a person, or by stopping the experiment
-    SYS_CANCELED = "SYS_CANCELED"  # went over maxTrialDuration, or its platform removed it for good
+    USER_CANCELED = "USER_CANCELED"  # canceled by a person, or by the stop of the experiment
+    SYS_CANCELED = "SYS_CANCELED"  # ran longer than maxTrialDuration
     EARLY_STOPPED = "EARLY_STOPPED"  # stopped by the assessor
 
     @property
     def ended(self) -> bool:
         return self not in (TrialState.WAITING, TrialState.RUNNING, TrialState.UNKNOWN)
+
+
+class JobState(str, Enum):
+    """The state of a job on its platform. `ended` is true of states in which the job has ended."""
+
+    WAITING = "WAITING"  # accepted, but its command has not started; `reason` says what it waits for
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"  # the trial command ended with exit code 0
+    FAILED = "FAILED"  # the trial command ended with another exit code, or could not be started at all
+    CANCELED = "CANCELED"  # ended because `cancel` asked for it
+    UNKNOWN = "UNKNOWN"  # its host does not answer now, which says nothing about the job
+    LOST = "LOST"  # ended without a report: node gone, preempted, removed, keeper killed, unknown to the platform
+
+    @property
+    def ended(self) -> bool:
+        return self not in (JobState.WAITING, JobState.RUNNING, JobState.UNKNOWN)
+
+
+class CallKind(str, Enum):
+    """Which method of a tuner was called: see `nnilite.tuner.Call`."""
+
+    GENERATE = "generate"
+    RESULT = "result"
+    END = "end"
+    IMPORT = "import"
+    SPACE = "space"
 
 
 class MetricKind(str, Enum):
@@ -49,22 +80,55 @@ class MetricKind(str, Enum):
     FINAL = "FINAL"
 
 
+INTEGER_MAX = 2**53 - 1  # exact in JSON everywhere, and far below what SQLite can hold
+TIME_MAX = 1e11  # the year 5138; a larger number is a time in milliseconds
+EXIT_CODE_MAX = 2**32
+HOST_MAX = 255
+MESSAGE_MAX = 64 * 1024
+
+COUNT = whole_number(0)
+
+
+def storable(text: str) -> str:
+    """A text without what some stores cannot keep: a lone surrogate has no encoding, and NUL ends strings in C."""
+    if text.isascii():
+        return text.replace("\0", "")
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+
+
+def _json_text(value: Json) -> str:
+    if type(value) is not str:
+        raise ValueError("must be a string with the JSON text of the metric")
+    return value
+
+
+_INTEGER = whole_number(0, INTEGER_MAX)
+_EVENT_TIME = seconds_since_epoch(TIME_MAX)
+_EXIT_CODE = whole_number(-EXIT_CODE_MAX, EXIT_CODE_MAX)
+_METRIC_TEXT = Form(
+    {"type": "string", "description": "the metric as JSON text; NaN and Infinity may stand in it"}, read=_json_text
+)
+
+
 @dataclass(frozen=True)
 class Trial:
     """One set of parameters, run by the trial command."""
 
     id: str
-    sequence: int  # counts from 0 over the whole experiment, never reused
+    # It counts from 0 over the whole experiment and is never reused.
+    sequence: Annotated[int, COUNT]
     parameters: Json
-    parameter_id: int | None = None  # the tuner's number; None: customised by the user
-    source: str = "algorithm"  # or "customized"
+    # The tuner's number of these parameters; None if the user chose them.
+    parameter_id: Annotated[int | None, COUNT] = None
+    source: Annotated[str, "algorithm, or customized by a person"] = "algorithm"
     state: TrialState = TrialState.WAITING
-    reason: str = ""  # why it waits, or why it ended as it did
-    attempt: int = 0  # number of its latest attempt, counting from 0
-    created: float = 0.0
-    started: float | None = None
-    ended: float | None = None
-    value: Json = None  # the final metric as reported; None: none (yet)
+    reason: Annotated[str, "why it waits, or why it ended as it did"] = ""
+    # The number of its latest attempt, counted from 0.
+    attempt: Annotated[int, COUNT] = 0
+    created: Annotated[float, TIME] = 0.0
+    started: Annotated[float | None, TIME] = None
+    ended: Annotated[float | None, TIME] = None
+    value: Annotated[Json, "the final metric as reported; null: none (yet)"] = None
 
 
 @dataclass(frozen=True)
@@ -72,17 +136,22 @@ class Attempt:
     """One run of a trial as a job on a training service."""
 
     trial: str
-    number: int
-    service: str = ""  # name of the training service, "" until one has taken it
-    handle: Mapping[str, Json] | None = None
-    state: str = "WAITING"  # a nnilite.service.JobState value
-    started: float | None = None
-    ended: float | None = None
+    number: Annotated[int, COUNT]
+    # The name of the training service that has taken the attempt, or that was asked last to take it; "" before.
+    service: str = ""
+    # Only the service knows what its platform needs to find the job, so this is not shown.
+    handle: Annotated[Mapping[str, Json] | None, HIDDEN] = None
+    state: JobState = JobState.WAITING
+    started: Annotated[float | None, TIME] = None
+    ended: Annotated[float | None, TIME] = None
     exit_code: int | None = None
     message: str = ""
     host: str = ""
     url: str = ""
-    cancel: str = ""  # the TrialState its end was asked for, "" while nobody asked
+    # The state that its trial will have, once its end was requested; None before.
+    cancel: Annotated[TrialState | None, HIDDEN] = None
+    # The end that its keeper has reported, while the rules cannot act on it yet.
+    reported_end: Annotated[Exited | None, HIDDEN] = None
 
 
 @dataclass(frozen=True)
@@ -90,58 +159,83 @@ class Metric:
     """One reported value. `index` counts all reports of an attempt from 0; (trial, attempt, index) is unique."""
 
     trial: str
-    attempt: int
-    index: int
+    attempt: Annotated[int, COUNT]
+    index: Annotated[int, COUNT, "counts all reports of the attempt"]
     kind: MetricKind
-    sequence: int  # NNI's: counts intermediate results from 0; 0 for a final one
+    # NNI's number: it counts intermediate results from 0, and is 0 for a final one.
+    sequence: Annotated[int, COUNT, "counts intermediate results"]
     value: Json
-    time: float
+    time: Annotated[float, TIME]
 
 
-# What a keeper tells of its attempt. The numbering that lets the manager drop duplicates follows from the files
-# of the trial: `index` is the place of a metric in the spool, `offset` that of an output chunk in its stream;
-# started and exited happen once.
+# The events that a keeper reports of its attempt. The numbers by which the manager drops duplicates follow from the
+# files of the trial: `index` is the place of a metric in the spool, `offset` that of an output chunk in its stream.
+# The start and the exit happen once.
 
 
 @dataclass(frozen=True)
 class Started:
     """The trial command runs."""
 
-    time: float
-    host: str = ""
-    pid: int = 0
+    time: Annotated[float, _EVENT_TIME]
+    host: Annotated[str, text(HOST_MAX, storable)] = ""
+    pid: Annotated[int, _INTEGER] = 0
 
 
 @dataclass(frozen=True)
 class Reported:
     """The trial reported a metric."""
 
-    index: int
+    index: Annotated[int, _INTEGER]
     kind: MetricKind
-    sequence: int
-    value: Json
-    time: float
+    sequence: Annotated[int, _INTEGER]
+    # It travels as the text that the trial wrote.
+    value: Annotated[Json, _METRIC_TEXT]
+    time: Annotated[float, _EVENT_TIME]
+    # Why the value cannot be kept; then `value` is None.
+    refused: Annotated[str, HIDDEN] = ""
 
 
 @dataclass(frozen=True)
 class Output:
     """A piece of the trial's output. `offset` counts bytes from the start of the stream."""
 
-    stream: str  # "stdout" or "stderr"
-    offset: int
-    data: bytes
+    stream: Annotated[str, choice(("stdout", "stderr"))]
+    offset: Annotated[int, _INTEGER]
+    data: Annotated[bytes, BYTES]
+
+
+class EndCause(str, Enum):
+    """Why a trial command ended, as far as its keeper knows."""
+
+    ITSELF = ""  # it ended by itself, or was killed, but not by its keeper
+    CANCELED = "canceled"  # an answer of the manager requested it
+    # Its keeper got a SIGTERM: from a service that was asked to cancel the job, or from the platform because a host
+    # shuts down, a pod is evicted or a job is preempted. Only the manager knows which.
+    INTERRUPTED = "interrupted"
+    DURATION = "duration"  # it ran longer than its specification allows
+    ORPHANED = "orphaned"  # its manager did not answer for too long, or its experiment was deleted
+    FENCED = "fenced"  # the manager takes no more of this attempt: a newer one has its place, or the experiment is over
 
 
 @dataclass(frozen=True)
 class Exited:
     """The trial command ended; `code` is negative for a signal, None if it never started."""
 
-    time: float
-    code: int | None
-    message: str = ""
+    time: Annotated[float, _EVENT_TIME]
+    code: Annotated[int | None, _EXIT_CODE]
+    message: Annotated[str, text(MESSAGE_MAX, storable)] = ""
+    cause: EndCause = EndCause.ITSELF
 
 
 KeeperEvent = Started | Reported | Output | Exited
+EVENT_TYPES: Mapping[str, type[KeeperEvent]] = {
+    "started": Started,
+    "metric": Reported,
+    "output": Output,
+    "exit": Exited,
+}
+"""The `type` of each event in JSON."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +243,7 @@ class Host:
     """A machine, node or cluster of a training service, as shown to people."""
 
     name: str
-    state: str  # "up", "down" or what the platform says
-    reason: str = ""  # last error
-    running: int = 0
+    state: str  # "up", "down" or the platform's own word
+    reason: str = ""  # the last error
+    running: Annotated[int, COUNT] = 0
     details: Mapping[str, Json] = field(default_factory=dict)

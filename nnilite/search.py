@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins, _text
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.class_args import construct, one_of
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
-from nnilite.objectives import front, gains, signs
 from nnilite.records import Json, Trial, TrialState
 from nnilite.tuner import Tuner
+from nnilite.tuning.class_args import construct, one_of
+from nnilite.tuning.objectives import front, gains, signs
 
 if TYPE_CHECKING:
     from pandas import DataFrame

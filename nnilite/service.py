@@ -1,71 +1,104 @@
 """The plugin API of training services: everything a plugin and the core know of each other.
 
-A training service runs *jobs* on one platform; a job is one attempt of a trial. It decides only how the keeper gets
-started there. The engine calls a service from one task, never twice at a time, so a service needs no locks:
+A training service runs *jobs* on one platform; a job is one attempt of a trial. The service only decides how the keeper
+gets started there. The engine calls it from one task, one call at a time, so a service needs no locks:
 
-    open()                   once, before all else; also at a resume, with the old jobs possibly still running
+    open()                   comes first, and also at a resume, when old jobs may still run
     submit(job) -> handle    returns at once; the handle is JSON and is kept in the store
-    poll(handles)            facts about jobs, by their handles alone: what the service remembers is only a cache
-    cancel(handle)           asks and returns; poll tells when the job has ended
-    close()                  lets go of connections; jobs go on running
+    poll(handles)            returns facts about jobs, by their handles alone: the service's memory is only a cache
+    cancel(handle)           requests the end and returns; poll reports when the job has ended
+    close()                  closes connections; jobs go on running
 
-Called on the event loop: no method may block. `context.wake()` makes the engine poll now instead of later.
+Methods are called on the event loop and must not block. `context.wake()` makes the engine poll now instead of later.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 from nnilite.codedir import CodePackage
-from nnilite.records import Host, Json, KeeperEvent
+from nnilite.records import Host, JobState, Json, KeeperEvent
 
-__all__ = ["Handle", "Host", "Job", "JobState", "JobStatus", "ServiceContext", "TrainingService"]
+__all__ = ["Handle", "Host", "Job", "JobSpec", "JobState", "JobStatus", "ServiceContext", "TrainingService"]
+
+SPEC_VERSION = 1
 
 Handle = Mapping[str, Json]
 """A JSON object by which a service finds its job again after a restart of the manager."""
 
 
-class JobState(str, Enum):
-    """What a platform knows of a job. Members that mean that the job has ended have `ended`."""
-
-    WAITING = "WAITING"  # accepted, its command not started yet; `reason` says what it waits for
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"  # the trial command ended with exit code 0
-    FAILED = "FAILED"  # the trial command ended with another exit code, or could not be started at all
-    CANCELED = "CANCELED"  # ended because `cancel` asked for it
-    UNKNOWN = "UNKNOWN"  # cannot be told now, its host does not answer: no word on the job, good or bad
-    LOST = "LOST"  # ended without a word: node gone, preempted, removed, keeper killed, unknown to the platform
-
-    @property
-    def ended(self) -> bool:
-        return self not in (JobState.WAITING, JobState.RUNNING, JobState.UNKNOWN)
-
-
 @dataclass(frozen=True)
 class JobStatus:
-    """The facts about one job: never a guess. What cannot be told now is UNKNOWN, or ServiceError for all."""
+    """The facts about one job, never a guess. A job that cannot be looked up now is UNKNOWN."""
 
     state: JobState
-    reason: str = ""  # why it waits, or a short word on its end
+    reason: str = ""  # why it waits, or a few words on its end
     exit_code: int | None = None  # negative for a signal
     host: str = ""
-    url: str = ""  # the job's own page, where the platform has one
+    url: str = ""  # the job's own web page, if the platform has one
     started: float | None = None
     ended: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """The specification of an attempt for its keeper. A test compares the keeper's own copy of this list with it.
+
+    The service that starts the keeper adds `directory`, the attempt's folder on the worker, by `Job.spec_for`.
+    """
+
+    job: str
+    experiment: str
+    trial: str
+    command: str
+    attempt: int = 0
+    sequence: int = 0
+    platform: str = "local"
+    # NNI's parameter record, the content of parameter.cfg.
+    parameters: Json = None
+    token: str = ""
+    # The base URL of the manager. Without one, everything stays in the folder.
+    callback: str | None = None
+    # A file with the base URL, which is read again for each try.
+    callback_file: str | None = None
+    # The PEM text of the authority of the manager's certificate.
+    callback_ca: str | None = None
+    # Either "rest" or "stdout".
+    report: str = "rest"
+    # {"in_place": folder}, {"archive": file} or {"download": hash}. None: the command runs in the directory.
+    code: Mapping[str, str] | None = None
+    # Variables that are added to the trial's environment; None removes a variable.
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    # The time from SIGTERM to SIGKILL.
+    grace_s: float = 10
+    heartbeat_s: float = 10
+    # How long the keeper stays after the trial's end to deliver everything.
+    linger_s: float = 86400
+    # The trial is ended after so long without an answer of the manager.
+    orphan_s: float | None = None
+    max_duration_s: float | None = None
+    # The cap of each output file; 0 means none.
+    max_output_bytes: int = 0
+    # Whether output is also sent as events.
+    send_output: bool = False
+    checkpoint_dir: str | None = None
+
+    def json(self) -> dict[str, Json]:
+        """The specification as JSON, without `directory`."""
+        return {"version": SPEC_VERSION, **{one.name: getattr(self, one.name) for one in fields(self)}}
+
+
 @dataclass(frozen=True)
 class Job:
-    """One attempt of a trial, to be run.
+    """One attempt of a trial that is to be run.
 
-    `spec` is what the keeper needs, as JSON (see `nnilite._keeper`): the command, parameters, token and callback.
-    It holds secrets: hand it over in a file of mode 0600, on standard input or in a platform's secret, never on a
-    command line. `spec_for` completes it with what only the service knows.
+    `spec` is the keeper's specification as JSON: see `JobSpec`. It holds secrets: hand it over in a file of mode 0600,
+    on standard input or in a platform's secret, never on a command line. `spec_for` completes it with what only the
+    service knows.
     """
 
     name: str  # nni-<experiment>-<trial>-<attempt>: submitting the same name twice must start it once
@@ -77,7 +110,7 @@ class Job:
     gpus: int | None = None  # None: leave the GPU variables alone; 0: hide all GPUs
 
     def spec_for(self, directory: str | Path, **more: Json) -> dict[str, Json]:
-        """The keeper's whole specification: `directory` is the trial's folder on the worker.
+        """The keeper's whole specification. `directory` is the trial's folder on the worker.
 
         `more` may set `code` (see the keeper), `env` (added to the trial's environment) and `callback_file`.
         """
@@ -87,12 +120,12 @@ class Job:
 
 @dataclass(frozen=True)
 class ServiceContext:
-    """What a service gets from the manager."""
+    """The manager's surroundings that a service may use."""
 
     experiment: str  # the experiment's id
-    directory: Path  # the experiment's folder on the manager's machine; trials of it live in `trials/`
+    directory: Path  # the experiment's folder on the manager's machine, with its trials in `trials/`
     code_directory: Path  # the user's code directory
-    package: Callable[[], CodePackage]  # packs the code directory (once; cached by content); call it in a thread
+    package: Callable[[], CodePackage]  # packs the code directory, cached by content; call it in a thread
     keeper: Path  # the keeper zipapp, to be started by any Python >= 3.8
     callback_url: Callable[[], str]  # base URL of the manager's REST interface, as seen from this machine
     wake: Callable[[], None]  # makes the engine poll this service soon; safe from any thread
@@ -116,47 +149,59 @@ class TrainingService(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect and check access. Raises: ConfigError if it can never work, ServiceError if it cannot now."""
+        """Connect and check access. Raises: ConfigError if it can never work, ServiceError if it cannot work now."""
 
     @abstractmethod
     async def submit(self, job: Job) -> Handle:
-        """Start a job, idempotent on `job.name`. Raises: NoCapacity with the reason to wait, ServiceError."""
+        """Start a job, once for each `job.name`.
+
+        Raises: NoCapacity with the reason to wait, if the platform does not have the job: also not from an earlier
+        call whose answer was lost. ServiceError if it may have it; then the call is made again.
+        """
 
     @abstractmethod
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        """The status of each job, in the order of the handles. Raises: ServiceError if it cannot be told now."""
+        """The status of each job, in the order of the handles. Raises: ServiceError if none can be looked up now."""
 
     @abstractmethod
     async def cancel(self, handle: Handle) -> None:
-        """Ask for the job's end: SIGTERM to its process group, SIGKILL after the grace. Harmless if it has ended."""
+        """Request the job's end: SIGTERM to its process group, SIGKILL after the grace. Harmless if it has ended."""
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        """Events of a job that the service can read itself, where the keeper cannot deliver them (any more).
+        """Events of a job that the service can read itself, if the keeper cannot deliver them (any more).
 
-        Called after a job has ended without its keeper's word, and regularly for `callback: log`. It may repeat
-        events: duplicates are dropped by number.
+        It is called after a job has ended without its keeper's report, and regularly for `callback: log`. It may
+        repeat events: duplicates are dropped by number.
         """
         return ()
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes of "stdout" or "stderr" from `offset`, where the service can read them."""
+        """Up to `limit` bytes of "stdout" or "stderr" from `offset`, if the service can read them."""
         return b""
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        """Copy the trial's folder to `target`. Raises: NotFound where it is gone."""
+        """Copy the trial's folder to `target`. Raises: NotFound if it is gone."""
 
     async def scale(self, handle: Handle, workers: int) -> None:
-        """Change the number of workers of an elastic job while it runs; the platform keeps it, for this job alone.
+        """Change the number of workers of an elastic job while it runs. The platform keeps it, for this job only.
 
-        Raises: Conflict where jobs are not elastic, or not so far; NotFound where the job is gone.
+        Raises: Conflict if jobs are not elastic, or do not allow that number; NotFound if the job is gone.
         """
         from nnilite.errors import Conflict
 
         raise Conflict(f"{self.name} jobs have a fixed number of workers")
 
     def describe(self, job: Job) -> Json:
-        """What `submit` would send, secrets hidden, for `nnictl create --dry-run`. Must not touch the network."""
+        """What `submit` would send, with secrets hidden, for `nnictl create --dry-run`. No network may be used."""
         return {"name": job.name}
+
+    async def check(self) -> None:
+        """Ask the platform whether all is as trials need it: rights, operators, quotas; for `create --dry-run`.
+
+        Called on a service that has not been opened, and changes nothing. What `open` refuses is refused here, as far
+        as that can be told without a manager. Raises: ConfigError if it can never work, ServiceError if it cannot be
+        told now.
+        """
 
     def hosts(self) -> list[Host]:
         """The machines of this service and their health, as last seen."""
@@ -165,9 +210,9 @@ class TrainingService(ABC):
     async def remove(self, handle: Handle) -> None:
         """Free what an ended job still holds on the platform (a Secret, a queue entry, a folder).
 
-        Asked for, by the next manager too, until it returns without an error: harmless if all is free already.
-        Raises: ServiceError if it cannot be done now.
+        It is called again, also by the next manager, until it returns without an error, so it must be harmless if
+        everything is free already. Raises: ServiceError if it cannot be done now.
         """
 
     async def close(self) -> None:
-        """Let go of connections. Running jobs go on. Raises: ServiceError on what should have gone and has not."""
+        """Close connections. Running jobs go on. Raises: ServiceError that names what should be gone and is not."""

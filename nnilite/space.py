@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nnilite._parameter import Key, Kind, Parameter, brief, shown, whole
+from nnilite._parameter import Key, Parameter, ParameterKind, brief, shown, whole
 from nnilite._space_checks import check, dotted
 from nnilite.errors import Place, SpaceError
 from nnilite.records import Json
 
-__all__ = ["Key", "Kind", "Parameter", "SearchSpace", "SpaceError"]
+__all__ = ["Key", "Parameter", "ParameterKind", "SearchSpace", "SpaceError"]
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ class SearchSpace:
         return {parameter.name: self._value(parameter, flat) for parameter in parameters}
 
     def _value(self, parameter: Parameter, flat: Mapping[Key, int | float]) -> Json:
-        if parameter.kind is Kind.CHOICE:
+        if parameter.kind is ParameterKind.CHOICE:
             option = self._index(parameter, flat)
             if not parameter.nested:
                 return copy.deepcopy(parameter.values[option])
             below = self._built(self.children(parameter.path, option), flat)
             return {"_name": parameter.values[option]["_name"], **below}
         raw = self._given(parameter, flat)
-        if parameter.kind is Kind.RANDINT:
+        if parameter.kind is ParameterKind.RANDINT:
             return parameter.raw(float(raw) if whole(raw) is None else whole(raw))
         return parameter.legal(raw)
 

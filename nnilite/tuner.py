@@ -1,4 +1,4 @@
-"""The base class of tuners: NNI's, method by method, and `replay`, by which a tuner comes back after a crash."""
+"""The base class of tuners: NNI's, method by method, and `replay`, which restores a tuner after a crash."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.errors import NoMoreTrialError
+from nnilite.records import CallKind
 
-__all__ = ["EXTRAS", "Call", "NoMoreTrialError", "Tuner", "scalar"]
+__all__ = ["EXTRAS", "Call", "CallKind", "NoMoreTrialError", "Tuner", "scalar"]
 
 EXTRAS = frozenset(("TRIAL_BUDGET", "load_checkpoint_dir", "save_checkpoint_dir"))
-"""What some tuners add to the parameters that the search space gives. Others look past it."""
+"""Keys that some tuners add to the parameters of the search space. Other tuners ignore them."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One recorded call of a tuner, as `Tuner.replay` gets it. Fields that a kind does not have are None.
+    """One recorded call of a tuner, for `Tuner.replay`. Fields that a kind does not have are None.
 
     kind            what was called
-    "generate"      generate_parameters(parameter_id), which gave `parameters`
-    "result"        receive_trial_result(parameter_id, parameters, value, customized=..., trial_job_id=...)
-    "end"           trial_end(parameter_id, success, trial_job_id=...)
-    "import"        import_data(value)
-    "space"         update_search_space(value)
+    GENERATE        generate_parameters(parameter_id), which returned `parameters`
+    RESULT          receive_trial_result(parameter_id, parameters, value, customized=..., trial_job_id=...)
+    END             trial_end(parameter_id, success, trial_job_id=...)
+    IMPORT          import_data(value)
+    SPACE           update_search_space(value)
     """
 
-    kind: str
+    kind: CallKind
     parameter_id: int | None = None
     trial_job_id: str | None = None
     parameters: Any = None
@@ -59,7 +60,7 @@ class Tuner:
         raise NotImplementedError(f"{type(self).__name__} must implement generate_parameters")
 
     def generate_multiple_parameters(self, parameter_id_list: list[int], **kwargs: Any) -> list[Any]:
-        """Return one set of parameters for each id; a shorter list means that there are no more."""
+        """Return one set of parameters for each id. A shorter list means that there are no more."""
         result: list[Any] = []
         for parameter_id in parameter_id_list:
             try:
@@ -79,7 +80,7 @@ class Tuner:
         """A trial has ended; its result, if it has one, came before. kwargs: `trial_job_id` (str)."""
 
     def update_search_space(self, search_space: Any) -> None:
-        """Take the search space: once before all else, and again when the user changes it. Raises: SpaceError."""
+        """Take the search space, before all other calls and whenever the user changes it. Raises: SpaceError."""
         raise NotImplementedError(f"{type(self).__name__} must implement update_search_space")
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
@@ -88,18 +89,18 @@ class Tuner:
     def replay(self, calls: Iterable[Call]) -> None:
         """Bring a new instance to the state that the recorded calls had led to.
 
-        The default makes the calls again, in order: right for any tuner, and exact for one that is deterministic.
-        A tuner whose proposals are dear should override it and take the recorded parameters as they are.
+        The default makes the calls again, in order. This suits any tuner, and is exact for a deterministic one. A tuner
+        whose proposals take long should override it and use the recorded parameters without computing them again.
         """
         for call in calls:
             self.apply(call)
 
     def apply(self, call: Call) -> None:
         """Make one recorded call. Results of customised trials reach only a tuner that accepts them."""
-        if call.kind == "generate" and call.parameter_id is not None:
+        if call.kind == CallKind.GENERATE and call.parameter_id is not None:
             with suppress(NoMoreTrialError):
                 self.generate_parameters(call.parameter_id)
-        elif call.kind == "result" and (self._customized or not call.customized):
+        elif call.kind == CallKind.RESULT and (self._customized or not call.customized):
             self.receive_trial_result(
                 call.parameter_id,
                 call.parameters,
@@ -107,15 +108,15 @@ class Tuner:
                 customized=call.customized,
                 trial_job_id=call.trial_job_id,
             )
-        elif call.kind == "end" and call.parameter_id is not None:
+        elif call.kind == CallKind.END and call.parameter_id is not None:
             self.trial_end(call.parameter_id, bool(call.success), trial_job_id=call.trial_job_id)
-        elif call.kind == "import":
+        elif call.kind == CallKind.IMPORT:
             self.import_data(call.value)
-        elif call.kind == "space":
+        elif call.kind == CallKind.SPACE:
             self.update_search_space(call.value)
 
     def _accept_customized_trials(self, accept: bool = True) -> None:
-        """Call it in `__init__` to receive the results of trials that the user added."""
+        """Receive the results of trials that the user added. A tuner calls this in `__init__`."""
         self._customized = accept
 
     def load_checkpoint(self) -> None:
@@ -130,16 +131,20 @@ class Tuner:
         return path if path and Path(path).is_dir() else None
 
     def _on_exit(self) -> None:
-        """The experiment has ended."""
+        """Called when the experiment has ended."""
 
     def _on_error(self) -> None:
-        """The tuner's process ends because of an error."""
+        """Called when the tuner's process ends because of an error."""
 
 
 def scalar(value: Any, key: str = "default") -> float | None:
-    """The number that a metric stands for: itself, or a dict's `default`; None if there is no finite number."""
+    """The number of a metric: the metric itself, or a dict's `default`; None if it is not a finite number."""
     if isinstance(value, dict):
         value = value.get(key)
-    if isinstance(value, (bool, int, float)):
-        return float(value) if math.isfinite(value) else None
-    return None
+    if not isinstance(value, (bool, int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # it is an integer too large for a float
+        return None
+    return number if math.isfinite(number) else None

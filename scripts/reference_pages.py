@@ -26,12 +26,12 @@ HEAD = "<!-- Made by scripts/reference_pages.py: change the code, then run `make
 CONFIG = """\
 # The configuration file
 
-All fields of an experiment's YAML (or JSON) file, and what they mean. The file is checked before anything starts.
+This page lists all fields of an experiment's YAML (or JSON) file. The file is checked before anything starts.
 `nnictl create --config FILE --dry-run` checks it and starts nothing; `nnictl config schema` prints the same rules as
 JSON Schema, for editors.
 
 - Case and underscores in field names do not matter: `trialConcurrency`, `trial_concurrency` and `TRIALCONCURRENCY` are
-  one field. In Python they have underscores.
+  the same field. In Python the names have underscores.
 - Besides the fields marked **required**, every experiment needs a `tuner`, a `trialCommand`, and either `searchSpace`
   or `searchSpaceFile`.
 - **duration**: seconds as a whole number, or a number and one of `d h m s`, such as `10m` or `1.5h`.
@@ -39,20 +39,20 @@ JSON Schema, for editors.
   is megabytes.
 - **GPU indices**: `0`, `"0,1"` or `[0, 1]`, as `nvidia-smi` numbers them.
 - **file**, **folder**, **path**: relative to the folder of the configuration file. A file or folder must exist.
-- **secret**: hidden wherever it is shown. `${env:NAME}` is read from the environment, so that it need not be in the
-  file.
-- A configuration of NNI before 2.0 (`trainingServicePlatform` at the top) is converted when it is read; what has no
-  meaning any more is told as a warning.
+- **secret**: shown as `********` everywhere. Write `${env:NAME}` to read it from the environment, so that it need not
+  be in the file.
+- A configuration of NNI before 2.0 (`trainingServicePlatform` at the top) is converted when it is read, with a warning
+  for settings that no longer have a meaning.
 
 """
 
 CLI = """\
 # nnictl
 
-All commands and their options, from the program itself; `nnictl COMMAND --help` says the same.
+This page lists all commands and their options; `nnictl COMMAND --help` shows the same.
 
-An experiment may be named by its id or the start of it; without one, the only experiment that runs is meant. What can
-be used in scripts has `--json`. The exit codes are in [Exit codes](exit-codes.md).
+An experiment's id can be shortened to its first letters; without an id, the command means the only running experiment.
+Commands for scripts have `--json`. [Exit codes](exit-codes.md) lists the exit codes.
 
 | | |
 | --- | --- |
@@ -61,16 +61,34 @@ be used in scripts has `--json`. The exit codes are in [Exit codes](exit-codes.m
 REST = """\
 # The REST interface
 
-Each experiment's manager serves one, at the same address as its web page. All paths are below `/api/v1`. The running
-server tells the same, with all schemas, at `/api/v1/openapi.json`.
+Each experiment's manager has a REST interface, at the same address as its web page. All paths are below `/api/v1`. The
+running server describes it, with all schemas, at `/api/v1/openapi.json`.
 
 - Times are seconds since the epoch. NaN and infinities are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
-- An error is `{"error": "what is wrong"}`, with `field` where one is to blame.
-- Whether a token is needed, and how it is sent, is in
-  [Security and tokens](../how-to/security-and-tokens.md). Requests that change something send JSON
-  (`Content-Type: application/json`).
-- Routes below `/nni` speak as NNI's manager did, for programs that were written for it.
+- An error is `{"error": "what is wrong"}`, with `field` if a field is the cause.
+- [Security and tokens](../how-to/security-and-tokens.md) says when a token is needed and how to send it. Requests that
+  change something send JSON (`Content-Type: application/json`).
+- Routes below `/nni` answer as NNI's manager did, for programs that were written for it.
 
+"""
+
+FOR_TRIALS = """\
+Keepers do not send their trial's token. Both ends prove that they know it, with codes that cannot be made without it:
+`code(a, b, ...)` is HMAC-SHA256 in hex, with the token as key, of the texts `nnilite`, `a`, `b`, ... joined by newlines
+(`\\n`).
+
+1. On each new connection: `GET /callback/{job}/proof?nonce=MINE`, where MINE is 32 random hex digits. The answer is
+   `{"nonce": THEIRS, "proof": PROOF}`. Unless PROOF is `code("manager", MINE, THEIRS)`, this is not the manager: close
+   the connection.
+2. Each request on that connection has the header `Authorization: Nnilite MINE:THEIRS:COUNT:DIGEST:CODE`. COUNT is 1 for
+   the first and goes up by one, DIGEST is the SHA-256 of the body in hex, and CODE is
+   `code("request", MINE, THEIRS, COUNT, METHOD, PATH, DIGEST)` with the whole path from `/api/v1` on. Downloads also
+   name the job, in the header `X-Nnilite-Job`.
+3. Each answer has the header `X-Nnilite-Proof`: `code("answer", MINE, THEIRS, COUNT, STATUS, DIGEST)`, with the digest
+   of the answer's body. Without it, ignore the answer; open a new connection and ask again.
+
+Batches are accepted only in the order of THEIRS and COUNT, so nobody who has listened can send one again. Keepers
+started by nnilite 0.1.0 send the token itself (`Authorization: Bearer TOKEN`), which is still accepted.
 """
 
 
@@ -150,6 +168,7 @@ def rest() -> str:
     parts = []
     for title, chosen in _chapters(found["paths"]):
         parts.append(f"## {title}\n")
+        parts += [FOR_TRIALS] if title == "For trials" else []
         parts += [_operation(path, method, about) for path, methods in chosen for method, about in methods.items()]
     return REST + "\n".join(parts)
 
@@ -161,7 +180,8 @@ def _chapters(paths: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, Any]
         if path.startswith("/nni/"):
             kind = "As NNI's manager"
         else:
-            kind = "For trials" if {"trial": []} in first["security"] else "For people and scripts"
+            own = {"manager": []} in first["security"]
+            kind = "For people and scripts" if own else "For trials"
         kinds[kind].append((path, methods))
     yield from kinds.items()
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from nnilite._rest.log_filter import SecretFilter
 
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py
 
@@ -13,10 +18,39 @@ _DEAR = ("tests/platforms/hosts/", "tests/e2e/test_ui_", "tests/manager/test_res
 """Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`."""
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in its background with Ctrl-C ignored, and programs under test would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def kept_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """All that is logged, as it comes to the file of a manager: without secrets."""
+    caplog.set_level(logging.DEBUG)
+    # All tests of a process share that handler.
+    secrets = SecretFilter()
+    caplog.handler.addFilter(secrets)
+    yield caplog
+    caplog.handler.removeFilter(secrets)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(_DEAR):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        _allow_second_chance(item)
+
+
+def _allow_second_chance(item: pytest.Item) -> None:
+    """A test that fails is run again only if it is marked, with the reason why a good program may fail it."""
+    if item.get_closest_marker("flaky"):
+        raise pytest.UsageError(f"{item.nodeid}: mark it by second_chance(reason), not by flaky")
+    mark = item.get_closest_marker("second_chance")
+    if mark is None:
+        return
+    if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], str) or not mark.args[0].strip():
+        raise pytest.UsageError(f"{item.nodeid}: second_chance needs one sentence, the reason")
+    item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

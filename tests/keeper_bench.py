@@ -21,17 +21,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from nnilite._keeper import build
+from nnilite._keeper.proof import HEADER, digest
+from nnilite._rest.callback_proofs import Proofs, Signed
 from nnilite._rest.events import parse_batch
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, KeeperEvent, Output, Reported, Started
+from nnilite.testing import eventually as until
 
 HOSTILE = 'it\'s a "trial" $HOME\n`id` \\ ü'
 TOKEN = "the token of this trial"
@@ -54,16 +55,6 @@ def zipapp() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="keeper-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return build(folder / "keeper.pyz")
-
-
-def until(condition: Callable[[], Any], limit_s: float = 20.0) -> Any:
-    """Wait until the condition holds; its value."""
-    deadline = time.monotonic() + limit_s
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {limit_s} s")
-        time.sleep(0.01)
-    return value
 
 
 def running(pid: int) -> bool:
@@ -89,6 +80,7 @@ class Callback(ThreadingHTTPServer):
         self.largest = 0  # bytes of a request
         self.script: list[str] = []
         self.package: bytes = b""
+        self.proofs = Proofs()
         self._lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -149,12 +141,14 @@ class Callback(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Callback
+    signed: Signed | None = None  # the request that is answered
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.largest = max(self.server.largest, len(body))
         step = self.server.next_step()
-        if self.headers["Authorization"] != f"Bearer {TOKEN}" or self.path != f"/api/v1/callback/{JOB}":
+        self.signed = self.server.proofs.read(self.headers["Authorization"], TOKEN, "POST", self.path)
+        if self.signed is None or not self.server.proofs.take(self.path.rpartition("/")[2], self.signed, body):
             self._send(401, {"error": "wrong token"})
         elif step == "lose":
             self._cut()
@@ -179,22 +173,27 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200 if taken else 409, self.server.answer(cancel=step == "cancel"))
 
     def do_GET(self) -> None:
+        path, _, nonce = self.path.partition("?nonce=")
+        if path == f"/api/v1/callback/{JOB}/proof":
+            self.signed = None
+            self._send(200, self.server.proofs.meet(TOKEN, nonce))
+            return
+        self.signed = self.server.proofs.read(self.headers["Authorization"], TOKEN, "GET", self.path)
         if self.server.next_step() != "ok":
             self._cut()
             return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.server.package)))
-        self.end_headers()
-        self.wfile.write(self.server.package)
+        self._send(200, self.server.package)
 
     def _cut(self) -> None:
         self.close_connection = True
         self.connection.shutdown(2)
 
-    def _send(self, status: int, answer: dict[str, Any]) -> None:
-        data = json.dumps(answer).encode()
+    def _send(self, status: int, answer: dict[str, Any] | bytes) -> None:
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
+        if self.signed is not None:
+            self.send_header(HEADER, self.signed.proof(status, digest(data)))
         self.end_headers()
         self.wfile.write(data)
 

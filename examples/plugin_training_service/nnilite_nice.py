@@ -5,12 +5,9 @@ it outlives the manager; all that is known of a job is in its folder, whose path
 """
 
 import asyncio
-import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +15,8 @@ import psutil
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, Place
 from nnilite.gpu import environment
-from nnilite.records import Exited, Started
+from nnilite.keeper_folder import KeeperFolder
 from nnilite.service import JobState, JobStatus, TrainingService
-from nnilite.spool import read_events
 from nnilite.units import PositiveInt
 
 # The file with the process id is made first, and only once: nothing is started twice.
@@ -47,59 +43,46 @@ class NiceService(TrainingService):
         self._address.write_text(self.context.callback_url())
 
     async def submit(self, job):
-        folder = self.context.directory / "trials" / job.trial / str(job.attempt)
-        if len(self._busy) >= self.config.slots and not folder.exists():
+        folder = KeeperFolder(self.context.directory / "trials" / job.trial / str(job.attempt))
+        if len(self._busy) >= self.config.slots and not folder.path.exists():
             raise NoCapacity(f"waits for one of {self.config.slots} slots")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         code, env = {"archive": str(self._code.archive)}, environment(None if job.gpus is None else ())
-        spec = job.spec_for(folder, code=code, env=env, callback_file=str(self._address))
-        with os.fdopen(os.open(folder / "spec.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(spec, file)  # it has the trial's token: for our eyes only
-        await self._start(folder / "pid", "run", folder / "spec.json")
+        folder.create(job.spec_for(folder.path, code=code, env=env, callback_file=str(self._address)))
+        await self._start(folder.path / "pid", folder.run_command(self.context.keeper))
         self._busy.add(job.name)
-        return {"job": job.name, "folder": str(folder)}
+        return {"job": job.name, "folder": str(folder.path)}
 
-    async def _start(self, pid_file, *arguments):
-        nice = ("nice", "-n", self.config.niceness, sys.executable, "-I", "-S", self.context.keeper)
-        await asyncio.to_thread(_start, pid_file, map(str, nice + arguments))
+    async def _start(self, pid_file, command):
+        await asyncio.to_thread(_start, pid_file, ["nice", "-n", str(self.config.niceness), *command])
 
     async def poll(self, handles):
-        return [await self._status(handle["job"], Path(handle["folder"])) for handle in handles]
+        return [await self._status(handle["job"], KeeperFolder(Path(handle["folder"]))) for handle in handles]
 
     async def _status(self, job, folder):
-        runs = _runs(folder, "pid")  # asked first: the end may come in between
-        events = await asyncio.to_thread(read_events, folder)
-        started = next((event.time for event in events if isinstance(event, Started)), None)
-        end = next((event for event in events if isinstance(event, Exited)), None)
-        if end is None and (runs or await self._delivers(folder)):
-            self._busy.add(job)
-            return JobStatus(JobState.RUNNING if started else JobState.WAITING, started=started)
-        self._busy.discard(job)
-        if end is None:
-            return JobStatus(JobState.LOST, "its keeper is gone")
-        how = JobState.SUCCEEDED if end.code == 0 else JobState.FAILED
-        how = JobState.CANCELED if end.message.startswith("canceled") else how
-        return JobStatus(how, end.message, end.code, started=started, ended=end.time)
+        status = await asyncio.to_thread(folder.status, lambda: _runs(folder, "pid"))
+        if status.state is JobState.LOST and await self._delivers(folder):
+            status = JobStatus(JobState.RUNNING, "its keeper was killed, the trial is being ended")
+        (self._busy.discard if status.state.ended else self._busy.add)(job)
+        return status
 
     async def _delivers(self, folder):
         """A keeper died: let another one end what it left running, and deliver what it had not."""
-        if (folder / "spec.json").exists():
-            await self._start(folder / "deliver-pid", "deliver", folder, folder / "spec.json")
+        if folder.spec_file.exists():
+            await self._start(folder.path / "deliver-pid", folder.deliver_command(self.context.keeper))
         return _runs(folder, "deliver-pid")
 
     async def cancel(self, handle):
-        folder = Path(handle["folder"])
-        if not (folder / ".nni/exit").exists() and (keeper := _runs(folder, "pid")):
+        folder = KeeperFolder(Path(handle["folder"]))
+        if not folder.ended() and (keeper := _runs(folder, "pid")):
             keeper.terminate()  # it ends the trial, softly first
 
     async def reports(self, handle):
-        return await asyncio.to_thread(read_events, Path(handle["folder"]))
+        return await asyncio.to_thread(KeeperFolder(Path(handle["folder"])).events)
 
     async def logs(self, handle, stream, offset, limit):
         if stream not in ("stdout", "stderr"):
             raise NotFound(f"there is no stream {stream!r}")
-        place = Path(handle["folder"], f"trial.{stream}")
-        return place.read_bytes()[offset : offset + limit] if place.exists() else b""
+        return KeeperFolder(Path(handle["folder"])).output(stream, offset, limit)
 
     async def fetch(self, handle, target):
         secret = shutil.ignore_patterns("spec.json")
@@ -107,7 +90,7 @@ class NiceService(TrainingService):
 
     async def remove(self, handle):
         self._busy.discard(handle["job"])  # a keeper may have told of its end before any poll
-        Path(handle["folder"], "spec.json").unlink(missing_ok=True)
+        KeeperFolder(Path(handle["folder"])).forget_spec()
 
 
 def _start(pid_file, command):
@@ -121,7 +104,8 @@ def _start(pid_file, command):
 def _runs(folder, pid_file):
     """The keeper's process, None if it does not run. The id may be another's by now: its command line tells."""
     try:
-        process = psutil.Process(int((folder / pid_file).read_text()))
-        return process if str(folder / "spec.json") in process.cmdline() else None
+        process = psutil.Process(int((folder.path / pid_file).read_text()))
+        command = process.cmdline()  # empty for a moment while the shell becomes the keeper
+        return process if not command or str(folder.spec_file) in command else None
     except (OSError, ValueError, psutil.Error):
         return None

@@ -1,8 +1,26 @@
 """nnictl: experiments from the command line.
 
-`program` picks the module of the one command that was asked for and imports nothing else; each such module has
-`add(parser)`, which declares its options and what runs. Commands print through `screen`, speak to managers through
-`nnilite._client`, and tell of trouble by raising: `program` turns an error into one sentence and an exit code.
+`program` imports only the module of the requested command. Each such module has `add(parser)`, which declares its
+options and its function. Commands print through `screen`, speak to managers through
+`nnilite._running.manager_client`, and raise errors, which `program` turns into one sentence and an exit code.
+
+program     the command line as a whole: the list of commands, and the answer to errors
+access      finds the experiment that a command is about, and its manager
+screen      prints tables on a terminal, plain lines into a pipe, or JSON
+progress    the progress of an experiment as text
+summary     an experiment in words
+foreground  shows the progress of an experiment until it is done
+offline     reads an experiment that is stopped, by serving its REST interface for one command
+dryrun      checks everything and shows what would be submitted, for `create --dry-run`
+transfer    results of an experiment in NNI's shapes, to be imported into another one
+archive     an experiment as one zip file
+interrupt   makes one sentence and exit code 130 of Ctrl-C
+unpack      loads a saved experiment from a zip file that anybody may have made
+
+create, resume, view, stop, update     the life of an experiment: one module for each command
+experiment, trial, top, log, config    commands that show experiments and trials, and change some of them
+algo, platform, webui                  what is installed, and where the web page is
+worker                                 offers this machine to a pool of workers
 """
 
 from __future__ import annotations
@@ -12,6 +30,14 @@ import sys
 
 def main() -> None:
     """The program `nnictl`."""
-    from nnilite._cli.program import run
+    from nnilite._cli import interrupt
 
-    sys.exit(run(sys.argv[1:]))
+    try:
+        with interrupt.Quitting():
+            from nnilite._cli.program import run
+        code = run(sys.argv[1:])
+        interrupt.ignore()
+    except KeyboardInterrupt:
+        interrupt.ignore()
+        code = interrupt.tell("Interrupted.")
+    sys.exit(code)

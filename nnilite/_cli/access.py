@@ -1,4 +1,4 @@
-"""From what the command line says to an experiment and its manager.
+"""Finds the experiment that a command is about, and its manager.
 
 Every command that only reads works on stopped experiments, too.
 """
@@ -10,24 +10,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nnilite import _managers, _registry
-from nnilite._client import Client
-from nnilite._launch import ManagerOptions
-from nnilite._registry import Entry
+from nnilite import _registry
+from nnilite._registry import RegistryEntry
+from nnilite._running import managers
+from nnilite._running.launch import ManagerOptions
+from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
+from nnilite.units import parse_size_bytes
 
 
 def experiment_argument(parser: argparse.ArgumentParser) -> None:
-    """The optional id of an experiment."""
+    """Add the optional id of an experiment."""
     parser.add_argument("id", nargs="?", help="id of the experiment, or its start; default: the only one that runs")
 
 
 def manager_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where a manager that is started listens."""
+    """Add the options on where a new manager listens."""
     parser.add_argument("-p", "--port", type=port, default=8080, help="port (default 8080; 0 picks a free one)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument(
-        "-u", "--url-prefix", "--url_prefix", default="", metavar="PATH", help="path under which it is served"
+        "-u",
+        "--url-prefix",
+        "--url_prefix",
+        default="",
+        metavar="PATH",
+        help="path under which the web page and REST are served",
     )
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate (PEM), to serve https")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")
@@ -52,8 +59,16 @@ def positive(text: str) -> int:
     return number
 
 
+def size(text: str) -> int:
+    """A size in bytes, such as 200gb, from the command line."""
+    try:
+        return parse_size_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def manager_options(options: argparse.Namespace) -> ManagerOptions:
-    """Raises: ConfigError if only one half of the TLS pair is given, or is not there."""
+    """The options of a new manager. Raises: ConfigError if a half of the TLS pair is not set, or does not exist."""
     certificate, key = options.tls_cert, options.tls_key
     if (certificate is None) != (key is None):
         raise ConfigError("--tls-cert and --tls-key belong together: give both, or neither.")
@@ -70,24 +85,24 @@ def manager_options(options: argparse.Namespace) -> ManagerOptions:
     )
 
 
-def find(options: argparse.Namespace) -> Entry:
-    """The experiment that is meant. Raises: NotFound, Conflict if several could be."""
+def find(options: argparse.Namespace) -> RegistryEntry:
+    """The experiment that the command line names. Raises: NotFound, Conflict if several match."""
     return _registry.find(options.id, running_only=options.id is None)
 
 
 @contextmanager
 def running(options: argparse.Namespace) -> Iterator[Client]:
-    """The manager of the running experiment that is meant. Raises: NotFound, NotRunning."""
-    with _managers.connect(find(options)) as found:
+    """A client of the manager of the named experiment. Raises: NotFound, NotRunning."""
+    with managers.connect(find(options)) as found:
         yield found
 
 
 @contextmanager
-def reading(options: argparse.Namespace, *, timeout_s: float = _managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
-    """Something to read from: the experiment's manager, or, if it has none, its folder."""
+def reading(options: argparse.Namespace, *, timeout_s: float = managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
+    """A client for reading: of the experiment's manager or, if it has none, of its folder."""
     entry = find(options)
     if entry.alive:
-        with _managers.connect(entry, timeout_s=timeout_s) as found:
+        with managers.connect(entry, timeout_s=timeout_s) as found:
             yield found
         return
     from nnilite._cli import offline

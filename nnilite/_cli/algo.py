@@ -1,4 +1,4 @@
-"""The tuners and assessors that are installed. More come as Python packages, or from a folder of one's own by
+"""The tuners and assessors that are installed. You can add more as Python packages, or from a folder of your own with
 `className` and `codeDirectory` in the configuration."""
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from nnilite.errors import ConfigError, Conflict, NotFound, Place, PluginError
 
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
-    listing = groups.add_parser("list", help="all of them")
+    listing = groups.add_parser("list", help="list all of them")
     listing.set_defaults(command=show_list)
-    one = groups.add_parser("show", help="one of them, with its arguments")
+    one = groups.add_parser("show", help="show one of them, with its arguments")
     one.add_argument("name")
     one.set_defaults(command=show)
     for parser in (listing, one):
         parser.add_argument("--json", action="store_true", help="print JSON")
-    adding = groups.add_parser("register", aliases=["reg"], help="make a class of your own known by a name")
+    adding = groups.add_parser("register", aliases=["reg"], help="register a class of your own under a name")
     adding.add_argument(
         "-m",
         "--meta",
@@ -33,13 +33,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="YAML: algoType, builtinName, className, codeDirectory",
     )
     adding.set_defaults(command=register)
-    removing = groups.add_parser("unregister", aliases=["unreg"], help="forget such a name")
+    removing = groups.add_parser("unregister", aliases=["unreg"], help="remove such a name")
     removing.add_argument("name")
     removing.set_defaults(command=unregister)
 
 
 def register(options: argparse.Namespace) -> None:
-    """Every class is imported once, so that a wrong path is said now and not in the next experiment."""
+    """Register classes. Each is imported once, so that a wrong path is reported now and not in the next experiment."""
     import yaml
 
     try:
@@ -128,6 +128,6 @@ def _arguments(plugin: type) -> list[dict[str, object]]:
 
 
 def _default(argument: inspect.Parameter) -> object:
-    """As JSON, if it can be."""
+    """The default of an argument as JSON, or as a text if JSON cannot have it."""
     default = None if argument.default is argument.empty else argument.default
     return default if isinstance(default, (str, int, float, NoneType)) else repr(default)

@@ -1,43 +1,71 @@
-"""An experiment as one zip file, to be kept or taken to another machine.
+"""Saves an experiment as one zip file, which can be kept or taken to another machine; `unpack` loads it.
 
     nnilite.json    what it is: format, id, name, platform, when it started
     experiment/     its folder: database, logs, trials, code packages, configuration
     code/           its code directory, as far as `.nniignore` lets it, if that was asked for
 
-What belongs to one running manager (address, token, lock) stays behind. The configuration may hold passwords, so
-only its owner may read the file. Links are left out: they would point to nothing elsewhere.
+Files of one running manager (address, token, lock, keeper, notes of services on jobs) are not saved, nor the secrets
+from which tokens are derived. The configuration may hold passwords, so only its owner may read the file. Links are
+left out, as they would point to nothing elsewhere.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
-import stat
+import tempfile
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from nnilite import _registry
 from nnilite._cli.program import warn
-from nnilite._registry import Entry
-from nnilite.errors import ConfigError, Conflict, NotFound
+from nnilite._documents import read_document
+from nnilite._registry import RegistryEntry
+from nnilite.errors import ConfigError, Conflict, DamagedFile, NotFound
 
 FORMAT = 1
 ABOUT = "nnilite.json"
-_OF_A_MANAGER = {"lock", "manager.json", "token"}
-_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+DATABASE = "nnilite.sqlite"
+CONFIG = "config.json"
+SAVED_CODE = "saved_code"
+"""The folder into which `load` puts the code directory by default."""
+
+_FILES = {DATABASE, CONFIG}
+_FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
+_OF_A_MANAGER = {"lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log"}
+_OF_A_SERVICE = ("-jobs.json", "-owed.json", "-shm", "-wal")
+_OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and the place where it runs
 
 
-def save(entry: Entry, target: Path, *, with_code: bool) -> Path:
-    """Write the zip file to `target`, or into it if it is a folder. Raises: Conflict if it is there, OSError."""
+def is_kept(parts: tuple[str, ...]) -> bool:
+    """Whether a file at this path of an experiment's folder is saved, and loaded again. Nothing else ever is."""
+    if len(parts) == 1:
+        return parts[0] in _FILES
+    return parts[0] in _FOLDERS and not _is_of_an_attempt(parts)
+
+
+def is_left_behind(parts: tuple[str, ...]) -> bool:
+    """Whether a file is nnilite's own, but belongs to one running manager or job and must not be saved."""
+    if len(parts) == 1:
+        return parts[0] in _OF_A_MANAGER or parts[0].endswith(_OF_A_SERVICE)
+    return parts[0].startswith(".nnilite-sdk-") or _is_of_an_attempt(parts)
+
+
+def _is_of_an_attempt(parts: tuple[str, ...]) -> bool:
+    return len(parts) == 4 and parts[0] == "trials" and parts[3] in _OF_AN_ATTEMPT
+
+
+def save(entry: RegistryEntry, target: Path, *, with_code: bool) -> Path:
+    """Write the zip file to `target`, or into it if it is a folder. Raises: Conflict if the file exists, OSError."""
     path = target / f"nni_experiment_{entry.id}.zip" if target.is_dir() else target
     if not path.parent.is_dir():
         raise ConfigError(f"--path {target}: its folder does not exist")
     if path.exists():
         raise Conflict(f"{path} is there already; it is not overwritten.")
+    for name in sorted(_FILES):
+        if not (entry.directory / name).is_file():
+            raise NotFound(f"{entry.directory / name} is gone, and without it there is no experiment to save.")
     draft = path.with_name(f".{path.name}.new")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -48,20 +76,40 @@ def save(entry: Entry, target: Path, *, with_code: bool) -> Path:
     return path
 
 
-def _write(entry: Entry, file: Any, *, with_code: bool) -> None:
+def _write(entry: RegistryEntry, file: Any, *, with_code: bool) -> None:
     about = {"format": FORMAT, "id": entry.id, "name": entry.name, "platform": entry.platform, "started": entry.started}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         archive.writestr(ABOUT, json.dumps(about))
+        _write_database(entry, archive)
         own = os.fstat(file.fileno())
         for path, name in _content(entry, with_code=with_code):
-            if not os.path.samestat(path.stat(), own):  # written into what it packs, it would grow without end
+            if not os.path.samestat(path.stat(), own):  # a zip file in the packed folder would grow without end
                 archive.write(path, name)
 
 
-def _content(entry: Entry, *, with_code: bool) -> Iterator[tuple[Path, str]]:
-    """Each file with its name in the zip file."""
+def _write_database(entry: RegistryEntry, archive: zipfile.ZipFile) -> None:
+    from nnilite._store.copies import copy_out
+
+    with tempfile.TemporaryDirectory(prefix="nnilite-") as folder:
+        copy = Path(folder, DATABASE)
+        unfinished = copy_out(entry.directory / DATABASE, copy)
+        archive.write(copy, f"experiment/{DATABASE}")
+    if unfinished.trials or unfinished.removals:
+        warn(
+            f"{unfinished.trials} trials had not ended when the manager did, and {unfinished.removals} ended jobs may "
+            "still hold something on their platform. Both stay with this experiment: a copy runs those trials again. "
+            f"To have their results in it, `nnictl resume {entry.id}` and stop it before it is saved."
+        )
+
+
+def _content(entry: RegistryEntry, *, with_code: bool) -> Iterator[tuple[Path, str]]:
+    """Each file but the database with its name in the zip file."""
     for path in _files(entry.directory):
-        yield path, f"experiment/{path.relative_to(entry.directory).as_posix()}"
+        parts = path.relative_to(entry.directory).parts
+        if is_kept(parts) and parts != (DATABASE,) and not (with_code and parts[0] == SAVED_CODE):
+            yield path, "/".join(("experiment", *parts))
+        elif len(parts) == 1 and not is_kept(parts) and not is_left_behind(parts) and parts[0] not in _FOLDERS:
+            warn(f"{path} is no part of an experiment and left out.")
     if with_code:
         yield from _code(entry)
 
@@ -69,121 +117,44 @@ def _content(entry: Entry, *, with_code: bool) -> Iterator[tuple[Path, str]]:
 def _files(directory: Path) -> Iterator[Path]:
     links = 0
     for folder, names, files in os.walk(directory):
-        top = Path(folder) == directory
         for name in sorted(files + [name for name in names if _childless(Path(folder, name))]):
             path = Path(folder, name)
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            if path.is_symlink() or not (path.is_file() or path.is_dir()) or not _is_text(name):
                 links += 1
-            elif not (top and name in _OF_A_MANAGER):
+            else:
                 yield path
     if links:
-        warn(f"{links} links and special files in {directory} are left out.")
+        warn(f"{links} links, special files and files with names that are no text in {directory} are left out.")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is text, since a zip file can have no other names."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _childless(folder: Path) -> bool:
-    """Links to folders count: they are not walked into. An empty folder is kept as such."""
+    """Whether a folder is to be saved as an empty one. Links to folders count as files, as they are not followed."""
     return folder.is_symlink() or next(folder.iterdir(), None) is None
 
 
-def _code(entry: Entry) -> Iterator[tuple[Path, str]]:
+def _code(entry: RegistryEntry) -> Iterator[tuple[Path, str]]:
     from nnilite.codedir import list_files
 
-    listed = list_files(_config(entry.directory)["trialCodeDirectory"])
+    path, cure = entry.directory / CONFIG, "save it without --code"
+    try:
+        document = read_document(path, cure)
+        folder = document.text("trialCodeDirectory")
+    except FileNotFoundError:
+        raise DamagedFile(path, "it is gone", cure) from None
+    if folder is None:
+        raise document.wrong("trialCodeDirectory", "a folder")
+    listed = list_files(folder)
     for file in listed.files:
         if file.target is None:
             yield listed.root / file.path, f"code/{file.path}"
     for note in listed.notes:
         warn(note)
-
-
-def load(path: Path, folder: Path | None, code: Path | None) -> Entry:
-    """Unpack a saved experiment into the folder of experiments, and make it known on this machine.
-
-    Raises: ConfigError if this is no such file, Conflict if the experiment or its code is there already.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            about = _about(archive, path)
-            directory = ((folder or _registry.root()) / about["id"]).absolute()
-            code = (code or directory / "saved_code").absolute()
-            _check_free(about["id"], directory, code)
-            _unpack(archive, directory, code)
-    except zipfile.BadZipFile as error:
-        raise ConfigError(f"{path} is not a whole zip file: {error}") from error
-    _adapt(directory, code if code.is_dir() else None)
-    _registry.add(about["id"], about["name"], directory, about["platform"], about["started"])
-    return _registry.find(about["id"])
-
-
-def _about(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
-    try:
-        about = json.loads(archive.read(ABOUT))
-        known = about["format"] == FORMAT and bool(_ID.fullmatch(about["id"]))
-    except (KeyError, ValueError, TypeError):
-        known = False
-    if not known:
-        raise ConfigError(f"{path} was not written by `nnictl experiment save` of this nnilite.")
-    return {"name": "", "platform": "", "started": None, **about}
-
-
-def _check_free(experiment: str, directory: Path, code: Path) -> None:
-    if any(entry.id == experiment for entry in _registry.entries()):
-        raise Conflict(
-            f"Experiment {experiment} is on this machine already; `nnictl experiment delete {experiment}` makes room."
-        )
-    for path in (directory, code):
-        if path.exists() and any(path.iterdir()):
-            raise Conflict(f"{path} is there already; it is not overwritten.")
-
-
-def _unpack(archive: zipfile.ZipFile, directory: Path, code: Path) -> None:
-    """All or nothing. Every name is checked first: a zip file from elsewhere may name any path."""
-    targets = [(info, target) for info in archive.infolist() if (target := _target(info, directory, code))]
-    made = [path for path in (directory, code) if not path.exists()]
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for info, target in targets:
-            _unpack_one(archive, info, target)
-    except BaseException:
-        for path in made:
-            shutil.rmtree(path, ignore_errors=True)
-        raise
-
-
-def _target(info: zipfile.ZipInfo, directory: Path, code: Path) -> Path | None:
-    parts = PurePosixPath(info.filename).parts
-    if info.filename == ABOUT:
-        return None
-    if len(parts) < 2 or parts[0] not in ("experiment", "code") or ".." in parts:
-        raise ConfigError(f"The zip file names a path that no experiment has: {info.filename!r}.")
-    return (directory if parts[0] == "experiment" else code).joinpath(*parts[1:])
-
-
-def _unpack_one(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> None:
-    if info.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(info) as source, target.open("xb") as file:
-        shutil.copyfileobj(source, file)
-    target.chmod(stat.S_IMODE(info.external_attr >> 16) & 0o777 | 0o600)
-
-
-def _config(directory: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((directory / "config.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise NotFound(f"The configuration of the experiment cannot be read: {error}") from error
-    return config
-
-
-def _adapt(directory: Path, code: Path | None) -> None:
-    """The configuration names folders, which are elsewhere now."""
-    config = _config(directory)
-    config["experimentWorkingDirectory"] = str(directory.parent)
-    if code is not None:
-        services = config.get("trainingService", [])
-        for section in (config, *(services if isinstance(services, list) else [services])):
-            if section is config or "trialCodeDirectory" in section:
-                section["trialCodeDirectory"] = str(code)
-    _registry.write_json(directory / "config.json", config)

@@ -1,10 +1,13 @@
-"""The configuration of an experiment as it runs, and what a configuration may contain."""
+"""Show the configuration of an experiment or what one may contain, or convert another program's file to one."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from pathlib import Path
 
 from nnilite._cli import access, screen
+from nnilite.errors import ConfigError, Place
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -14,8 +17,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     one.set_defaults(command=show)
     fields = groups.add_parser("schema", help="the JSON Schema of configurations, for editors")
     fields.set_defaults(command=schema)
-    for parser in (one, fields):
-        parser.add_argument("--json", action="store_true", help="print JSON, as it does in any case")
+    for each in (one, fields):
+        each.add_argument("--json", action="store_true", help="print JSON, which is also the default")
+    other = groups.add_parser("convert", help="convert a file of another program to a configuration")
+    other.add_argument("file", type=Path, metavar="FILE", help="the file (YAML or JSON)")
+    origin = "the program that the file is for, such as openpai"
+    other.add_argument("--from", dest="origin", required=True, metavar="NAME", help=origin)
+    other.add_argument("--json", action="store_true", help="print JSON instead of YAML")
+    other.set_defaults(command=convert)
 
 
 def show(options: argparse.Namespace) -> None:
@@ -27,3 +36,32 @@ def schema(options: argparse.Namespace) -> None:
     from nnilite.config import json_schema
 
     screen.show_json(json_schema())
+
+
+def convert(options: argparse.Namespace) -> None:
+    import yaml
+
+    from nnilite import _plugins
+    from nnilite._cli.program import warn
+    from nnilite.config import read_yaml
+
+    converter = _plugins.converter(options.origin)
+    document, source = read_yaml(options.file)
+    if not isinstance(document, Mapping):
+        raise ConfigError("is not a mapping of fields", Place(str(options.file)))
+    try:
+        converted = converter(document)
+    except ConfigError as error:
+        place = source.place(tuple(_part(part) for part in (error.place.field or "").split(".") if part))
+        raise ConfigError(error.message, place) from error
+    for note in converted.notes:
+        warn(f"{note}.")
+    if options.json:
+        screen.show_json(converted.config)
+    else:
+        print(yaml.safe_dump(dict(converted.config), sort_keys=False, allow_unicode=True, width=100), end="")
+
+
+def _part(text: str) -> str | int:
+    """A part of a dotted path: a key, or the position in a list."""
+    return int(text) if text.isdecimal() else text

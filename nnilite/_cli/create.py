@@ -1,17 +1,22 @@
 """Start an experiment from a configuration file.
 
-It runs in the background until it is stopped; with --foreground its progress is shown here until it is done, and
-Ctrl-C stops it. With --dry-run nothing is started: everything is checked, the code is packed, and what would be sent
-is printed.
+It runs in the background until you stop it. With --foreground its progress is shown here until it is done, and Ctrl-C
+stops it. With --dry-run everything is checked, the code is packed, and the files to be sent are listed, but nothing is
+started.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nnilite._cli import access, screen
-from nnilite._registry import Entry
+from nnilite import _registry
+from nnilite._cli import access, interrupt, screen
+from nnilite._registry import RegistryEntry
+
+if TYPE_CHECKING:
+    from nnilite.config import ExperimentConfig
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,33 +29,61 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def create(options: argparse.Namespace) -> int:
-    from nnilite import _launch
-    from nnilite._cli.program import warn
-    from nnilite.config import load
+    with interrupt.Quitting():  # nothing has to be undone so far
+        from nnilite._running import launch
 
-    manager = access.manager_options(options)
-    config = load(options.config).checked()
-    config.check_algorithms()
-    for warning in config.warnings:
-        warn(warning)
+        manager = access.manager_options(options)
+        config = _checked(options.config)
+        if options.foreground:
+            from nnilite._cli import foreground
     if options.dry_run:
         from nnilite._cli import dryrun
 
         return dryrun.show(config, manager, as_json=options.json)
-    entry = _launch.create(config, options=manager, detach=not options.foreground)
-    if options.foreground:
-        from nnilite._cli import foreground
+    experiment = launch.new_id()
+    try:
+        entry = launch.create(config, options=manager, detach=not options.foreground, experiment=experiment)
+        if options.foreground:
+            return foreground.follow(entry, as_json=options.json)
+        return started(entry, as_json=options.json)
+    except KeyboardInterrupt:
+        return interrupted(experiment, foreground=options.foreground)
 
-        return foreground.follow(entry, as_json=options.json)
-    return started(entry, as_json=options.json)
+
+def _checked(path: Path) -> ExperimentConfig:
+    """The checked config of a file. Raises: ConfigError."""
+    from nnilite._cli.program import warn
+    from nnilite.config import load
+
+    config = load(path).checked()
+    config.check_algorithms()
+    for warning in config.warnings:
+        warn(warning)
+    return config
 
 
-def started(entry: Entry, *, as_json: bool) -> int:
-    """Say where an experiment runs, and what can be done with it."""
+def interrupted(experiment: str, *, foreground: bool) -> int:
+    """Print what Ctrl-C has left of a start: a running experiment, or nothing new."""
+    found = next((entry for entry in _registry.entries() if entry.id == experiment), None)
+    if found is None:
+        return interrupt.tell("Interrupted; nothing is left of the experiment.")
+    if not found.alive:
+        return interrupt.tell(f"Interrupted; experiment {experiment} is not running.")
+    if foreground:
+        from nnilite._cli.foreground import stop
+
+        return stop(found)
+    return interrupt.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
+
+
+def started(entry: RegistryEntry, *, as_json: bool) -> int:
+    """Print where an experiment runs, and the commands for it."""
+    from nnilite._running import managers
+
     if as_json:
         screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
         return 0
     print(f"Experiment {entry.id} is running.")
-    screen.show_facts({"Web page": entry.url, "Kept in": entry.directory})
+    screen.show_facts({"Web page": managers.page_address(entry), "Kept in": entry.directory})
     print(f"Watch it with `nnictl trial ls {entry.id}`, stop it with `nnictl stop {entry.id}`.")
     return 0

@@ -2,7 +2,8 @@
 
 What a manager would do first is done here, by the same code, in a folder that is removed again: the tuner and the
 assessor are made, in a process of their own, and asked for the first parameters; the code is packed; and the training
-service says what it would submit for the first trial. The token of that trial is left out.
+service says what it would submit for the first trial. The token of that trial is left out. The platform is asked
+whether it would take such trials; where it cannot be reached, that is left out with a word.
 """
 
 from __future__ import annotations
@@ -14,35 +15,39 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _launch, codedir
+from nnilite import codedir
 from nnilite._cli import screen
 from nnilite._cli.program import warn
-from nnilite._launch import ManagerOptions
 from nnilite._manager import assembly
-from nnilite._manager.tuner_host import TunerHost
+from nnilite._running import launch
+from nnilite._running.launch import ManagerOptions
+from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.codedir import CodePackage
+from nnilite.errors import ServiceError
 from nnilite.records import Attempt, Json, Trial
 from nnilite.units import format_size
 
 if TYPE_CHECKING:
     from nnilite.config import ExperimentConfig
+    from nnilite.service import TrainingService
 
 HIDDEN = "********"
+CHECK_TIMEOUT_S = 60.0
 LARGEST = 10
-"""So many files of the code package are listed."""
+"""How many files of the code package are listed."""
 
 
 def show(config: ExperimentConfig, options: ManagerOptions, *, as_json: bool) -> int:
     """Print what `create` would do. Raises: NniliteError where it would fail."""
     with tempfile.TemporaryDirectory(prefix="nnilite-dry-run-") as folder:
-        directory = Path(folder) / _launch.new_id()
+        directory = Path(folder) / launch.new_id()
         for part in ("log", "trials", "code", "checkpoint"):
             (directory / part).mkdir(parents=True)
-        parameters, jobs = asyncio.run(_rehearse(directory, config, options))
+        parameters, jobs, unchecked = asyncio.run(_rehearse(directory, config, options))
         package = None if all(map(_runs_in_place, jobs.values())) else _packed(directory, config)
     jobs = _moved(jobs, folder, str(config.experiment_working_directory))
     code = None if package is None else _package_json(package)
-    found = {"config": config.json(), "code": code, "parameters": parameters, "jobs": jobs}
+    found = {"config": config.json(), "code": code, "parameters": parameters, "jobs": jobs, "unchecked": unchecked}
     if as_json:
         screen.show_json(found)
     else:
@@ -57,12 +62,12 @@ def _runs_in_place(described: Json) -> bool:
 
 
 def _packed(directory: Path, config: ExperimentConfig) -> CodePackage:
-    limits = codedir.Limits(config.code_limits.max_files, config.code_limits.max_size)
+    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     return codedir.pack(config.trial_code_directory, directory / "code", limits)
 
 
 def _moved(value: Json, before: str, after: str) -> Json:
-    """With the paths that a real experiment would have."""
+    """A description with the paths that a real experiment would have."""
     if isinstance(value, dict):
         return {key: _moved(part, before, after) for key, part in value.items()}
     if isinstance(value, list):
@@ -70,8 +75,10 @@ def _moved(value: Json, before: str, after: str) -> Json:
     return value.replace(before, after) if isinstance(value, str) else value
 
 
-async def _rehearse(directory: Path, config: ExperimentConfig, options: ManagerOptions) -> tuple[Json, dict[str, Json]]:
-    """The first parameters, and what each service would submit for a trial with them."""
+async def _rehearse(
+    directory: Path, config: ExperimentConfig, options: ManagerOptions
+) -> tuple[Json, dict[str, Json], str]:
+    """The first parameters, what each service would submit for a trial with them, and what could not be checked."""
     scheme = "https" if options.tls_cert else "http"
     prefix = f"/{options.url_prefix}".rstrip("/")
     address = assembly.Address(scheme, options.host, options.port, prefix, options.tls_cert)
@@ -82,16 +89,28 @@ async def _rehearse(directory: Path, config: ExperimentConfig, options: ManagerO
             Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)
         )
         job = replace(job, spec={**job.spec, "token": HIDDEN})
-        service = assembly.make_service(directory, config, address, [])
+        service = assembly.make_service(directory, config, address, wake=lambda: None)
         described = service.describe(job)
+        unchecked = await _unchecked(service)
     finally:
         store.close()
     names = [name for name, _, _ in config.services]
-    return parameters, {names[0]: described} if len(names) == 1 else described
+    return parameters, {names[0]: described} if len(names) == 1 else described, unchecked
+
+
+async def _unchecked(service: TrainingService) -> str:
+    """Why the platform could not be asked whether it would take trials; "" if it would. Raises: ConfigError."""
+    try:
+        await asyncio.wait_for(service.check(), CHECK_TIMEOUT_S)
+    except asyncio.TimeoutError:
+        return f"{service.name} did not answer within {CHECK_TIMEOUT_S:.0f} s"
+    except ServiceError as error:
+        return str(error)
+    return ""
 
 
 async def _first_parameters(directory: Path, config: ExperimentConfig) -> Json:
-    """Raises: TunerError, ConfigError."""
+    """The parameters that the tuner proposes first. Raises: TunerError, ConfigError."""
     tuner = TunerHost(assembly.tuner_plan(directory, config), _nothing, _nothing)
     try:
         await tuner.open(0)
@@ -136,11 +155,14 @@ def _show(config: ExperimentConfig, package: CodePackage | None, found: dict[str
     for name, described in found["jobs"].items():
         print(f"\nWould be submitted to {name} for a trial:")
         screen.show_json(described)
+    if found["unchecked"]:
+        print()
+        warn(f"rights and quotas were not checked: {found['unchecked']}")
     print("\nNothing was started: this was a dry run.")
 
 
 def _show_package(package: CodePackage) -> None:
-    """The size of the upload, and what makes it so large."""
+    """Print the size of the upload and its largest files."""
     print(f"\nCode of {package.root}: {len(package.files)} files, {format_size(package.total_bytes)}")
     largest = sorted(package.files, key=lambda file: (-file.size, file.path))
     rows = [(file.path, format_size(file.size)) for file in largest[:LARGEST]]

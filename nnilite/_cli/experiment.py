@@ -10,20 +10,21 @@ from typing import Any
 
 from nnilite import _registry
 from nnilite._cli import access, screen
+from nnilite._cli.program import warn
 from nnilite._cli.stop import warn_of_left
-from nnilite._registry import Entry
+from nnilite._registry import RegistryEntry
 from nnilite.errors import Conflict, NniliteError, NotFound
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
-    listing = groups.add_parser("list", help="those that run, or all", aliases=["ls"])
-    listing.add_argument("--all", action="store_true", help="stopped ones, too")
+    listing = groups.add_parser("list", help="list the running experiments, or all", aliases=["ls"])
+    listing.add_argument("--all", action="store_true", help="include stopped experiments")
     listing.set_defaults(command=show_list)
-    one = groups.add_parser("show", help="one experiment: limits, counts, best trial, places")
+    one = groups.add_parser("show", help="show an experiment: limits, counts, best trial, folders")
     access.experiment_argument(one)
     one.set_defaults(command=show)
-    short = groups.add_parser("status", help="its state, and what its trials wait for")
+    short = groups.add_parser("status", help="show its state, and what its trials wait for")
     access.experiment_argument(short)
     short.set_defaults(command=status)
     for parser in (listing, one, short):
@@ -33,40 +34,47 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(groups: Any) -> None:
-    out = groups.add_parser("export", help="parameters and metrics of the trials that succeeded")
+    out = groups.add_parser("export", help="write parameters and metrics of the succeeded trials")
     access.experiment_argument(out)
     out.add_argument(
-        "-t", "--type", choices=("json", "csv"), default=None, help="default: by the file's name, else json"
+        "-t", "--type", choices=("json", "csv"), default=None, help="default: from the file's name, else json"
     )
     out.add_argument("-f", "--filename", type=Path, metavar="FILE", help="default: standard output")
-    out.add_argument("-i", "--intermediate", action="store_true", help="with the intermediate results")
+    out.add_argument("-i", "--intermediate", action="store_true", help="include the intermediate results")
     out.set_defaults(command=export)
-    into = groups.add_parser("import", help='results from elsewhere, for the tuner: [{"parameter": ..., "value": ...}]')
+    into = groups.add_parser("import", help='give the tuner results from elsewhere: [{"parameter": ..., "value": ...}]')
     access.experiment_argument(into)
     into.add_argument("-f", "--filename", type=Path, required=True, metavar="FILE", help="a JSON or YAML file")
     into.set_defaults(command=import_data)
 
 
 def _add_files(groups: Any) -> None:
-    gone = groups.add_parser("delete", help="delete stopped experiments and all that they kept")
+    gone = groups.add_parser("delete", help="delete stopped experiments with all their files")
     access.experiment_argument(gone)
-    gone.add_argument("--all", action="store_true", help="all that are stopped")
-    gone.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    gone.add_argument("--all", action="store_true", help="all stopped experiments")
+    gone.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     gone.set_defaults(command=delete)
     packed = groups.add_parser("save", help="pack a stopped experiment into a zip file")
     access.experiment_argument(packed)
     packed.add_argument("-p", "--path", type=Path, default=Path(), metavar="DIR", help="the zip file, or its folder")
-    packed.add_argument("-s", "--code", "--saveCodeDir", action="store_true", help="with the code directory")
+    packed.add_argument("-s", "--code", "--saveCodeDir", action="store_true", help="include the code directory")
     packed.set_defaults(command=save)
     back = groups.add_parser("load", help="unpack a saved experiment")
-    back.add_argument("-p", "--path", type=Path, required=True, metavar="ZIP", help="what `save` wrote")
-    back.add_argument("-c", "--code", "--codeDir", type=Path, metavar="DIR", help="where its code goes")
+    back.add_argument("-p", "--path", type=Path, required=True, metavar="ZIP", help="the zip file that `save` wrote")
+    back.add_argument("-c", "--code", "--codeDir", type=Path, metavar="DIR", help="where to put its code")
     back.add_argument("-l", "--directory", "--logDir", type=Path, metavar="DIR", help="the folder of experiments")
+    back.add_argument(
+        "--max-size", type=access.size, metavar="SIZE", help="largest total size after unpacking, such as 200gb"
+    )
+    back.add_argument("--max-files", type=access.positive, metavar="NUMBER", help="largest number of files")
     back.set_defaults(command=load)
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [entry for entry in _registry.entries() if options.all or entry.alive]
+    found = [entry for entry in _registry.entries() if options.all or entry.alive or _is_damaged(entry)]
+    for entry in found:
+        if entry.damage:
+            warn(screen.clean(entry.damage))
     if options.json:
         screen.show_json([_as_json(entry) for entry in found])
         return
@@ -75,7 +83,7 @@ def show_list(options: argparse.Namespace) -> None:
             entry.id,
             entry.name,
             entry.state,
-            entry.url if entry.alive else "",
+            entry.url or "",
             entry.platform,
             screen.moment(entry.started),
             screen.moment(entry.ended),
@@ -86,7 +94,12 @@ def show_list(options: argparse.Namespace) -> None:
     screen.show_table(("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED"), rows, empty)
 
 
-def _as_json(entry: Entry) -> dict[str, object]:
+def _is_damaged(entry: RegistryEntry) -> bool:
+    """Whether to list an experiment as damaged. One whose folder is gone is only listed with --all."""
+    return bool(entry.damage) and entry.directory.exists()
+
+
+def _as_json(entry: RegistryEntry) -> dict[str, object]:
     return {
         "id": entry.id,
         "name": entry.name,
@@ -99,6 +112,7 @@ def _as_json(entry: Entry) -> dict[str, object]:
         "started": entry.started,
         "ended": entry.ended,
         "directory": str(entry.directory),
+        "damage": entry.damage,
     }
 
 
@@ -137,7 +151,6 @@ def export(options: argparse.Namespace) -> None:
 
 
 def import_data(options: argparse.Namespace) -> None:
-    from nnilite._cli.program import warn
     from nnilite.config._source import read_document
 
     data = read_document(options.filename)
@@ -152,7 +165,7 @@ def import_data(options: argparse.Namespace) -> None:
 
 
 def _with_number(item: Any) -> Any:
-    """NNI exports metrics as JSON texts, such as "0.98"; the tuner wants the number."""
+    """A result with its metric as a number, as tuners need it: NNI exports metrics as JSON texts, such as "0.98"."""
     if not isinstance(item, dict) or not isinstance(item.get("value"), str):
         return item
     try:
@@ -163,34 +176,37 @@ def _with_number(item: Any) -> Any:
 
 def delete(options: argparse.Namespace) -> None:
     if options.all:
-        chosen = [entry for entry in _registry.entries() if not entry.alive]
+        chosen = [entry for entry in _registry.entries() if not (entry.alive or entry.damage)]
     elif options.id is None:
         raise NotFound("Which experiment is to be deleted? Give its id, or --all.")
     else:
-        chosen = [_stopped(access.find(options), "deleted")]
+        chosen = [_stopped(_registry.find(options.id, damaged=True), "deleted")]
     for entry in chosen:
         warn_of_left(entry)
-        if options.yes or screen.confirm(f"Delete experiment {entry.id} and all of {entry.directory}?"):
+        name = screen.clean(entry.id)
+        if options.yes or screen.confirm(f"Delete experiment {name} and all of {screen.clean(entry.directory)}?"):
             _delete(entry)
-            print(f"Experiment {entry.id} is deleted.")
+            print(f"Experiment {name} is deleted.")
         else:
-            print(f"Experiment {entry.id} is kept; --yes deletes without a question.")
+            print(f"Experiment {name} is kept; --yes deletes without a question.")
 
 
-def _stopped(entry: Entry, wish: str) -> Entry:
+def _stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
     if entry.alive:
         raise Conflict(f"Experiment {entry.id} is running; stop it before it is {wish}: `nnictl stop {entry.id}`.")
     return entry
 
 
-def _delete(entry: Entry) -> None:
-    """The folder goes first: should that fail half-way, the experiment is still listed and can be deleted again."""
+def _delete(entry: RegistryEntry) -> None:
+    """Delete the folder first: if that fails half-way, the experiment is still listed and can be deleted again."""
+    if not entry.directory.is_dir():  # the folder is gone, or its place is unknown
+        _registry.remove(entry.id)
+        return
     if entry.directory.is_symlink() or entry.directory.name != entry.id:
         raise NniliteError(
             f"{entry.directory} does not look like the folder of experiment {entry.id}; it is left alone."
         )
-    if entry.directory.exists():
-        shutil.rmtree(entry.directory)
+    shutil.rmtree(entry.directory)
     _registry.remove(entry.id)
 
 
@@ -202,7 +218,9 @@ def save(options: argparse.Namespace) -> None:
 
 
 def load(options: argparse.Namespace) -> None:
-    from nnilite._cli import archive
+    from nnilite._cli import unpack
 
-    entry = archive.load(options.path, options.directory, options.code)
+    limits = unpack.ArchiveLimits(options.max_files or unpack.MOST_FILES, options.max_size)
+    entry = unpack.load(options.path, options.directory, options.code, limits)
     print(f"Experiment {entry.id} is in {entry.directory}; `nnictl view {entry.id}` opens it.")
+    print(f"A resume runs its commands as you; `nnictl config show {entry.id}` shows them.")

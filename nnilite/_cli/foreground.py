@@ -1,4 +1,4 @@
-"""`--foreground`: shows how the experiment gets on until it is done, then its result, and ends it.
+"""`--foreground`: shows the progress of the experiment until it is done, then its result, and stops its manager.
 
 Ctrl-C stops the experiment in good order; a second one leaves at once, and the manager ends with this process.
 """
@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _managers, _registry
-from nnilite._cli import progress, screen, summary
+from nnilite import _registry
+from nnilite._cli import interrupt, progress, screen, summary
 from nnilite._cli.stop import warn_of_left
-from nnilite._client import Client, Unreachable
-from nnilite._registry import Entry
+from nnilite._registry import RegistryEntry
+from nnilite._running import managers
+from nnilite._running.connection import Unreachable
+from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
 
 if TYPE_CHECKING:
@@ -22,36 +24,49 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 LINE_S = 10.0
-"""Without a terminal, a line is printed so often at least, if anything has changed."""
+"""Without a terminal, a line is printed at least so often, if anything has changed."""
 
 ENDED = ("DONE", "ERROR", "STOPPED")
 
 Show = Callable[[dict[str, Any], progress.Course], None]
 
 
-def follow(entry: Entry, *, as_json: bool = False) -> int:
+def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     """Watch an experiment until it ends, and stop its manager; returns the exit code."""
     from nnilite._cli import program
 
     out = sys.stderr if as_json else sys.stdout
-    print(f"Experiment {entry.id} is running at {entry.url}; Ctrl-C stops it.", file=out, flush=True)
     try:
-        with _managers.connect(entry) as manager:
+        page = managers.page_address(entry)
+        print(f"Experiment {entry.id} is running at {page}; Ctrl-C stops it.", file=out, flush=True)
+        with managers.connect(entry) as manager:
             profile = _watched(manager, entry, quiet=as_json)
             _show_result(manager, profile, entry, as_json=as_json)
+    except managers.NotRunning as error:
+        # The manager died between its start and the first question: that is told like a later death.
+        profile = _gone(entry, None, error)
     except KeyboardInterrupt:
-        print(f"\nStopping experiment {entry.id} (Ctrl-C again: at once) ...", file=out, flush=True)
-        _managers.stop(entry)
-        print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` lets it go on.", file=out)
-        warn_of_left(entry)
-        return program.INTERRUPTED
+        return stop(entry, as_json=as_json)
     if _registry.find(entry.id).alive:
-        _managers.stop(entry)
+        managers.stop(entry)
         warn_of_left(entry)
     return program.FAILED if profile["state"] == "ERROR" else program.DONE
 
 
-def _watched(manager: Client, entry: Entry, *, quiet: bool) -> dict[str, Any]:
+def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
+    """After Ctrl-C, stop the experiment; after a second one, leave at once. Returns the exit code."""
+    out = sys.stderr if as_json else sys.stdout
+    try:
+        print(f"\nStopping experiment {entry.id} (Ctrl-C again: at once) ...", file=out, flush=True)
+        managers.stop(entry)
+        print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` lets it go on.", file=out, flush=True)
+        warn_of_left(entry)
+    except KeyboardInterrupt:
+        return interrupt.tell(f"Experiment {entry.id} stops by itself; `nnictl stop {entry.id}` waits for it.")
+    return interrupt.INTERRUPTED
+
+
+def _watched(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict[str, Any]:
     if quiet:
         return watch(manager, entry, lambda profile, course: None)
     if not screen.on_terminal():
@@ -62,8 +77,8 @@ def _watched(manager: Client, entry: Entry, *, quiet: bool) -> dict[str, Any]:
         return watch(manager, entry, lambda profile, course: live.update(_picture(profile, course)))
 
 
-def watch(manager: Client, entry: Entry, show: Show) -> dict[str, Any]:
-    """Ask the manager until the experiment has ended; gives the last profile. Raises: NniliteError if it is lost."""
+def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
+    """Poll the manager until the experiment has ended. Returns the last profile. Raises: NniliteError if it dies."""
     course = progress.Course()
     profile = None
     while True:
@@ -78,9 +93,9 @@ def watch(manager: Client, entry: Entry, show: Show) -> dict[str, Any]:
         time.sleep(POLL_S)
 
 
-def _gone(entry: Entry, profile: dict[str, Any] | None, error: Unreachable) -> dict[str, Any]:
-    """The manager does not answer any more: somebody stopped it, or it died."""
-    if profile is not None and _managers.was_stopped(entry):
+def _gone(entry: RegistryEntry, profile: dict[str, Any] | None, error: NniliteError) -> dict[str, Any]:
+    """Find out why the manager does not answer any more: somebody stopped it, or it died."""
+    if profile is not None and managers.was_stopped(entry):
         return {**profile, "state": "STOPPED"}
     raise NniliteError(
         f"{error} {entry.directory / 'log' / 'manager.log'} may tell why; `nnictl resume {entry.id}` goes on."
@@ -88,7 +103,7 @@ def _gone(entry: Entry, profile: dict[str, Any] | None, error: Unreachable) -> d
 
 
 class Lines:
-    """Shows progress as lines of a log: when a tenth of the trials more has ended, or after a while."""
+    """Shows progress as lines of a log: after each further tenth of the trials, or after a while."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -133,7 +148,7 @@ def _picture(profile: dict[str, Any], course: progress.Course) -> Group:
     return Group(bar, facts)
 
 
-def _show_result(manager: Client, profile: dict[str, Any], entry: Entry, *, as_json: bool) -> None:
+def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry, *, as_json: bool) -> None:
     if as_json:
         screen.show_json(profile)
         return
@@ -147,8 +162,8 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: Entry, *, as_j
     print(f"Everything is kept in {entry.directory}; `nnictl view {entry.id}` shows it in the browser.")
 
 
-def _show_failure(manager: Client, entry: Entry) -> None:
-    """One of the trials that failed, as an example."""
+def _show_failure(manager: Client, entry: RegistryEntry) -> None:
+    """Show one of the failed trials as an example."""
     for trial in manager.trials(states=["FAILED"], sort="ended", descending=True, limit=1):
         print(f"Trial {trial['id']} failed: {screen.brief(trial['reason'])}")
         print(f"  `nnictl log stderr {entry.id} --trial {trial['id']}` shows what it wrote.")

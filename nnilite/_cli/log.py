@@ -2,7 +2,7 @@
 
 `log trial` prints what one trial wrote, its stdout here on stdout and its stderr on stderr, or one of its files;
 without -T it lists where the files of all trials are. `log stdout` and `log stderr` print one stream of a trial with
---trial; without it, the log of the manager, which is all that a manager writes.
+--trial; without it, the log of the manager.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnilite._cli import access
-from nnilite._client import Client
+from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NotFound
 
 POLL_S = 0.3
 
 Read = Callable[[int], bytes]
-"""Gives what there is from an offset on, at least a byte unless there is no more yet."""
+"""Returns the bytes from an offset on, and none only if there are no more yet."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     for name in ("stdout", "stderr"):
-        stream = groups.add_parser(name, help=f"what a trial, or the manager, wrote to {name}")
+        stream = groups.add_parser(name, help=f"print what a trial, or the manager, wrote to {name}")
         stream.add_argument("--trial", metavar="TRIAL", help="of this trial (default: of the manager)")
         _reading(stream)
         stream.set_defaults(command=show_stream, stream=name)
     for name in ("manager", "tuner"):
-        log = groups.add_parser(name, help=f"the log of the {name}")
+        log = groups.add_parser(name, help=f"print the log of the {name}")
         _reading(log)
         log.set_defaults(command=show_log, stream=name)
-    trial = groups.add_parser("trial", help="what a trial wrote, or where the files of all trials are")
+    trial = groups.add_parser("trial", help="print what a trial wrote, or where the files of all trials are")
     access.experiment_argument(trial)
     trial.add_argument("-T", "--trial-id", "--trial_id", metavar="TRIAL", dest="trial")
     part = trial.add_mutually_exclusive_group()
-    part.add_argument("--file", metavar="FILE", help="print this one of its files, as `nnictl trial show` lists them")
-    part.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
+    part.add_argument("--file", metavar="FILE", help="print one of its files, as `nnictl trial show` lists them")
+    part.add_argument("-f", "--follow", action="store_true", help="keep printing until the trial has ended")
     trial.set_defaults(command=show_trial)
 
 
@@ -50,8 +50,8 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("-T", "--tail", type=access.positive, metavar="N", help="only the last N lines")
     part.add_argument("-H", "--head", type=access.positive, metavar="N", help="only the first N lines")
-    part.add_argument("--path", action="store_true", help="print where the file is instead")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+    part.add_argument("--path", action="store_true", help="print the path of the file instead")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
 
 
 def show_log(options: argparse.Namespace) -> None:
@@ -131,7 +131,7 @@ def _ended(manager: Client, trial: str) -> bool:
 
 
 def _print(options: argparse.Namespace, read: Read, ended: Callable[[], bool]) -> None:
-    """Print the part that is asked for, then, with --follow, all that comes until `ended` or Ctrl-C."""
+    """Print the requested part, then, with --follow, all further output until `ended` or Ctrl-C."""
     out = sys.stdout.buffer
     offset = 0
     if options.head:
@@ -165,7 +165,7 @@ def _lines(read: Read) -> Iterator[bytes]:
 
 
 def _counted(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each line with the offset of what follows it."""
+    """Each line with the offset of its end."""
     offset = 0
     for line in lines:
         offset += len(line)

@@ -1,6 +1,6 @@
-"""Reads a stopped experiment: its REST interface, served read-only by a thread of this process for one command.
+"""Reads a stopped experiment. For one command, a thread of this process serves its REST interface read-only.
 
-It takes no lock and writes nothing, so it disturbs neither a manager that is started meanwhile nor another command.
+It takes no lock and writes nothing, so it affects neither a manager that is started meanwhile nor another command.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from nnilite._client import Client
-from nnilite._registry import Entry
+from nnilite._registry import RegistryEntry
+from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
 
 START_TIMEOUT_S = 60.0
@@ -23,7 +23,7 @@ _HOST = "127.0.0.1"
 
 
 @contextmanager
-def opened(entry: Entry) -> Iterator[Client]:
+def opened(entry: RegistryEntry) -> Iterator[Client]:
     """A client of the stopped experiment. Raises: NniliteError if its folder cannot be read."""
     serving = _Serving(entry.directory)
     thread = threading.Thread(target=serving.run, name="offline", daemon=True)
@@ -38,7 +38,7 @@ def opened(entry: Entry) -> Iterator[Client]:
 
 
 class _Serving:
-    """One thread with an event loop. `address` becomes the URL, or the error that kept it from being served."""
+    """One thread with an event loop. `address` becomes the URL, or the error of the start."""
 
     def __init__(self, directory: Path) -> None:
         self.token = secrets.token_urlsafe(16)
@@ -50,7 +50,7 @@ class _Serving:
     def run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except (NniliteError, OSError) as error:  # it is the other thread's to tell
+        except (NniliteError, OSError) as error:  # the other thread raises it
             self.address.set_exception(error)
         finally:
             if not self.address.done():

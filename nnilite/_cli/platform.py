@@ -11,7 +11,7 @@ from nnilite.errors import PluginError
 
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
-    listing = groups.add_parser("list", help="the training services that are installed")
+    listing = groups.add_parser("list", help="list the installed training services")
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(command=show_list)
 
@@ -34,5 +34,5 @@ def _described(name: str) -> dict[str, object]:
 
 
 def first_line(plugin: type) -> str:
-    """What a plugin says of itself, in a line."""
+    """The first line of a plugin's docstring."""
     return (plugin.__doc__ or "").strip().partition("\n")[0]

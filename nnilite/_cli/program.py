@@ -1,4 +1,4 @@
-"""The command line as a whole: which commands there are, and what an error becomes.
+"""The command line as a whole: the list of commands, and the answer to errors.
 
 Exit codes: 0 done, 1 an error (one sentence on stderr), 2 the command line is wrong, 3 no such experiment, trial or
 file, 4 not possible in the present state, 5 the manager or a platform does not answer, 6 the experiment that was
@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
+from nnilite._cli import interrupt
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 
-DONE, ERROR, USAGE, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+DONE, ERROR, USAGE, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED = 0, 1, 2, 3, 4, 5, 6
 
 COMMANDS = {
     "create": "start an experiment from a configuration file",
-    "resume": "go on with a stopped experiment",
+    "resume": "resume a stopped experiment",
     "view": "open a stopped experiment read-only",
     "stop": "stop experiments",
     "update": "change a running experiment: search space, concurrency, limits",
@@ -30,10 +31,11 @@ COMMANDS = {
     "trial": "list, show, kill, scale, rerun, add and download trials",
     "log": "read the logs of an experiment and the output of its trials",
     "top": "watch the running experiments",
-    "config": "show an experiment's configuration; the schema of configurations",
-    "webui": "where an experiment's web page is",
-    "platform": "the training services that are installed",
-    "algo": "the tuners and assessors that are installed",
+    "config": "show an experiment's configuration or the schema, and convert other programs' files",
+    "webui": "print the address of an experiment's web page",
+    "platform": "list the installed training services",
+    "worker": "offer this machine to a pool of workers, and list who has joined",
+    "algo": "list, show and register tuners and assessors",
 }
 
 _INSTEAD = {
@@ -49,25 +51,25 @@ _INSTEAD = {
     },
     **{word: f"did you mean 'trial {word}'?" for word in ("add", "download", "kill", "ls", "rerun", "scale")},
 }
-"""What to do in place of NNI's commands, and of words that are only half a command."""
+"""What to use instead of NNI's commands, and of incomplete commands."""
 
 _EPILOG = """\
 commands:
 {commands}
 
-`nnictl COMMAND --help` tells more. An experiment may be named by the start of its id; without one, the only
-experiment that runs is meant.
+`nnictl COMMAND --help` tells more. The start of an experiment's id is enough; without an id, the command means the
+only running experiment.
 
 exit codes:
   0 done                     4 not possible in the present state
   1 an error                 5 the manager or a platform does not answer
-  2 wrong command line       6 the experiment that was waited for ended in ERROR
+  2 wrong command line       6 the experiment ended in ERROR (--foreground)
   3 no such thing          130 interrupted
 """
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, without guessing at shortened options, and with hints at misspelt choices."""
+    """A parser of argparse that accepts no shortened options and has hints for misspelt choices."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("allow_abbrev", False)
@@ -84,10 +86,15 @@ class Parser(argparse.ArgumentParser):
 def run(arguments: Sequence[str]) -> int:
     """Carry out one command line; returns the exit code."""
     name = next((word for word in arguments if not word.startswith("-")), None)
-    parser = _parser(name)
-    if name is not None and name not in COMMANDS:
-        parser.error(_unknown(name))
-    options = parser.parse_args(arguments)
+    with interrupt.Quitting():
+        try:
+            parser = _parser(name)
+        except NniliteError as error:  # a command whose arguments are a plugin's, which lacks something
+            complain(str(error))
+            return exit_code(error)
+        if name is not None and name not in COMMANDS:
+            parser.error(_unknown(name))
+        options = parser.parse_args(arguments)
     if "command" not in options:
         parser.print_help(sys.stdout if not arguments else sys.stderr)
         return DONE if not arguments else USAGE
@@ -97,7 +104,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser(name: str | None) -> Parser:
-    """The parser of all commands, of which only the one that is named is filled in."""
+    """The parser of all commands, in which only the named command has its options."""
     width = max(map(len, COMMANDS)) + 2
     commands = "\n".join(f"  {key:{width}}{text}" for key, text in COMMANDS.items())
     parser = Parser(
@@ -127,7 +134,7 @@ def _unknown(name: str) -> str:
 
 
 class _Version(argparse.Action):
-    """Prints the version; reads it only then."""
+    """Prints the version, which is only read then."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="print the version")
@@ -147,7 +154,7 @@ def _carry_out(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return interrupt.tell("Interrupted.")
     except (NniliteError, OSError) as error:
         if options.debug:
             raise
@@ -158,7 +165,7 @@ def _carry_out(options: argparse.Namespace) -> int:
 
 def exit_code(error: Exception) -> int:
     """The exit code that tells scripts what kind of trouble it was."""
-    from nnilite._client import Unreachable
+    from nnilite._running.connection import Unreachable
 
     if isinstance(error, (Unreachable, ServiceError)):
         return UNREACHABLE
@@ -170,13 +177,13 @@ def exit_code(error: Exception) -> int:
 
 
 def complain(sentence: str) -> None:
-    """One error, on stderr."""
+    """Print an error on stderr."""
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
     print(f"{red}ERROR:{plain} {sentence}", file=sys.stderr)
 
 
 def warn(sentence: str) -> None:
-    """Something to know that does not stop the command, on stderr so that it is never taken for a result."""
+    """Print a warning on stderr, where it is never taken for a result."""
     print(f"WARNING: {sentence}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""How an experiment gets on, as text: pure, from what its manager says and the times at which it said so."""
+"""The progress of an experiment as text, computed only from profiles of its manager and their times."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from nnilite._cli import screen, summary
 
 WINDOW_S = 120.0
-"""The rate is that of so many last seconds: trials do not all take the same time."""
+"""The rate is measured over so many seconds, since trials do not all take the same time."""
 
 PATIENCE_S = 3.0
-"""A trial that waits for less is only being started."""
+"""A trial that has waited for less is only being started."""
 
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
 
 
 @dataclass
 class Course:
-    """What was seen of an experiment so far: told profiles and when they were seen, it knows the rate of late.
+    """The course of an experiment so far. From profiles and their times it computes the recent rate.
 
     Times are seconds of any clock.
     """
@@ -43,14 +43,14 @@ class Course:
 
     @property
     def per_s(self) -> float | None:
-        """Trials a second; None before it can be told."""
+        """The rate in trials per second; None before it is known."""
         if len(self._seen) < 2:
             return None
         (first, before), (last, after) = self._seen[0], self._seen[-1]
         return (after - before) / (last - first) if after > before and last > first else None
 
     def lasting(self, profile: dict[str, Any]) -> list[str]:
-        """What keeps the experiment, as a full disk does, and why trials wait for longer than a start takes."""
+        """What holds up the experiment, such as a full disk, and why trials wait for longer than a start takes."""
         kept = [screen.brief(profile["reason"])] if profile["state"] == "RUNNING" and profile["reason"] else []
         return kept + [
             line
@@ -65,7 +65,7 @@ def ended(profile: dict[str, Any]) -> int:
 
 
 def left_s(profile: dict[str, Any], course: Course) -> float | None:
-    """Seconds until a limit of the experiment is reached; None if none is, or it cannot be told yet."""
+    """Seconds until a limit of the experiment is reached; None if it has no limit, or they are not known yet."""
     limits = profile["limits"]
     guesses = []
     if limits["maxTrialNumber"] is not None and course.per_s:
@@ -76,7 +76,7 @@ def left_s(profile: dict[str, Any], course: Course) -> float | None:
 
 
 def rate(course: Course) -> str:
-    """`3.2 trials/s`, `12 trials/min` or `4 trials/h`: whichever has a number that is easy to read."""
+    """The rate with the unit that is easiest to read: `3.2 trials/s`, `12 trials/min` or `4 trials/h`."""
     if course.per_s is None:
         return "-"
     count, unit = next((one for one in ((1, "s"), (60, "min")) if course.per_s * one[0] >= 1), (3600, "h"))
@@ -84,19 +84,19 @@ def rate(course: Course) -> str:
 
 
 def best(profile: dict[str, Any]) -> str:
-    """The best metric so far and whose it is."""
+    """The best metric so far, and its trial."""
     found = profile["best"]
     return "-" if found is None else f"{screen.metric(found['value'])} (trial {found['id']})"
 
 
 def done(profile: dict[str, Any]) -> str:
-    """`12/30`, or `12` where there is no limit."""
+    """The number of ended trials: `12/30`, or `12` without a limit."""
     limit = profile["limits"]["maxTrialNumber"]
     return f"{ended(profile)}/{limit}" if limit else str(ended(profile))
 
 
 def line(profile: dict[str, Any], course: Course) -> str:
-    """All of it on one line, for a log."""
+    """The whole progress on one line, for a log."""
     left = screen.span(left_s(profile, course))
     parts = [
         f"{done(profile)} trials done",

@@ -1,4 +1,4 @@
-"""Go on with a stopped experiment, where it left off."""
+"""Resume a stopped experiment where it left off."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def resume(options: argparse.Namespace) -> int:
-    from nnilite import _launch
     from nnilite._cli import create
+    from nnilite._running import launch
 
-    entry = access.find(options)
-    entry = _launch.resume(entry, options=access.manager_options(options), detach=not options.foreground)
+    found = access.find(options)
     if options.foreground:
         from nnilite._cli import foreground
-
-        return foreground.follow(entry, as_json=options.json)
-    return create.started(entry, as_json=options.json)
+    try:
+        entry = launch.resume(found, options=access.manager_options(options), detach=not options.foreground)
+        if options.foreground:
+            return foreground.follow(entry, as_json=options.json)
+        return create.started(entry, as_json=options.json)
+    except KeyboardInterrupt:
+        return create.interrupted(found.id, foreground=options.foreground)

@@ -1,6 +1,6 @@
-"""What commands print: tables and colours on a terminal, plain lines of the same content when piped, or JSON.
+"""Prints the results of commands: tables and colours on a terminal, the same as plain lines into a pipe, or JSON.
 
-rich is imported only for a terminal. Text that comes from elsewhere (names, parameters, messages) loses its control
+rich is imported only for a terminal. Text from elsewhere (names, parameters, messages) loses its control
 characters first: a trial's message must not be able to move the cursor.
 """
 
@@ -30,12 +30,12 @@ COLOURS = {
 
 
 def on_terminal() -> bool:
-    """Whether a person reads this."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def console() -> Console:
-    """rich's console on standard output, which leaves the text alone."""
+    """rich's console on standard output, set not to change the text."""
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False)
@@ -43,9 +43,11 @@ def console() -> Console:
 
 def show_json(data: Any) -> None:
     """Print JSON for scripts: one document, stable order; NaN and infinities as strings, as on the wire."""
-    from nnilite._client import plain
+    from nnilite._running.connection import plain
 
-    print(json.dumps(plain(data), indent=4, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(data), indent=4, ensure_ascii=False, allow_nan=False)
+    # A lone surrogate cannot be printed, so it is escaped as in JSON.
+    print(text.encode("utf-8", "backslashreplace").decode())
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
@@ -77,7 +79,7 @@ def _plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None
 
 
 def show_facts(facts: Mapping[str, object]) -> None:
-    """Print names and values, one a line, aligned; those that are None are left out."""
+    """Print names and values, one per line, aligned. Values that are None are left out."""
     known = {name: clean(value) for name, value in facts.items() if value is not None}
     width = max(map(len, known), default=0) + 2
     for name, value in known.items():
@@ -94,7 +96,7 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 def brief(text: str) -> str:
-    """The first and the last line of a text of several: of an exit code and a traceback what matters most."""
+    """The first and the last line of a text, the most important ones of an exit code with a traceback."""
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and not lines[0].endswith(lines[-1]):
         return clean(f"{lines[0]}: {lines[-1]}")
@@ -102,19 +104,19 @@ def brief(text: str) -> str:
 
 
 def show_traceback(text: str) -> None:
-    """Where a text of several lines has a traceback, all lines of it."""
+    """Print all lines of a text that has a traceback."""
     _, mark, lines = text.partition(TRACEBACK)
     for line in f"{mark}{lines}".splitlines():
         print(f"  {clean(line)}")
 
 
 def number(value: float) -> str:
-    """A number as people read it: six digits that count."""
+    """A number for people, with six significant digits."""
     return f"{value:.6g}"
 
 
 WIDEST_METRIC = 100
-"""So many characters of a metric are shown; it may hold a megabyte."""
+"""How many characters of a metric are shown, as it may have a megabyte."""
 
 
 def metric(value: Any) -> str:
@@ -148,7 +150,7 @@ def moment(seconds: float | None) -> str | None:
 
 
 def span(seconds: float | None) -> str | None:
-    """A duration as people read it: `8.2s`, `4m 10s`, `1h 02m`, `3d 4h`."""
+    """A duration for people: `8.2s`, `4m 10s`, `1h 02m`, `3d 4h`."""
     if seconds is None:
         return None
     whole = round(seconds)
@@ -162,7 +164,7 @@ def span(seconds: float | None) -> str | None:
 
 
 def confirm(question: str) -> bool:
-    """Ask a person; anything but yes, and nobody there to ask, is a no."""
+    """Ask a person. Any answer but yes means no, and so does a missing terminal."""
     if not sys.stdin.isatty():
         return False
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -1,6 +1,7 @@
 """Stop experiments: their trials are ended, all results are kept, and `nnictl resume` lets them go on.
 
-The id may be the start of one, or end in * for all that start so.
+The id may be the start of one, or end in * for all that start with it. --force kills a manager that cannot stop, for
+example because the disk is full; running trials continue, and a resume takes them over with all their reports.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ import argparse
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from nnilite import _managers, _registry
+from nnilite import _registry
 from nnilite._cli import access
-from nnilite._registry import Entry
+from nnilite._registry import RegistryEntry
+from nnilite._running import managers
 from nnilite.errors import NniliteError, NotFound
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     access.experiment_argument(parser)
-    parser.add_argument("-p", "--port", type=access.port, help="the experiment that is served at this port")
-    parser.add_argument("-a", "--all", action="store_true", help="all that run on this machine")
+    parser.add_argument("-p", "--port", type=access.port, help="the experiment whose manager listens on this port")
+    parser.add_argument("-a", "--all", action="store_true", help="all experiments that run on this machine")
+    parser.add_argument("--force", action="store_true", help="kill the manager; running trials continue")
     parser.set_defaults(command=stop)
 
 
@@ -26,25 +29,36 @@ def stop(options: argparse.Namespace) -> int:
     chosen = _chosen(options)
     if options.all and not chosen:
         print("No experiment is running.")
-    asked = [entry for entry in chosen if _tried(entry, _managers.ask_to_stop)]
-    ended = [entry for entry in asked if _tried(entry, _managers.wait_until_ended)]
+    if options.force:
+        return _killed(chosen)
+    asked = [entry for entry in chosen if _tried(entry, managers.ask_to_stop)]
+    ended = [entry for entry in asked if _tried(entry, managers.wait_until_ended)]
     for entry in ended:
         print(f"Experiment {entry.id} is stopped.")
         warn_of_left(entry)
     return 0 if len(ended) == len(chosen) else 1
 
 
-def warn_of_left(entry: Entry) -> None:
-    """Say what a stop has left behind."""
+def _killed(chosen: list[RegistryEntry]) -> int:
+    ended = [entry for entry in chosen if _tried(entry, managers.kill)]
+    for entry in ended:
+        print(
+            f"The manager of experiment {entry.id} is killed; trials go on, and `nnictl resume {entry.id}` finds them."
+        )
+    return 0 if len(ended) == len(chosen) else 1
+
+
+def warn_of_left(entry: RegistryEntry) -> None:
+    """Warn of what a stop has left behind on a platform."""
     from nnilite._cli.program import warn
 
-    left = _managers.left_behind(entry)
+    left = managers.left_behind(entry)
     if left:
         warn(f"{left}.")
 
 
-def _tried(entry: Entry, step: Callable[[Entry], None]) -> bool:
-    """One experiment that cannot be stopped does not save the others."""
+def _tried(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bool:
+    """Take a step for one experiment. A failure is printed, so that the other experiments are still stopped."""
     from nnilite._cli.program import complain
 
     try:
@@ -55,7 +69,7 @@ def _tried(entry: Entry, step: Callable[[Entry], None]) -> bool:
     return True
 
 
-def _chosen(options: argparse.Namespace) -> list[Entry]:
+def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
     alive = [entry for entry in _registry.entries() if entry.alive]
     if options.all:
         return alive
@@ -73,7 +87,7 @@ def _chosen(options: argparse.Namespace) -> list[Entry]:
     return [entry]
 
 
-def _at_port(alive: list[Entry], options: argparse.Namespace) -> Entry:
+def _at_port(alive: list[RegistryEntry], options: argparse.Namespace) -> RegistryEntry:
     for entry in alive:
         if entry.port == options.port and entry.id.startswith(options.id or ""):
             return entry

@@ -1,4 +1,4 @@
-"""An experiment in words: what it is, how far it got, and what its trials wait for."""
+"""Shows an experiment in words: what it is, how far it has come, and why its trials wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nnilite._cli import screen
 
 
 def show(profile: dict[str, Any]) -> None:
-    """All that is to be said of an experiment, from the profile that its manager gives."""
+    """Print all about an experiment, from its manager's profile."""
     limits = profile["limits"]
     screen.show_facts(
         {
@@ -45,14 +45,14 @@ def trials(profile: dict[str, Any]) -> str:
 
 
 def objectives(profile: dict[str, Any]) -> dict[str, str]:
-    """Of a tuner with several objectives: their names and directions."""
-    from nnilite.objectives import configured
+    """The names and directions of the objectives, of a tuner with several."""
+    from nnilite.tuning.objectives import configured
 
     return configured(profile["config"].get("tuner", {}).get("classArgs"))
 
 
 def show_best(profile: dict[str, Any]) -> None:
-    """The best trial, its metric, and its parameters one a line."""
+    """Print the best trial, its metric, and its parameters one per line."""
     best = profile["best"]
     if objectives(profile):
         print(f"Best: `nnictl trial ls {profile['id']} --front` lists the trials that no other one beats.")
@@ -70,7 +70,7 @@ def show_best(profile: dict[str, Any]) -> None:
 
 
 def parameter_lines(parameters: Any) -> list[str]:
-    """Parameters one a line; the numbers whole, so that they can be used again."""
+    """Parameters, one per line. Numbers have all digits, so that they can be used again."""
     if not isinstance(parameters, dict):
         return [_whole(parameters)]
     return [f"{screen.clean(name)}: {_whole(value)}" for name, value in parameters.items()]
@@ -83,7 +83,7 @@ def _whole(value: Any) -> str:
 
 
 def show_waiting(profile: dict[str, Any]) -> None:
-    """Every reason for which trials wait."""
+    """Print all reasons for which trials wait."""
     for line in waiting(profile):
         print(line)
 
@@ -94,7 +94,7 @@ def waiting(profile: dict[str, Any]) -> list[str]:
 
 
 def waiting_by_reason(profile: dict[str, Any]) -> dict[str, str]:
-    """The same by the reason as the manager words it."""
+    """The same sentences, by the reason in the manager's words."""
     return {
         one["reason"]: f"{one['count']} {'trial waits' if one['count'] == 1 else 'trials wait'}"
         + (f": {screen.brief(one['reason'])}" if one["reason"] else "")
@@ -103,14 +103,22 @@ def waiting_by_reason(profile: dict[str, Any]) -> dict[str, str]:
 
 
 def show_hosts(profile: dict[str, Any]) -> None:
-    """The machines that trials run on, where the platform knows them."""
-    if profile["hosts"]:
-        rows = [(host["name"], host["state"], host["running"], host["reason"]) for host in profile["hosts"]]
-        screen.show_table(("HOST", "STATE", "TRIALS", "LAST ERROR"), rows, "")
+    """Print the machines on which trials run, if the platform knows them, and how busy a pool of workers is."""
+    hosts = profile["hosts"]
+    if hosts:
+        rows = [(one["name"], one["state"], one["running"], _load(one["details"]), one["reason"]) for one in hosts]
+        screen.show_table(("HOST", "STATE", "TRIALS", "POOL", "LAST ERROR"), rows, "")
+
+
+def _load(details: dict[str, Any]) -> str:
+    """Return how busy a worker of a pool is and how many trials are waiting for one, or "" for other hosts."""
+    if "processors" not in details:
+        return ""
+    return f"{details.get('busy')} of {details['processors']} processors busy, {details.get('queue')} in the queue"
 
 
 def status(profile: dict[str, Any]) -> dict[str, Any]:
-    """The state for scripts: NNI's `status` and `errors`, and what else decides how it goes on."""
+    """The state for scripts: NNI's `status` and `errors`, and other facts on which its progress depends."""
     failed = profile["state"] == "ERROR" and profile["reason"]
     return {
         "status": profile["state"],
@@ -122,7 +130,7 @@ def status(profile: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_status(profile: dict[str, Any]) -> None:
-    """The state in a few lines."""
+    """Print the state in a few lines."""
     reason = f" ({screen.brief(profile['reason'])})" if profile["reason"] else ""
     print(f"{profile['state']}{reason}; trials: {trials(profile)}")
     show_waiting(profile)

@@ -1,13 +1,14 @@
-"""Watch the running experiments of this machine; Ctrl-C ends the watching and nothing else."""
+"""Watch the running experiments of this machine; Ctrl-C ends only this display."""
 
 from __future__ import annotations
 
 import argparse
 import time
 
-from nnilite import _managers, _registry
+from nnilite import _registry
 from nnilite._cli import access, progress, screen
-from nnilite._registry import Entry
+from nnilite._registry import RegistryEntry
+from nnilite._running import managers
 from nnilite.errors import NniliteError
 
 COLUMNS = ("ID", "NAME", "STATE", "DONE", "RUNNING", "WAITING", "FAILED", "BEST", "TIME", "URL")
@@ -15,7 +16,7 @@ COLUMNS = ("ID", "NAME", "STATE", "DONE", "RUNNING", "WAITING", "FAILED", "BEST"
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-t", "--time", type=access.positive, default=3, metavar="SECONDS", help="between looks (default 3)"
+        "-t", "--time", type=access.positive, default=3, metavar="SECONDS", help="time between updates (default 3)"
     )
     parser.set_defaults(command=top)
 
@@ -38,9 +39,9 @@ def _show() -> None:
     screen.show_table(COLUMNS, rows, "No experiment is running.")
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
+def _row(entry: RegistryEntry) -> tuple[object, ...]:
     try:
-        with _managers.connect(entry) as manager:
+        with managers.connect(entry) as manager:
             profile = manager.profile()
     except NniliteError as error:
         return (entry.id, entry.name, entry.state, "", "", "", "", str(error), "", entry.url)

@@ -1,4 +1,4 @@
-"""Results out of an experiment, in NNI's shapes, so that they can be imported into another one.
+"""Exports the results of an experiment in NNI's formats, so that they can be imported into another one.
 
 JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
 joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from nnilite._client import Client, plain
+from nnilite._running.connection import plain
+from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
 
 Row = dict[str, Any]
 
 
 def export(manager: Client, form: str, target: Path | None, *, intermediate: bool) -> int:
-    """Write all results to `target`, or to standard output; gives their number. The file is whole or not there."""
+    """Write all results to `target` or standard output. Returns their number. The file is whole or not written."""
     write = _write_csv if form == "csv" else _write_json
     if target is None:
         return write(manager, sys.stdout, intermediate)
@@ -38,7 +39,7 @@ def export(manager: Client, form: str, target: Path | None, *, intermediate: boo
 
 
 def results(manager: Client, intermediate: bool) -> Iterator[Row]:
-    """The results, by number of trial."""
+    """The results in the order of trials."""
     for trial in manager.trials(states=["SUCCEEDED"]):
         if trial["value"] is None:
             continue
@@ -60,7 +61,7 @@ def _write_json(manager: Client, file: TextIO, intermediate: bool) -> int:
 
 
 def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
-    """Two passes, so that any number of trials needs no memory: the columns have to be known first."""
+    """Write CSV in two passes, as the columns must be known first and many trials may not fit into memory."""
     columns = columns_of(results(manager, False))
     if intermediate:
         columns.append("intermediate")
@@ -74,7 +75,7 @@ def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
-    """Parameters as they first occur, then the trial and its metrics."""
+    """The columns: parameters in the order of their first occurrence, then the trial and its metrics."""
     parameters: dict[str, None] = {}
     metrics: dict[str, None] = {}
     for row in rows:
@@ -85,7 +86,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def cells(row: Row) -> dict[str, Any]:
-    """One row of the CSV file by the names of its columns; those that are taken twice are there in full, too."""
+    """One row of the CSV file by the names of its columns; names that are used twice are there in full, too."""
     parameters, metrics = _flat(row["parameter"]), _metrics(row["value"])
     full = {f"parameter.{name}": value for name, value in parameters.items()}
     full |= {f"metric.{name}": value for name, value in metrics.items()}

@@ -1,4 +1,4 @@
-"""The trials of an experiment: list and show them, kill, scale, run again, add one's own, and fetch their files."""
+"""The trials of an experiment: list, show, kill, scale and rerun them, add your own, and fetch their files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nnilite._cli import access, screen, summary
-from nnilite._client import Client
+from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NniliteError, NotFound
 from nnilite.records import TrialState
 
-_COPY_TIMEOUT_S = 3700.0  # the manager may have to copy them from another machine first
+_COPY_TIMEOUT_S = 3700.0  # the manager may have to copy files from another machine first
 STATES = [state.value for state in TrialState]
 
 
@@ -24,9 +24,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     which = listing.add_mutually_exclusive_group()
     which.add_argument("--head", type=access.positive, metavar="N", help="only the N best")
     which.add_argument("--tail", type=access.positive, metavar="N", help="only the N worst")
-    which.add_argument("--front", action="store_true", help="of several objectives: those that no other one beats")
+    which.add_argument(
+        "--front", action="store_true", help="with several objectives: only trials that no other one beats"
+    )
     listing.add_argument(
-        "--status", action="append", choices=STATES, default=[], metavar="STATE", help="only those in a state"
+        "--status", action="append", choices=STATES, default=[], metavar="STATE", help="only trials in this state"
     )
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(command=show_list)
@@ -38,9 +40,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_single(groups: Any) -> None:
     for name, command, help_text in (
-        ("show", show, "one trial: parameters, metrics, attempts, files"),
-        ("kill", kill, "stop waiting or running trials"),
-        ("download", download, "copy the files of a trial here"),
+        ("show", show, "show a trial: parameters, metrics, attempts, files"),
+        ("kill", kill, "cancel waiting or running trials"),
+        ("download", download, "copy the files of a trial to this machine"),
     ):
         one = groups.add_parser(name, help=help_text)
         access.experiment_argument(one)
@@ -53,14 +55,14 @@ def _add_single(groups: Any) -> None:
             one.add_argument("--json", action="store_true", help="print JSON")
         if name == "download":
             one.add_argument(
-                "-o", "--output", type=Path, metavar="DIR", help="where to (default: a folder named like the trial)"
+                "-o", "--output", type=Path, metavar="DIR", help="target folder (default: one with the trial's name)"
             )
 
 
 def _add_scale(groups: Any) -> None:
-    scale = groups.add_parser("scale", help="change the number of workers of an elastic trial while it goes on")
-    scale.add_argument("trial", metavar="TRIAL", help="its id")
-    scale.add_argument("workers", metavar="N", type=access.positive, help="how many workers it is to have")
+    scale = groups.add_parser("scale", help="change the number of workers of an elastic trial while it runs")
+    scale.add_argument("trial", metavar="TRIAL", help="id of the trial")
+    scale.add_argument("workers", metavar="N", type=access.positive, help="the new number of workers")
     scale.add_argument(
         "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only one that runs"
     )
@@ -72,12 +74,14 @@ def _add_rerun(groups: Any) -> None:
     access.experiment_argument(again)
     which = again.add_mutually_exclusive_group(required=True)
     which.add_argument("-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[])
-    which.add_argument("--status", choices=STATES, metavar="STATE", help="all that ended so, FAILED for example")
+    which.add_argument(
+        "--status", choices=STATES, metavar="STATE", help="all that ended in this state, for example FAILED"
+    )
     again.set_defaults(command=rerun)
 
 
 def _add_own(groups: Any) -> None:
-    own = groups.add_parser("add", help="put a trial with your own parameters into the queue")
+    own = groups.add_parser("add", help="add a trial with your own parameters to the queue")
     access.experiment_argument(own)
     source = own.add_mutually_exclusive_group(required=True)
     source.add_argument("-p", "--parameters", metavar="JSON", help="for example '{\"lr\": 0.1}'")
@@ -111,7 +115,7 @@ def show_list(options: argparse.Namespace) -> None:
 
 def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     if options.front:
-        return _front(manager, options)
+        return _inbox(manager, options)
     count = options.head or options.tail
     if not count:
         return manager.trials(states=options.status)
@@ -121,8 +125,8 @@ def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str
     return (trial for trial in ranked if trial["value"] is not None)
 
 
-def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]:
-    from nnilite.objectives import front, signs
+def _inbox(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]:
+    from nnilite.tuning.objectives import front, signs
 
     wanted = summary.objectives(manager.profile())
     if not wanted:
@@ -165,7 +169,7 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _files_here(manager: Client, trial: str) -> list[dict[str, Any]]:
-    """A trial that waits, or runs elsewhere, may have none yet."""
+    """The files of a trial on the manager's machine. A trial that waits or runs elsewhere may have none yet."""
     try:
         return manager.files(trial, fetch=False)
     except NotFound:
@@ -260,7 +264,7 @@ def download(options: argparse.Namespace) -> None:
 
 
 def _inside(folder: Path, relative: str) -> Path:
-    """Where a file goes, which must be in the folder whatever the manager says."""
+    """The target of a downloaded file, which must be in the folder whatever the manager answers."""
     path = PurePosixPath(relative)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise NniliteError(f"The manager names a file outside the trial's folder: {relative!r}.")

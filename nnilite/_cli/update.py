@@ -1,6 +1,7 @@
 """Change an experiment while it runs.
 
-Raising the number of trials or the duration of one that is DONE lets it go on. Lowering the concurrency ends no trial.
+If you raise the number of trials or the duration of one that is DONE, it continues. Lowering the concurrency ends no
+trial.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     space.set_defaults(command=search_space)
     for name, field, help_text in (
         ("concurrency", "trialConcurrency", "how many trials run at once"),
-        ("trialnum", "maxTrialNumber", "after how many trials it is done"),
-        ("duration", "maxExperimentDuration", "after how long it is done: seconds, or 10m, 0.5h, 2d"),
-        ("trialduration", "maxTrialDuration", "after how long a trial is stopped"),
+        ("trialnum", "maxTrialNumber", "how many trials to run in total"),
+        ("duration", "maxExperimentDuration", "how long the experiment may run: seconds, or 10m, 0.5h, 2d"),
+        ("trialduration", "maxTrialDuration", "how long a trial may run before it is cancelled"),
     ):
         one = groups.add_parser(name, help=help_text)
         access.experiment_argument(one)

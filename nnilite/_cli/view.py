@@ -15,11 +15,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def view(options: argparse.Namespace) -> int:
-    from nnilite import _launch
+    from nnilite._running import launch, managers
 
-    entry = _launch.view(access.find(options), options=access.manager_options(options))
+    entry = launch.view(access.find(options), options=access.manager_options(options))
     if options.json:
         screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
     else:
-        print(f"Experiment {entry.id} is open, read-only, at {entry.url}; `nnictl stop {entry.id}` closes it.")
+        page = managers.page_address(entry)
+        print(f"Experiment {entry.id} is open, read-only, at {page}; `nnictl stop {entry.id}` closes it.")
     return 0

@@ -1,11 +1,11 @@
-"""Where the web page of an experiment is. If it needs a token, the address signs in, once, within ten minutes."""
+"""Print the address of an experiment's web page. Where a token is needed, it signs you in, once, within ten minutes."""
 
 from __future__ import annotations
 
 import argparse
 
-from nnilite import _managers
 from nnilite._cli import access
+from nnilite._running import managers
 from nnilite.errors import Conflict
 
 
@@ -20,5 +20,5 @@ def url(options: argparse.Namespace) -> None:
     entry = access.find(options)
     if not entry.alive:
         raise Conflict(f"Experiment {entry.id} is not running; `nnictl view {entry.id}` opens it read-only.")
-    with _managers.connect(entry) as manager:
+    with managers.connect(entry) as manager:
         print(manager.sign_in_link())

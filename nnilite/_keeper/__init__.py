@@ -1,36 +1,56 @@
-"""The trial keeper: runs one attempt of a trial on a worker and tells the manager of it.
+"""The trial keeper: it runs one attempt of a trial on a worker and reports to the manager.
 
-It imports nothing of nnilite but its own modules, needs Python 3.8 and the standard library only, and is shipped as
-one file:
+It imports only its own modules and the standard library, needs Python 3.8 or later, and is shipped as one file:
 
     python3 -I -S keeper.pyz run SPEC.json          run an attempt; `-` reads the specification from standard input
-    python3 -I -S keeper.pyz deliver DIR SPEC.json  deliver what a dead keeper has left, after ending its trial
+    python3 -I -S keeper.pyz deliver DIR SPEC.json  end the trial of a dead keeper and deliver what is undelivered
     python3 -I -S keeper.pyz serve                  fork a keeper for each line {"spec": "/path"} on standard input
+    python3 -I -S keeper.pyz job START.json ...     run an attempt as the job of a platform that only runs a command
     python3 -I -S keeper.pyz --version
 
-SPEC.json holds a secret: mode 0600. Its fields, with defaults where one may leave them out:
+SPEC.json holds a secret and must have mode 0600. Its fields, with the defaults of those that may be left out:
 
     version 1, job, experiment, trial, command, directory (absolute, the attempt's own; made by the keeper)
     attempt 0, sequence 0, platform "local", parameters null (NNI's record)
     callback null (base URL of the manager), token "", callback_ca null (PEM text of its authority)
-    callback_file null: a file with the base URL, read again for each try: a manager that moved is found
+    callback_file null: a file with the base URL, read again for each try, so that a moved manager is found
     report "rest", or "stdout": events are printed as lines `NNILITE_EVENT {json}`
     code null (run in the directory), {"in_place": folder}, {"archive": file} or {"download": hash}
     env {}: added to the trial's environment; null takes a variable away
     grace_s 10: from SIGTERM to SIGKILL; heartbeat_s 10; max_duration_s null
     linger_s 86400: how long to stay after the trial's end until all is delivered
-    orphan_s null: the trial is ended when the manager has not been heard of for so long
+    orphan_s null: the trial is ended after so long without an answer of the manager
     max_output_bytes 0: cap of each output file, 0 for none; send_output false: also send output as events
     checkpoint_dir null
 
-Three threads of control: the main thread owns the trial's process, the courier thread talks to the manager, and the
-trial itself writes its reports and output straight to files. So each can die or hang without the others' data.
+There are three threads of control: the main thread owns the trial's process, the courier thread talks to the manager,
+and the trial itself writes its reports and output straight to files. If one dies or hangs, the others lose no data.
 SIGTERM asks for the trial's end, as an answer of the manager can. Exit codes: the trial's own (128 + signal number
 as in a shell), 2 for a specification that cannot be used, 3 if another keeper is at work on the attempt, 4 if the
-trial could not be started, 5 if the manager had given the attempt up, 6 if an earlier keeper of this attempt died
-before its trial ended. `deliver`: 0 if the manager has everything now, 3, 5, or 7 if not.
+trial could not be started, 5 if the attempt was fenced (the manager takes no more of it), 6 if an earlier keeper of
+this attempt died before its trial ended. Those of `deliver`: 0 if the manager has everything now, 7 if not, 3 and 5 as
+above.
 
-Without a callback everything stays in the folder (see `folder`), for a service that reads it there.
+Without a callback everything stays in the folder (see `folder`), where a service can read it.
+
+program       the command line
+spec          the specification of an attempt, checked once
+attempt       one attempt, from the specification to the last delivered event
+process       starts the trial's process, recognizes it later, and ends it with its group
+working_copy  the trial's own copy of the code
+sdk_folder    the folder where the trial finds `import nnilite` and `import nni`
+spool         reads what the trial has reported
+output        the files that the trial prints to, with their cap
+folder        the files of one attempt, by which any process can learn how far it came
+attempt_files  an attempt's folder as programs other than its keeper use it
+outbox        the events that the manager does not have yet, and the batches that take them there
+bootstrap     the first program of a job on a platform that has no keeper yet: it gets the keeper and becomes it
+job           runs an attempt as the job of such a platform
+proof         how keeper and manager prove to each other who they are, without sending the token
+courier       the thread that takes batches to the manager, and brings its answers
+link          the ways to the manager: its REST callback, or marked lines on standard output
+wake          lets the main thread wait for signals, other threads, and time
+fork_server   forks a keeper for each job, which saves the start of Python
 """
 
 from __future__ import annotations
@@ -39,14 +59,17 @@ import hashlib
 import os
 import zipfile
 from pathlib import Path
-from typing import Dict
+from typing import Dict, Tuple
 
-__all__ = ["BUILD", "SHIM", "build", "sdk_sources"]
+__all__ = ["BUILD", "SDK", "SHIM", "bootstrap_source", "build", "sdk_sources"]
 
 BUILD = ""
-"""Names the content of the zipapp this runs from; "" outside of one."""
+"""The hash of the zipapp that this runs from; "" outside of one."""
 
-SHIM = Path(__file__).parent / "sdk"
+SDK: Tuple[str, ...] = ()
+"""The names of the SDK's files in that zipapp; () outside of one."""
+
+SHIM = Path(__file__).parent.parent / "_nni_shim"
 """The folder to put on sys.path for `import nni`."""
 
 _PACKAGE = Path(__file__).parent
@@ -59,6 +82,7 @@ sys.exit(main(sys.argv[1:]))
 _INIT = '''"""The trial keeper."""
 
 BUILD = "{build}"
+SDK = {sdk}
 
 
 def version():
@@ -75,11 +99,12 @@ def build(target: Path) -> Path:
     """
     files = {"__main__.py": _MAIN.encode()}
     files.update((f"nnilite_keeper/{path.name}", path.read_bytes()) for path in sorted(_PACKAGE.glob("[a-z]*.py")))
-    files.update((f"sdk/{name}", data) for name, data in sdk_sources().items())
+    sdk = sdk_sources()
+    files.update((f"sdk/{name}", data) for name, data in sdk.items())
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
-    init = _INIT.format(build=digest.hexdigest()[:16], version=version())
+    init = _INIT.format(build=digest.hexdigest()[:16], sdk=repr(tuple(sorted(sdk))), version=version())
     files["nnilite_keeper/__init__.py"] = init.encode()
     draft = target.with_name(f".{target.name}.{os.getpid()}.new")
     _write(draft, files)
@@ -95,6 +120,11 @@ def sdk_sources() -> Dict[str, bytes]:
     return files
 
 
+def bootstrap_source() -> str:
+    """The text of the bootstrap, for platforms that only run a command."""
+    return (_PACKAGE / "bootstrap.py").read_text(encoding="ascii")
+
+
 def version() -> str:
     """nnilite's version."""
     text = (_PACKAGE.parent / "_version.py").read_text(encoding="ascii")
@@ -102,7 +132,7 @@ def version() -> str:
 
 
 def _write(path: Path, files: Dict[str, bytes]) -> None:
-    """Uncompressed: that is read faster, and other versions of zlib cannot make other bytes of it."""
+    """Write an uncompressed archive: it is read faster, and its bytes do not depend on the version of zlib."""
     with open(path, "wb") as stream:
         stream.write(b"#!/usr/bin/env python3\n")
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:

@@ -1,8 +1,8 @@
-"""One attempt, from the specification to the last delivered event.
+"""Runs one attempt, from the specification to the last delivered event.
 
 prepare the folder -> start the command -> watch it -> end its group -> write how it ended -> deliver the rest
 
-What goes wrong before the start is told as an exit without a code, so that the trial fails with that sentence.
+A failure before the start is reported as an exit without a code, so that the trial fails with that sentence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from . import process
 from .courier import Courier
@@ -29,53 +29,62 @@ OTHER_KEEPER = 3
 ABANDONED = 6
 UNDELIVERED = 7
 
-_POLL_S = (0.01, 0.2)  # how often the files are looked at: while they grow, and while nothing happens
-_OUTPUT_EVERY_S = 0.5  # output alone is no reason for more requests than this
+_POLL_S = (0.01, 0.2)  # the time between two looks at the files: while they grow, and while nothing happens
+_OUTPUT_EVERY_S = 0.5  # output alone is not sent more often than this
 _MESSAGE_CHARS = 2000
 _LAST_TRY_S = 10.0
 _LOOK_EVERY_S = 2.0
+_SIGTERM_LAG_S = 0.5
+_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)  # the latter is what a shell says of its command
+_READ_PATIENCE_S, _READ_AGAIN_S = 10.0, 0.5
 _NOT_FOR_TRIALS = (
-    "NNI_TRIAL_COMMAND_CHANNEL",  # would take NNI's own SDK away from the spool
+    "NNI_TRIAL_COMMAND_CHANNEL",  # it would keep NNI's own SDK from writing to the spool
     "REUSE_MODE",
     "MULTI_PHASE",
     "NNILITE_TOKEN",
     "NNILITE_SPEC",
+    "NNILITE_HOST",
 )
 
 
+_CAUSES = ("canceled", "interrupted", "duration", "orphaned", "fenced")
+
+
 class NotStarted(Exception):
-    """The command was not started; the sentence that the user gets."""
+    """The command was not started. The text is the sentence for the user."""
 
 
 def run(spec: Spec, wake: Wake) -> int:
-    """Run the attempt; the keeper's exit code.
+    """Run the attempt. Returns the keeper's exit code.
 
-    An attempt is run once: where a keeper has been before, what it has left is delivered and nothing is started.
+    An attempt runs only once: if an earlier keeper has run it, its undelivered events are delivered instead.
     """
     folder = Folder(spec.directory)
-    attempt = Attempt(spec, folder, wake)
+    attempt = AttemptRun(spec, folder, wake)
     try:
         folder.create()
         if not folder.lock():
             return OTHER_KEEPER
         first = folder.reserve()
     except OSError as error:
-        return attempt.not_started("the trial's folder {} cannot be written: {}".format(spec.directory, error.strerror))
+        code = attempt.not_started("the trial's folder {} cannot be written: {}".format(spec.directory, error.strerror))
+        folder.give_back()
+        return code
     return attempt.run() if first else attempt.go_on()
 
 
 def deliver(spec: Spec, wake: Wake) -> int:
-    """Deliver what a dead keeper has left; the keeper's exit code."""
+    """Deliver what a dead keeper has not delivered. Returns the keeper's exit code."""
     folder = Folder(spec.directory)
     if not os.path.isdir(folder.inner):
         return 0
     if not folder.lock():
         return OTHER_KEEPER
-    return Attempt(spec, folder, wake).deliver()
+    return AttemptRun(spec, folder, wake).deliver()
 
 
-class Attempt:
-    """Owns the trial's process. The courier's thread owns what is delivered."""
+class AttemptRun:
+    """Owns the trial's process. The courier's thread owns the delivery."""
 
     def __init__(self, spec: Spec, folder: Folder, wake: Wake) -> None:
         self._spec = spec
@@ -86,13 +95,14 @@ class Attempt:
             "stderr": OutputFile(folder.stderr, spec.max_output_bytes),
         }
         self._spool = OutputFile(folder.metrics, 0)
-        self._link = link_of(spec)
-        self._outbox = Outbox(folder, self._outputs if spec.send_output else {})
-        self._courier = Courier(spec, folder, self._outbox, self._link, wake.poke)
+        outbox = Outbox(folder, self._outputs if spec.send_output else {})
+        self._courier = Courier(spec, folder, outbox, link_of(spec), wake.poke)
         self._courier_works = False
-        self._why = ""  # the trial is being ended because of this
+        self._why = ""  # the sentence on why the trial is being ended
+        self._cause = ""  # the same as a value of `nnilite.records.EndCause`
         self._kill_at: Optional[float] = None
         self._began = (time.time(), time.monotonic())
+        self._unwritten: Dict[str, Any] = {}  # the record of the end, while the disk cannot take it
         self._output_waits = False
         self._next_output = 0.0
         self._next_look = time.monotonic() + _LOOK_EVERY_S
@@ -117,7 +127,7 @@ class Attempt:
         return _status(code)
 
     def not_started(self, message: str) -> int:
-        """Tell the manager why there is nothing to run."""
+        """Report to the manager why the command cannot be started."""
         self._folder.note(message)
         self._tell_exit(None, message)
         self._start_courier()
@@ -125,25 +135,25 @@ class Attempt:
         return NOT_STARTED
 
     def go_on(self) -> int:
-        """Like `run`, where an earlier keeper has started the command."""
+        """Like `run`, for an attempt of which an earlier keeper has started the command."""
         self.deliver()
-        exited = self._folder.read("exit")
+        exited = self._recorded("exit")
         if exited is None:
             return ABANDONED
         code = exited.get("code")
         return _status(code) if isinstance(code, int) else NOT_STARTED
 
     def deliver(self) -> int:
-        """Deliver what is undelivered of an attempt whose keeper died, after ending what is left of it.
+        """End what still runs of an attempt whose keeper died, then deliver what is undelivered.
 
-        Only its keeper could have known how the trial ended, so where there is no exit file none is told.
+        Only its keeper could have known how the trial ended, so without an exit file no end is reported.
         """
-        started = self._folder.read("started")
+        started = self._recorded("started")
         if started is not None and process.is_running(started):
             process.end_group(int(started["pid"]), self._spec.grace_s)
         for group in process.groups_of(self._spec.job, self._spec.directory):
             process.end_group(group, self._spec.grace_s)
-        exited = self._folder.read("exit")
+        exited = self._recorded("exit")
         if started is not None:
             self._courier.notify(_started(started))
         self._courier.close(_exited(exited) if exited else None)
@@ -151,7 +161,19 @@ class Attempt:
         self._linger()
         if self._courier.fenced:
             return FENCED
-        return 0 if self._outbox.complete else UNDELIVERED
+        return 0 if self._courier.outbox.complete else UNDELIVERED
+
+    def _recorded(self, name: str) -> Optional[Dict[str, Any]]:
+        """A record that an earlier keeper has written; None if there is none. It waits while the disk is in trouble."""
+        deadline = time.monotonic() + _READ_PATIENCE_S
+        while True:
+            try:
+                return self._folder.read(name)
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    self._folder.note("{} cannot be read: {}".format(name, error))
+                    return None
+            self._wake.wait(_READ_AGAIN_S)
 
     def _start_courier(self) -> None:
         if not self._courier_works:
@@ -159,22 +181,26 @@ class Attempt:
             self._courier.start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        """Raises: NotStarted."""
-        if self._wake.terminations:
-            raise NotStarted("canceled before its command was started")
+        """Start the command. Raises: NotStarted."""
+        self._check_wanted()
         try:
             self._folder.write_parameters(self._spec.parameters)
             directory = self._code()
             env = self._environment(directory)
         except OSError as error:
             raise NotStarted("the trial's folder cannot be prepared: {}".format(error)) from error
-        if self._wake.terminations or self._courier.cancel or self._courier.fenced:
-            raise NotStarted("canceled before its command was started")
+        self._check_wanted()
         try:
             self._began = (time.time(), time.monotonic())
             return process.start(self._spec.command, directory, env, self._folder.stdout, self._folder.stderr)
-        except (OSError, ValueError) as error:  # ValueError: a zero byte in the command or the environment
+        except (OSError, ValueError) as error:  # a ValueError is a zero byte in command or environment
             raise NotStarted("the trial command cannot be started in {}: {}".format(directory, error)) from error
+
+    def _check_wanted(self) -> None:
+        """Check that the trial's end was not requested already. Raises: NotStarted."""
+        self._cause = "fenced" if self._courier.fenced else self._asked()
+        if self._cause:
+            raise NotStarted("canceled before its command was started")
 
     def _code(self) -> str:
         """The folder in which the command runs. Raises: NotStarted, OSError."""
@@ -205,13 +231,13 @@ class Attempt:
         )
 
     def _environment(self, directory: str) -> Dict[str, str]:
-        """Raises: OSError."""
+        """The environment of the command. Raises: OSError."""
         from . import sdk_folder
 
         spec = self._spec
         env = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_TRIALS}
         own = {
-            "NNI_PLATFORM": "local",  # by which NNI's own SDK writes to the spool
+            "NNI_PLATFORM": "local",  # with this, NNI's own SDK writes to the spool
             "NNI_EXP_ID": spec.experiment,
             "NNI_TRIAL_JOB_ID": spec.trial,
             "NNI_TRIAL_SEQ_ID": str(spec.sequence),
@@ -233,13 +259,15 @@ class Attempt:
         return env
 
     def _watch(self, child: "subprocess.Popen[bytes]") -> int:
-        """Wait for the command's end, see to its files meanwhile, and end it if that is wanted; its exit code."""
+        """Wait for the command's end, watch its files, and end it if requested. Returns its exit code."""
         shortest, longest = _POLL_S
         pause = shortest
         while True:
             self._wake.wait(pause)
             code = _reap(child)
             if code is not None:
+                if code and not self._why and _sigterm_came(self._wake, code):
+                    self._why, self._cause = self._reason(time.monotonic())
                 return code
             self._end_if_wanted(child.pid)
             pause = shortest if self._look() else min(longest, pause * 1.5)
@@ -247,7 +275,7 @@ class Attempt:
                 pause = min(pause, max(0.001, self._kill_at - time.monotonic()))
 
     def _look(self) -> bool:
-        """See to the files; whether one of them should be looked at again soon."""
+        """Look at the files once. True if one of them should be looked at again soon."""
         reported = self._spool.grown()
         printed = [output for output in self._outputs.values() if output.grown()]
         self._output_waits = self._output_waits or (self._spec.send_output and bool(printed))
@@ -263,13 +291,13 @@ class Attempt:
         return reported or any(output.near_cap for output in printed)
 
     def _end_if_wanted(self, group: int) -> None:
-        """SIGTERM first, SIGKILL after the grace. A fenced attempt must not write any more: no grace."""
+        """End the trial if there is a reason: SIGTERM, then SIGKILL after the grace. A fenced attempt gets no grace."""
         now = time.monotonic()
         if self._courier.fenced:
-            self._why = "given up by the manager"
+            self._why, self._cause = "fenced: its manager has begun another attempt, or is over", "fenced"
             process.signal_group(group, signal.SIGKILL)
         elif self._kill_at is None:
-            self._why = self._reason(now)
+            self._why, self._cause = self._reason(now)
             if self._why:
                 self._kill_at = now + self._spec.grace_s
                 process.signal_group(group, signal.SIGTERM)
@@ -277,30 +305,39 @@ class Attempt:
             process.signal_group(group, signal.SIGKILL)
             self._kill_at = now + 1
 
-    def _reason(self, now: float) -> str:
-        if self._courier.cancel or self._wake.terminations:
-            return "canceled"
+    def _reason(self, now: float) -> Tuple[str, str]:
+        """Why the trial must end, as a sentence and as an end cause; both empty if it may go on."""
+        asked = self._asked()
+        if asked:
+            return "canceled by SIGTERM" if asked == "interrupted" else "canceled", asked
         limit = self._spec.max_duration_s
         if limit and now - self._began[1] > limit:
-            return "went over its time limit of {:g} s".format(limit)
-        return self._orphaned(now)
+            return "went over its time limit of {:g} s".format(limit), "duration"
+        orphaned = self._orphaned(now)
+        return orphaned, "orphaned" if orphaned else ""
+
+    def _asked(self) -> str:
+        """What has requested the trial's end: its manager ("canceled"), a signal ("interrupted"), or nothing ("")."""
+        if self._courier.cancel:
+            return "canceled"
+        return "interrupted" if self._wake.terminations else ""
 
     def _orphaned(self, now: float) -> str:
-        """Why nobody wants the trial any more; "" if somebody may."""
+        """Why the trial counts as orphaned; "" if it does not."""
         limit = self._spec.orphan_s
-        if limit and now - self._courier.heard_s > limit:
+        if limit and self._courier.silence_s() > limit:
             return "nothing was heard of its manager for {:g} s".format(limit)
         if now > self._next_look:
             self._next_look = now + _LOOK_EVERY_S
-            if self._is_deleted():
+            if _is_deleted(self._spec, self._folder):
                 return "its experiment was deleted"
         return ""
 
     def _end_rest(self, group: int) -> None:
-        """The command has ended; what it has left running ends too, in what remains of the grace.
+        """After the command's end, end all that it has left running, within what remains of the grace.
 
-        Of an attempt that was ended before its time, that is also what has left its group. To look for that costs too
-        much after every trial.
+        If the keeper ended the command, this includes processes that have left its group. Looking for these after every
+        trial would cost too much.
         """
         if process.signal_group(group, 0):
             process.end_group(group, self._grace_s())
@@ -309,13 +346,13 @@ class Attempt:
                 process.end_group(other, self._grace_s())
 
     def _grace_s(self) -> float:
-        """What remains of the grace."""
+        """The seconds that remain of the grace."""
         if self._courier.fenced:
             return 0.0
         return self._spec.grace_s if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
     def _message(self, code: int) -> str:
-        """One sentence on the end, and for a failure the end of what the trial wrote to standard error."""
+        """One sentence on the end, and after a failure the last lines of the trial's standard error."""
         parts = [self._why or _sentence(code)] if code or self._why else []
         if code and self._folder.disk_is_full():
             parts.append("the disk of the trial's folder {} is full".format(self._folder.path))
@@ -326,39 +363,69 @@ class Attempt:
     def _tell_exit(self, code: Optional[int], message: str) -> None:
         wall, monotonic = self._began
         when = wall + time.monotonic() - monotonic  # the clock may have been set meanwhile
-        exited = {"time": when, "code": code, "message": message}
-        self._folder.write("exit", exited)
+        exited = {"time": when, "code": code, "message": message, "cause": self._cause}
+        self._unwritten = {} if self._folder.write("exit", exited) else exited
         self._courier.close(_exited(exited))
 
-    def _is_deleted(self) -> bool:
-        """Whether the experiment has been deleted: the attempt's folder, and the file with the manager's address."""
-        address = self._spec.callback_file
-        return address is not None and is_gone(address) and is_gone(self._folder.inner)
+    def _write_end(self) -> None:
+        """Try again to write the end after trouble with the disk: if this process is killed, only that file has it."""
+        if self._unwritten and self._folder.write("exit", self._unwritten):
+            self._unwritten = {}
 
     def _linger(self) -> None:
-        """Stay until all is delivered, the time for it is over, the experiment is deleted, or somebody insists."""
-        deadline = time.monotonic() + self._spec.linger_s
-        asked = self._wake.terminations
-        while not self._courier.done and time.monotonic() < deadline and not self._is_deleted():
-            self._wake.wait(min(_LOOK_EVERY_S, deadline - time.monotonic()))
+        """Stay until all is delivered, the time is over, the experiment is deleted, or a further SIGTERM comes."""
+        left_s = self._spec.linger_s
+        asked = min(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
+        while not self._courier.done and left_s > 0 and not _is_deleted(self._spec, self._folder):
+            pause = min(_LOOK_EVERY_S, left_s)
+            # Time in which this process was stopped does not count: nothing could be delivered in it.
+            left_s -= _lived(self._wake, pause)
+            self._write_end()
             if self._wake.terminations > asked:
                 asked = self._wake.terminations
-                deadline = min(deadline, time.monotonic() + _LAST_TRY_S)
+                left_s = min(left_s, _LAST_TRY_S)
         self._courier.stop()
+        self._write_end()
+        outbox = self._courier.outbox
         self._folder.write(
             "delivered",
             {
-                "complete": self._outbox.complete,
-                "metrics": self._outbox.metrics,
-                "output": self._outbox.output,
+                "complete": outbox.complete,
+                "metrics": outbox.metrics,
+                "output": outbox.output,
                 "fenced": self._courier.fenced,
             },
         )
 
 
+def _is_deleted(spec: Spec, folder: Folder) -> bool:
+    """Whether the experiment has been deleted: the attempt's folder, and the file with the manager's address."""
+    address = spec.callback_file
+    return address is not None and is_gone(address) and is_gone(folder.inner)
+
+
+def _lived(wake: Wake, pause_s: float) -> float:
+    """Wait; the seconds of it that count, which are those in which this process was not stopped."""
+    before = time.monotonic()
+    wake.wait(pause_s)
+    return min(time.monotonic() - before, pause_s)
+
+
+def _sigterm_came(wake: Wake, code: int) -> bool:
+    """Whether the keeper has got a SIGTERM, too, when the command has ended with a code other than 0.
+
+    A platform may send the signal to all processes of a job at once, and then the command may be gone before the signal
+    has reached the keeper.
+    """
+    deadline = time.monotonic() + _SIGTERM_LAG_S
+    while code in _BY_SIGTERM and not wake.terminations and time.monotonic() < deadline:
+        wake.wait(deadline - time.monotonic())
+    return bool(wake.terminations)
+
+
 def _reap(child: "subprocess.Popen[bytes]") -> Optional[int]:
-    """The command's exit code if it has ended; negative for a signal. Also lets go of orphans, for which the keeper
-    answers where it is the first process of a container."""
+    """The command's exit code if it has ended, negative for a signal. This also reaps orphans, for which the keeper is
+    responsible if it is the first process of a container."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -372,7 +439,7 @@ def _reap(child: "subprocess.Popen[bytes]") -> Optional[int]:
 
 
 def _status(code: int) -> int:
-    """An exit code as a shell tells it."""
+    """An exit code in the form that shells use."""
     return 128 - code if code < 0 else code
 
 
@@ -394,7 +461,8 @@ def _signal_name(number: int) -> str:
 
 
 def _started(known: Mapping[str, Any]) -> Dict[str, Any]:
-    host = str(known.get("host") or socket.gethostname())[:255]
+    # A pod's host name is its own, but people look for its node.
+    host = str(os.environ.get("NNILITE_HOST") or known.get("host") or socket.gethostname())[:255]
     pid = known.get("pid")
     return {"type": "started", "time": _time(known), "host": host, "pid": pid if isinstance(pid, int) else 0}
 
@@ -406,10 +474,11 @@ def _exited(known: Mapping[str, Any]) -> Dict[str, Any]:
         "time": _time(known),
         "code": code if isinstance(code, int) else None,
         "message": str(known.get("message") or "")[: 2 * _MESSAGE_CHARS],
+        "cause": known.get("cause") if known.get("cause") in _CAUSES else "",
     }
 
 
 def _time(known: Mapping[str, Any]) -> float:
-    """Also of a file that somebody has written to."""
+    """The time in a record. The trial may have written nonsense to that file; then it is the current time."""
     value = known.get("time")
     return value if isinstance(value, (int, float)) and 0 <= value < 1e11 else time.time()

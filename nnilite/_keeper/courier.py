@@ -1,32 +1,31 @@
 """The thread that takes events to the manager: batches, answers, heartbeats and new tries.
 
-The trial's own thread says `notify` when files have grown and `close` at the trial's end; the courier says `cancel`,
-`fenced` and `done`, and pokes the other thread. A request waits a little for more to go along with it, but not at the
-end of the trial, which another trial may be waiting for.
+The main thread calls `notify` when files have grown and `close` at the trial's end. The courier sets `cancel`, `fenced`
+and `done`, and wakes the main thread. A request waits a little to collect more events, but not at the end of the
+trial, since another trial may be waiting for that.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from typing import Any, Callable, Dict, Optional
 
 from .folder import Folder
 from .link import Link, LinkDown, modified
-from .outbox import Answer, Batch, Outbox
+from .outbox import Batch, ManagerAnswer, Outbox
 from .spec import Spec
 
-_GATHER_S = 0.05  # between two requests
-_GATHER_FIRST_S = 0.1  # a short trial is told by one request
+_GATHER_S = 0.05  # the pause between two requests
+_GATHER_FIRST_S = 0.1  # long enough to report a short trial by one request
 _BACKOFF_S = (0.1, 10.0)
+_LONGEST_LOOK_S = 5.0  # a longer time between two looks means that the process was stopped
 _LOOK_S = 0.2  # how often a waiting courier looks whether the manager has moved
-_REFUSED_VALUE = re.compile(r"events\[(\d+)\]\.value$")
 
 
 class Courier:
-    """Delivers an outbox. What other threads see is set once, from False to True, but for `heard_s`."""
+    """Delivers an outbox. The attributes that other threads read are set once, from False to True."""
 
     def __init__(
         self,
@@ -36,13 +35,12 @@ class Courier:
         link: Link,
         poke: Callable[[], None],
     ) -> None:
-        self.cancel = False  # the manager wants the trial's end
-        self.fenced = False  # the manager has given this attempt up and takes nothing of it any more
-        self.done = False  # all is delivered, or will never be
-        self.heard_s = time.monotonic()  # when the manager last answered
+        self.cancel = False  # the manager has canceled the attempt
+        self.fenced = False  # the manager accepts no more events of this attempt
+        self.done = False  # everything is delivered, or never will be
         self._spec = spec
         self._folder = folder
-        self._outbox = outbox
+        self.outbox = outbox
         self._link = link
         self._poke = poke
         self._news = True
@@ -53,6 +51,8 @@ class Courier:
         self._next_heartbeat = 0.0
         self._failures = 0
         self._last_failure = ""
+        self._silent_s = 0.0
+        self._looked = time.monotonic()
 
     def start(self) -> None:
         self._next_request = time.monotonic() + _GATHER_FIRST_S
@@ -60,31 +60,41 @@ class Courier:
         self._thread.start()
 
     def notify(self, started: Optional[Dict[str, Any]] = None) -> None:
-        """There is something new; `started`: the event, once."""
+        """Say that there may be new events. `started` is the event of the start, handed over once."""
         with self._condition:
             if started is not None:
-                self._outbox.started = started
+                self.outbox.started = started
             self._news = True
             self._condition.notify()
 
     def close(self, exited: Optional[Dict[str, Any]]) -> None:
-        """The trial has ended and its files are final; None: nobody knows how."""
+        """Say that the trial has ended and its files are final. None: it is not known how it ended."""
         with self._condition:
-            self._outbox.exited = exited
-            self._outbox.closed = True
+            self.outbox.exited = exited
+            self.outbox.closed = True
             self._news = True
             self._condition.notify()
 
     def stop(self) -> None:
-        """Give up what is not delivered yet. Returns at once; the thread ends with its request."""
+        """Give up undelivered events. Returns at once; the thread ends after its current request."""
         with self._condition:
             self._stopped = True
             self._condition.notify()
 
+    def silence_s(self) -> float:
+        """For how long the manager has not answered. This must be called every few seconds.
+
+        Time in which this process was stopped does not count, since no answer could reach it then.
+        """
+        now = time.monotonic()
+        self._silent_s += min(now - self._looked, _LONGEST_LOOK_S)
+        self._looked = now
+        return self._silent_s
+
     def _run(self) -> None:
         try:
             while self._await_work():
-                if self._try(self._outbox.batch()):
+                if self._deliver():
                     self._failures = 0
                 else:
                     self._failures += 1
@@ -95,16 +105,23 @@ class Courier:
         self._link.close()
 
     def _await_work(self) -> bool:
-        """Wait for something to deliver or the next heartbeat. False: there is nothing more to do."""
-        if self._outbox.complete or self.fenced:
+        """Wait for events to deliver or the next heartbeat. False: there is nothing more to do."""
+        if self.outbox.complete or self.fenced:
             return False
         with self._condition:
             self._condition.wait_for(lambda: self._news or self._stopped, self._next_heartbeat - time.monotonic())
-            self._condition.wait_for(
-                lambda: self._outbox.closed or self._stopped, self._next_request - time.monotonic()
-            )
+            self._condition.wait_for(lambda: self.outbox.closed or self._stopped, self._next_request - time.monotonic())
             self._news = False
             return not self._stopped
+
+    def _deliver(self) -> bool:
+        """Send a batch. True if it has made progress."""
+        try:
+            batch = self.outbox.batch()
+        except OSError as error:
+            self._note_failure("the trial's files cannot be read: {}".format(error))
+            return False
+        return self._try(batch)
 
     def _try(self, batch: Batch) -> bool:
         try:
@@ -118,51 +135,40 @@ class Courier:
             self._next_heartbeat = now + self._spec.heartbeat_s
         return self._take(batch, answer)
 
-    def _take(self, batch: Batch, answer: Answer) -> bool:
-        """Whether this brought us forward."""
-        self.heard_s = time.monotonic()
+    def _take(self, batch: Batch, answer: ManagerAnswer) -> bool:
+        """Take the manager's answer to a batch. True if it has made progress."""
+        self._silent_s = 0.0
         if answer.cancel and not self.cancel:
             self.cancel = True
             self._poke()
         if answer.status == 200:
-            arrived = self._outbox.accept(batch, answer)
-            if batch.more:  # never set it to False here: the other thread may just have set it to True
+            arrived = self.outbox.accept(batch, answer)
+            # It is never set to False here, since the other thread may just have set it to True.
+            if batch.more:
                 self._news = True
             return arrived
         if answer.status == 409 and answer.metrics is not None:
-            self._outbox.seek(answer.metrics, answer.output)
+            self.outbox.seek(answer.metrics, answer.output)
         elif answer.status == 410:
             self._folder.note("the manager has given this attempt up: {}".format(answer.reason))
             self.fenced = True
             self._poke()
             return True
         elif answer.status == 413:
-            self._outbox.shrink()
-        elif answer.status == 400:
-            self._leave_out(batch, answer)
+            self.outbox.shrink()
         self._note_failure("the manager answers {}: {}".format(answer.status, answer.reason[:500]))
         return False
-
-    def _leave_out(self, batch: Batch, answer: Answer) -> None:
-        """One metric that the manager cannot take must not keep all others back."""
-        match = _REFUSED_VALUE.match(answer.field)
-        event = batch.events[int(match.group(1))] if match and int(match.group(1)) < len(batch.events) else {}
-        if event.get("type") == "metric":
-            value = self._outbox.give_up(event["index"])
-            self._folder.note(
-                "metric {} is sent as null, since the manager refuses it: {:.200}".format(event["index"], value)
-            )
 
     def _back_off(self) -> None:
         """Wait before the next try, longer each time; less if the manager moves or the trial ends."""
         first, longest = _BACKOFF_S
         jitter = 0.5 + os.urandom(1)[0] / 510
         deadline = time.monotonic() + min(longest, first * 2 ** min(self._failures - 1, 10)) * jitter
-        before = (self._outbox.closed, modified(self._spec.callback_file))
+        before = (self.outbox.closed, modified(self._spec.callback_file))
         with self._condition:
             self._news = True
             while not self._stopped and time.monotonic() < deadline:
-                if (self._outbox.closed, modified(self._spec.callback_file)) != before:
+                if (self.outbox.closed, modified(self._spec.callback_file)) != before:
                     return
                 self._condition.wait(min(_LOOK_S, max(0.0, deadline - time.monotonic())))
 

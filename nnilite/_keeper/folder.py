@@ -1,17 +1,17 @@
-"""The files of one attempt, by which any process can learn how far it came.
+"""The files of one attempt, from which any process can learn how far the attempt has come.
 
     parameter.cfg       the parameters, NNI's record
     trial.stdout, trial.stderr
     code/               the working copy, if the trial has one of its own
     .nni/metrics        the spool: one line for each report
-    .nni/started        who runs it: pid, when that process started, host, boot
+    .nni/started        the process that runs it: pid, start time, host, boot
     .nni/exit           how it ended
     .nni/delivered      how much of all this the manager has
-    .nni/keeper.log     what the keeper has to say
-    .nni/lock           held by the keeper at work
+    .nni/keeper.log     the keeper's log
+    .nni/lock           locked by the keeper at work
 
-Files are written under another name and renamed: each is whole or absent. `.nni/exit` has its place on the disk
-from the start, so that the end can be told on a full disk too.
+Files are written under another name and renamed, so each is whole or absent. The disk space of `.nni/exit` is reserved
+at the start, so that the end can be recorded on a full disk, too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, Dict, Optional
 
 _RESERVED_BYTES = 16384
 _MAX_LOG_BYTES = 1_000_000
+_MAX_RECORD_CHARS = 1_000_000
 
 
 class Folder:
@@ -38,25 +39,25 @@ class Folder:
         self._lock: Optional[int] = None
 
     def create(self) -> None:
-        """Make the folder, for its user alone. Raises: OSError."""
+        """Make the folder, which only its user can open. Raises: OSError."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         os.makedirs(self.inner, mode=0o700, exist_ok=True)
 
     def lock(self) -> bool:
-        """Become the keeper of this attempt, until this process ends; False if there is another one."""
+        """Become the keeper of this attempt until this process ends. False if there is another keeper."""
         lock = os.open(os.path.join(self.inner, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return False
-        except OSError as error:  # a file system without locks
+        except OSError as error:  # this file system has no locks
             self.note("no lock: {}".format(error))
         self._lock = lock
         return True
 
     def reserve(self) -> bool:
-        """Take the place on the disk that the later files will need. False: another keeper has been here before.
+        """Reserve disk space for later files. False: an earlier keeper has run this attempt.
 
         Raises: OSError.
         """
@@ -67,17 +68,27 @@ class Folder:
                 file.write(b" " * _RESERVED_BYTES)
         return True
 
+    def give_back(self) -> None:
+        """Remove the reservation if nothing has begun, so that the next keeper does not misread it."""
+        for name in ("started", "exit"):
+            try:
+                os.unlink(self._draft(name))
+            except OSError:
+                continue
+
     def read(self, name: str) -> Optional[Dict[str, Any]]:
-        """The JSON object in `.nni/<name>`; None if there is none."""
+        """The JSON object in `.nni/<name>`; None if there is none. Raises: OSError if it cannot be read now."""
         try:
             with open(os.path.join(self.inner, name), encoding="utf-8") as file:
-                value = json.load(file)
-        except (OSError, ValueError):
+                value = json.loads(file.read(_MAX_RECORD_CHARS))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except (ValueError, RecursionError):  # the trial may have written to it
             return None
         return value if isinstance(value, dict) else None
 
     def write(self, name: str, value: Dict[str, Any]) -> bool:
-        """Write the JSON object to `.nni/<name>`; a failure is noted, and False."""
+        """Write the JSON object to `.nni/<name>`. A failure goes to the log and returns False."""
         draft = self._draft(name)
         try:
             self._fill(draft, json.dumps(value).encode("ascii"))
@@ -88,7 +99,7 @@ class Folder:
         return True
 
     def write_parameters(self, parameters: Any) -> None:
-        """Raises: OSError."""
+        """Write parameter.cfg. Raises: OSError."""
         path = os.path.join(self.path, "parameter.cfg")
         self._fill(path + ".new", json.dumps(parameters).encode("ascii"))
         os.replace(path + ".new", path)
@@ -102,7 +113,7 @@ class Folder:
         return disk.f_bavail * disk.f_frsize < _RESERVED_BYTES
 
     def note(self, text: str) -> None:
-        """Add a line to the keeper's log, if that is possible: the trial must not suffer from it."""
+        """Add a line to the keeper's log, if possible: a failure here must not affect the trial."""
         line = "{} {}\n".format(time.strftime("%Y-%m-%d %H:%M:%S"), text)
         try:
             with open(os.path.join(self.inner, "keeper.log"), "ab", opener=_private) as file:
@@ -115,7 +126,7 @@ class Folder:
         return os.path.join(self.inner, name + ".new")
 
     def _fill(self, path: str, data: bytes) -> None:
-        """Over what is there, since that has its place on the disk already."""
+        """Write over the reserved content, which has its disk space already."""
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(file, "wb") as stream:
             stream.write(data)
@@ -123,7 +134,7 @@ class Folder:
 
 
 def is_gone(path: str) -> bool:
-    """Whether somebody has deleted it: a network file system may fail for a while, and that is something else."""
+    """Whether a path has been deleted; a network file system that fails for a while is something else."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,12 +1,12 @@
-"""Forks a keeper for each job, so that none pays for starting Python and importing.
+"""Forks a keeper for each job, which saves starting Python and importing.
 
-One JSON object a line. On standard input:   {"spec": "/path/spec.json"}
+Each line is one JSON object. On standard input:   {"spec": "/path/spec.json"}
 On standard output, `job` as in the spec:    {"event": "started", "job": ..., "pid": ..., "start": ...}
                                              {"event": "ended", "job": ..., "pid": ..., "status": exit code}
                                              {"event": "refused", "spec": ..., "message": ...}
 
-`pid` and `start` are the keeper's (`start` as in `.nni/started`, against reused pids); a negative status is a signal.
-The server ends when its standard input is closed. Keepers have sessions of their own and go on.
+`pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is
+a signal. The server ends when its standard input is closed. Keepers have sessions of their own and go on.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ _CRASHED = 70
 
 def serve() -> int:
     """Serve until standard input is closed."""
-    import base64  # noqa: F401 - here once, instead of in each keeper
+    import base64  # noqa: F401 - imported once here instead of in each keeper
+    import hashlib  # noqa: F401
+    import hmac  # noqa: F401
     import http.client  # noqa: F401
     import tarfile  # noqa: F401
 
     from . import sdk_folder, working_copy  # noqa: F401
 
-    server = _Server()
+    server = _ForkServer()
     signal.signal(signal.SIGCHLD, server.wake.nothing)
     signal.set_wakeup_fd(server.wake.writer, warn_on_full_buffer=False)
     gc.collect()
@@ -48,7 +50,7 @@ def serve() -> int:
     return 0
 
 
-class _Server:
+class _ForkServer:
     def __init__(self) -> None:
         self.wake = Wake()
         self._jobs: Dict[int, str] = {}
@@ -118,12 +120,12 @@ class _Server:
         try:
             sys.stdout.write(json.dumps(event) + "\n")
             sys.stdout.flush()
-        except OSError:  # nobody listens; the end of the input will come
+        except OSError:  # the reader has gone; the end of the input will follow
             return
 
 
 def _be_keeper(spec: Spec) -> NoReturn:
-    """The forked process, from here to its end."""
+    """Run a keeper in the forked process until its end."""
     code = _CRASHED
     try:
         os.setsid()
@@ -139,14 +141,14 @@ def _be_keeper(spec: Spec) -> NoReturn:
 
 
 def _leave_streams(inner: str) -> None:
-    """Let go of the server's pipes, so that their other end sees when the server itself has gone."""
+    """Close the server's pipes in this process, so that their other end notices the end of the server itself."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     try:
         os.makedirs(inner, mode=0o700, exist_ok=True)
         log = os.open(os.path.join(inner, "keeper.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError:  # `run` says it to the manager
+    except OSError:  # `run` reports it to the manager
         log = null
     os.dup2(log, 2)
     for file in {null, log} - {0, 1, 2}:

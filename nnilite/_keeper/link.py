@@ -1,4 +1,8 @@
-"""The ways to the manager: its REST callback over one kept connection, or marked lines on standard output."""
+"""The ways to the manager: its REST callback over one kept connection, or marked lines on standard output.
+
+After the manager's death any user of its machine can listen at its port. So before the other end has proven that it
+is the manager (see `proof`), nothing of the trial is sent over a connection, and no answer by it is believed.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +10,65 @@ import json
 import os
 import socket
 import sys
+import threading
 from typing import IO, TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 from urllib.parse import quote, urlsplit
 
-from .outbox import Answer
+from .outbox import ManagerAnswer
+from .proof import HEADER, ProofSession, digest
 from .spec import Spec
 
 if TYPE_CHECKING:
     import http.client
 
 MARK = "NNILITE_EVENT "
+_API = "/api/v1"
 _TIMEOUT_S = 30.0
 _MAX_ANSWER_BYTES = 1_000_000
+_MAX_PROOF_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 
 
 class LinkDown(Exception):
-    """The manager cannot be reached now, or what answers is not the manager."""
+    """The manager cannot be reached now, or another program answers at its address."""
+
+
+class Unproven(ValueError):
+    """The other end has not proven that it is the manager of this trial."""
 
 
 class RestLink:
-    """HTTP(S) to the manager. Its address is read again for every new connection: it may have moved."""
+    """HTTP(S) to the manager. Its address is read again for every new connection, as it may have moved."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._connection: Optional[http.client.HTTPConnection] = None
+        self._session = ProofSession(spec.token)  # belongs to the current connection
         self._address = ""
 
-    def post(self, events: List[Dict[str, Any]]) -> Answer:
+    def post(self, events: List[Dict[str, Any]]) -> ManagerAnswer:
         """Deliver a batch. Raises: LinkDown."""
         body = json.dumps({"events": events}, separators=(",", ":")).encode("ascii")
-        path = "/api/v1/callback/" + quote(self._spec.job, safe="")
-        status, content = self._exchange("POST", path, body)
+        status, content = self._exchange("POST", self._callback_path(), body)
         return _answer(status, content)
 
     def download(self, name: str, target: IO[bytes]) -> None:
         """Fetch a code package. Raises: LinkDown, OSError if it cannot be written."""
+        path = _API + "/code/" + quote(name, safe="")
         try:
-            connection = self._connect()
-            path = self._base_path() + "/api/v1/code/" + quote(name, safe="")
-            connection.request("GET", path, headers=self._headers())
-            response = connection.getresponse()
+            try:
+                response = self._send("GET", path, None)
+            except _network_errors() as error:
+                raise LinkDown(_sentence(error)) from error
             if response.status != 200:
                 raise LinkDown("the manager answers {} to {}".format(response.status, path))
-        except _network_errors() as error:
-            self.close()
-            raise LinkDown(_sentence(error)) from error
-        try:
-            self._copy(response, target)
+            if not self._session.proves(response.getheader(HEADER), 200, self._copy(response, target)):
+                raise LinkDown("what came from the manager's address is not what the manager has sent")
         finally:
             self.close()
 
     def _current_address(self) -> str:
-        """The manager's base URL as known now; "" if there is none."""
+        """The manager's base URL as it is now; "" if none is known."""
         if self._spec.callback_file:
             try:
                 with open(self._spec.callback_file, encoding="utf-8") as file:
@@ -73,7 +83,7 @@ class RestLink:
             self._connection = None
 
     def _exchange(self, method: str, path: str, body: bytes) -> Tuple[int, bytes]:
-        """One request, with a second try at once where a kept connection turns out to be dead."""
+        """Make one request, with a second try at once if a kept connection turns out to be dead."""
         kept = self._connection is not None
         try:
             return self._request(method, path, body)
@@ -88,72 +98,115 @@ class RestLink:
             raise LinkDown(_sentence(error)) from error
 
     def _request(self, method: str, path: str, body: bytes) -> Tuple[int, bytes]:
-        connection = self._connect()
-        connection.request(method, self._base_path() + path, body, self._headers())
-        response = connection.getresponse()
+        response = self._send(method, path, body)
         content = response.read(_MAX_ANSWER_BYTES)
+        if not self._session.proves(response.getheader(HEADER), response.status, digest(content)):
+            raise Unproven("the manager's address answers {} without the manager's proof".format(response.status))
         if response.status >= 400 or response.will_close:
             self.close()
         return response.status, content
 
-    def _connect(self) -> http.client.HTTPConnection:
-        import http.client
+    def _send(self, method: str, path: str, body: Optional[bytes]) -> http.client.HTTPResponse:
+        """Send a request and get its answer. Raises: one of the network's errors, Unproven among them."""
+        connection = self._connect()
+        headers = {
+            "Authorization": self._session.authorization(method, path, body or b""),
+            "Content-Type": "application/json",
+            "X-Nnilite-Job": self._spec.job,  # the job of the token, which the path of a download does not have
+        }
+        connection.request(method, self._base_path() + path, body, headers)
+        return connection.getresponse()
 
+    def _connect(self) -> http.client.HTTPConnection:
+        """A connection whose other end has proven to be the manager."""
         address = self._current_address()
         if self._connection is not None and address == self._address:
             return self._connection
         self.close()
         self._address = address
-        url = urlsplit(address)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise ValueError("there is no usable address of the manager: {!r}".format(address))
-        if url.scheme == "https":
-            self._connection = http.client.HTTPSConnection(
-                url.hostname, url.port, timeout=_TIMEOUT_S, context=self._trust()
-            )
-        else:
-            self._connection = http.client.HTTPConnection(url.hostname, url.port, timeout=_TIMEOUT_S)
+        self._connection = self._new_connection()
+        try:
+            self._meet(self._connection)
+        except BaseException:
+            self.close()
+            raise
         return self._connection
+
+    def _new_connection(self) -> http.client.HTTPConnection:
+        import http.client
+
+        url = urlsplit(self._address)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError("there is no usable address of the manager: {!r}".format(self._address))
+        if url.scheme == "https":
+            return http.client.HTTPSConnection(url.hostname, url.port, timeout=_TIMEOUT_S, context=self._trust())
+        return http.client.HTTPConnection(url.hostname, url.port, timeout=_TIMEOUT_S)
+
+    def _meet(self, connection: http.client.HTTPConnection) -> None:
+        """Let the other end prove that it is the manager. Raises: one of the network's errors, Unproven among them."""
+        self._session = ProofSession(self._spec.token)
+        connection.connect()
+        # Otherwise http.client would connect anew by itself, to an unproven other end.
+        connection.auto_open = 0
+        # A stranger could send byte by byte for ever, and so keep this keeper from the manager, which may have moved.
+        watch = threading.Timer(_TIMEOUT_S, _cut, [connection.sock])
+        watch.daemon = True
+        watch.start()
+        try:
+            path = "{}{}/proof?nonce={}".format(self._base_path(), self._callback_path(), self._session.nonce)
+            connection.request("GET", path)
+            response = connection.getresponse()
+            content = response.read(_MAX_PROOF_BYTES)
+        finally:
+            watch.cancel()
+        if response.status != 200 or not self._session.meet(_parsed(content)):
+            raise Unproven(
+                "what answers {} at {} cannot prove to be the manager".format(response.status, self._address)
+            )
+        if response.will_close:
+            raise Unproven("what answers at {} closes its connections".format(self._address))
 
     def _trust(self) -> Any:
         import ssl
 
         context = ssl.create_default_context(cadata=self._spec.callback_ca)
         if self._spec.callback_ca:
-            context.check_hostname = False  # the manager's own certificate is pinned: reached by whatever address
+            # The manager's own certificate is pinned, so the address by which it is reached does not matter.
+            context.check_hostname = False
         return context
 
     def _base_path(self) -> str:
         return urlsplit(self._address).path.rstrip("/")
 
-    def _headers(self) -> Dict[str, str]:
-        return {
-            "Authorization": "Bearer " + self._spec.token,
-            "Content-Type": "application/json",
-            "X-Nnilite-Job": self._spec.job,  # whose token this is: downloads do not say it in their path
-        }
+    def _callback_path(self) -> str:
+        return _API + "/callback/" + quote(self._spec.job, safe="")
 
-    def _copy(self, response: Any, target: IO[bytes]) -> None:
+    def _copy(self, response: http.client.HTTPResponse, target: IO[bytes]) -> str:
+        """Write the answer's body to `target`. Returns its digest. Raises: LinkDown, OSError."""
+        import hashlib
+
+        found = hashlib.sha256()
         while True:
             try:
                 chunk = response.read(_CHUNK_BYTES)
             except _network_errors() as error:
                 raise LinkDown(_sentence(error)) from error
             if not chunk:
-                return
+                return found.hexdigest()
+            found.update(chunk)
             target.write(chunk)
 
 
 class StdoutLink:
-    """`NNILITE_EVENT {json}`, one line for each event, for services that read the platform's log.
+    """Prints events as lines `NNILITE_EVENT {json}`, for services that read the platform's log.
 
-    The trial's output is passed through in whole lines. Nothing is ever answered, so everything counts as taken.
+    The trial's output is passed through in whole lines. There are no answers, so everything counts as taken.
     """
 
     def __init__(self) -> None:
         self._unfinished = {"stdout": b"", "stderr": b""}
 
-    def post(self, events: List[Dict[str, Any]]) -> Answer:
+    def post(self, events: List[Dict[str, Any]]) -> ManagerAnswer:
         """Print."""
         import base64
 
@@ -168,12 +221,12 @@ class StdoutLink:
         try:
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
-        except OSError:  # nobody reads any more; the files remain
-            return Answer(200)
-        return Answer(200)
+        except OSError:  # the reader has gone; the files remain
+            return ManagerAnswer(200)
+        return ManagerAnswer(200)
 
     def _lines(self, stream: str, data: bytes, end: bool = False) -> bytes:
-        """The whole lines that this completes. None of them can be taken for an event."""
+        """The lines that this piece of output completes, changed so that none can be taken for an event."""
         data = self._unfinished[stream] + data
         whole, newline, rest = data.rpartition(b"\n")
         if end and rest:
@@ -187,10 +240,10 @@ class StdoutLink:
 
 
 class NoLink:
-    """For services that read the attempt's files themselves: there they stay."""
+    """Sends nothing, for services that read the attempt's files themselves."""
 
-    def post(self, events: List[Dict[str, Any]]) -> Answer:
-        return Answer(200)
+    def post(self, events: List[Dict[str, Any]]) -> ManagerAnswer:
+        return ManagerAnswer(200)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -206,26 +259,38 @@ def link_of(spec: Spec) -> Link:
     return RestLink(spec) if spec.callback or spec.callback_file else NoLink()
 
 
-def _answer(status: int, content: bytes) -> Answer:
-    """Raises: LinkDown for a 200 or 409 that no manager of ours would send."""
-    try:
-        data = json.loads(content.decode("utf-8"))
-    except ValueError:
-        data = None
-    if not isinstance(data, dict):
-        data = {}
+def _answer(status: int, content: bytes) -> ManagerAnswer:
+    """Read the manager's answer. Raises: LinkDown for a 200 or 409 that no manager of nnilite would send."""
+    data = _parsed(content)
     if status in (200, 409) and not _is_count(data.get("metrics")):
         raise LinkDown("what answers at the manager's address is not the manager")
     output = data.get("output")
     output = {k: v for k, v in output.items() if _is_count(v)} if isinstance(output, dict) else None
-    return Answer(
+    return ManagerAnswer(
         status,
         data.get("cancel") is True,
         data.get("metrics") if _is_count(data.get("metrics")) else None,
         output,
-        str(data.get("reason") or data.get("error") or ""),
-        str(data.get("field") or ""),
+        str(data.get("reason") or ": ".join(str(data[key]) for key in ("field", "error") if data.get(key))),
     )
+
+
+def _parsed(content: bytes) -> Dict[str, Any]:
+    """The JSON object of an answer; {} if it is not one."""
+    try:
+        data = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _cut(connection: Optional[socket.socket]) -> None:
+    """End a connection from which another thread reads."""
+    try:
+        if connection is not None:
+            connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended by itself
 
 
 def _is_count(value: Any) -> bool:

@@ -1,43 +1,47 @@
-"""What the manager does not have yet, and the batches that take it there. Nothing here waits or touches a network.
+"""The undelivered events, and the batches for their delivery. Nothing here waits or touches a network.
 
-The facts are in the folder; in memory are only cursors, set from the manager's answers, and the reports of the
-batch under way. The start comes first, the exit in the batch that leaves nothing else behind.
+All data is in the folder. In memory are only cursors, set from the manager's answers, and the reports of the current
+batch. The start comes first, and the exit comes in the last batch, after all other events.
 """
 
 from __future__ import annotations
 
 import base64
+import time
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional
+from functools import partial
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, TypeVar
 
 from .folder import Folder
 from .output import OutputFile
 from .spool import Report, SpoolReader
 
 _MAX_EVENTS = 5_000
-_MAX_BYTES = 4_000_000  # of the events in JSON, guessed high; a body has at most 8 MB
+_MAX_BYTES = 4_000_000  # a high estimate of a batch's JSON; a body may have 8 MB
 _OUTPUT_PIECE_BYTES = 256 * 1024
+_PATIENCE_S = 120.0  # for so long, unreadable files of an ended trial are tried again
+
+T = TypeVar("T")
 
 
-class Answer(NamedTuple):
-    """The manager's word. The cursors are None where it did not tell."""
+class ManagerAnswer(NamedTuple):
+    """The manager's answer. Cursors that it did not have are None."""
 
     status: int
     cancel: bool = False
     metrics: Optional[int] = None
     output: Optional[Dict[str, int]] = None
     reason: str = ""
-    field: str = ""  # of the request, which it refuses
 
 
 class Batch(NamedTuple):
-    """Events of one request, and what they cover."""
+    """The events of one request, and the cursors after them."""
 
     events: List[Dict[str, Any]]
     started: bool
     exited: bool
-    more: bool  # there is more than went into it
-    metrics: int  # the cursor if all is taken
+    more: bool  # whether more events are waiting
+    metrics: int  # the cursor once all of it is taken
     output: Dict[str, int]
 
 
@@ -47,7 +51,7 @@ class Outbox:
     def __init__(self, folder: Folder, outputs: Dict[str, OutputFile]) -> None:
         self.started: Optional[Dict[str, Any]] = None
         self.exited: Optional[Dict[str, Any]] = None
-        self.closed = False  # the trial has ended: the files will not change any more
+        self.closed = False  # the trial has ended, and the files will not change any more
         self.metrics = 0
         self.output = dict.fromkeys(outputs, 0)
         self.reader = SpoolReader(folder.metrics)
@@ -57,6 +61,8 @@ class Outbox:
         self._max_bytes = _MAX_BYTES
         self._drained = False
         self._complete = False
+        self._trouble: Dict[str, float] = {}  # since when each file cannot be read
+        self._left_out: Dict[str, str] = {}  # by file that is given up, the reason
 
     @property
     def complete(self) -> bool:
@@ -64,7 +70,11 @@ class Outbox:
         return self._complete
 
     def batch(self) -> Batch:
-        """The next events; none is right too, as a heartbeat."""
+        """The next events. A batch without events is a heartbeat.
+
+        Raises: OSError if the trial's files cannot be read now. An unreadable file must not count as empty: the end of
+        the trial would be sent before the rest of its reports.
+        """
         closed = self.closed
         events = [self.started] if self.started else []
         reports = self._reports(closed)
@@ -72,7 +82,7 @@ class Outbox:
         more = not self._drained or len(reports) < len(self._pending)
         output = dict(self.output)
         for stream, file in self._files.items():
-            piece = self._piece(stream, file, closed)
+            piece = self._insist(stream, b"", partial(self._piece, stream, file, closed))
             if piece:
                 events.append(_output(stream, output[stream], piece))
                 output[stream] += len(piece)
@@ -83,8 +93,8 @@ class Outbox:
         metrics = reports[-1].number + 1 if reports else self.metrics
         return Batch(events, self.started is not None, last, more, metrics, output)
 
-    def accept(self, batch: Batch, answer: Answer) -> bool:
-        """The manager has committed the batch. False if its cursors say that not all of it was taken."""
+    def accept(self, batch: Batch, answer: ManagerAnswer) -> bool:
+        """Note that the manager has committed the batch. False if by its cursors it has not taken all of it."""
         if batch.started:
             self.started = None
         self._max_events = _MAX_EVENTS
@@ -100,7 +110,7 @@ class Outbox:
         return arrived
 
     def seek(self, metrics: int, output: Optional[Dict[str, int]] = None) -> None:
-        """Go on from these cursors; also back, if the manager has less than was thought."""
+        """Continue from these cursors, which go back if the manager has less than expected."""
         while self._pending and self._pending[0].number < metrics:
             self._pending.popleft()
         first = self._pending[0].number if self._pending else self.reader.count
@@ -113,25 +123,32 @@ class Outbox:
                 self.output[stream] = output[stream]
 
     def shrink(self) -> bool:
-        """Send less at once from now on; False if a batch has no more than one event already."""
+        """Make smaller batches from now on. False if a batch has only one event already."""
         if self._max_events <= 1:
             return False
         self._max_events = max(1, min(self._max_events, len(self._pending) or 1) // 2)
         return True
 
-    def give_up(self, number: int) -> str:
-        """Put null in place of a report that the manager will never take; return what it was."""
-        for place, report in enumerate(self._pending):
-            if report.number == number:
-                self._pending[place] = report._replace(value="null")
-                return report.value
-        return ""
+    def _insist(self, what: str, nothing: T, read: Callable[[], T]) -> T:
+        """The result of a read; nothing if the trial has ended and reads fail for long. Raises: OSError."""
+        try:
+            found = read()
+        except OSError as error:
+            since = self._trouble.setdefault(what, time.monotonic())
+            if not self.closed or time.monotonic() - since < _PATIENCE_S:
+                raise
+            self._left_out[what] = str(error.strerror or error)
+            return nothing
+        self._trouble.pop(what, None)
+        self._left_out.pop(what, None)
+        return found
 
     def _unreadable(self) -> str:
-        """A word on lines that were meant as reports, perhaps."""
+        """A sentence on files that are given up and on unreadable lines of the spool; "" if there are none."""
+        given_up = "".join("\nits {} cannot be read: {}".format(*item) for item in sorted(self._left_out.items()))
         if not self.reader.unreadable:
-            return ""
-        return (
+            return given_up
+        return given_up + (
             "\n{} of the reported lines cannot be read, the first is {!r}; "
             'right are: intermediate 0.5, final 0.93, final {{"default": 0.93}}'
         ).format(self.reader.unreadable, self.reader.example)
@@ -150,13 +167,17 @@ class Outbox:
     def _fill(self, closed: bool) -> None:
         self._drained = False
         while len(self._pending) < self._max_events:
-            reports = self.reader.read(self._max_events - len(self._pending), _MAX_BYTES, final=closed)
+            none: List[Report] = []
+            reports = self._insist("metrics", none, partial(self._read, closed))
             self._drained = not reports
             if self._drained:
                 return
             self._pending.extend(report for report in reports if report.number >= self.metrics)
             if sum(map(_size, self._pending)) > _MAX_BYTES:
                 return
+
+    def _read(self, closed: bool) -> List[Report]:
+        return self.reader.read(self._max_events - len(self._pending), _MAX_BYTES, final=closed)
 
     @property
     def _piece_bytes(self) -> int:
@@ -170,7 +191,7 @@ class Outbox:
 
 
 def _size(report: Report) -> int:
-    """No less than what its event takes: quotes become two bytes, other characters up to twelve."""
+    """An upper bound of the bytes of a report's event: a quote takes two bytes, other characters up to twelve."""
     return 120 + len(report.value) * (2 if report.value.isascii() else 12)
 
 

@@ -1,11 +1,11 @@
-"""The trial's output: files that the trial itself writes, so that none is lost with the keeper, but with a cap.
+"""The trial's output files. The trial writes them itself, so that none is lost with the keeper; the keeper caps them.
 
-A file that grows over the cap is cut: its first half of the cap stays, a line says how much is left out, and the
-last quarter of the cap stays, where the traceback is. This is done again whenever it is needed. What the trial writes
-in the very moment of a cut may be lost or stand in another order. A dead keeper cuts nothing.
+A file that grows over the cap is cut, as often as needed: the file keeps its beginning (half the cap), a line that says
+how much is left out, and its end (a quarter of the cap), where a traceback is. Output that the trial writes at the very
+moment of a cut may be lost or be out of order. Without a keeper, files are not cut.
 
-Where output is sent, the first half of the cap is sent as it comes, since it will not change any more, and the rest
-when the trial has ended. So the manager's copy is equal to the file.
+If output is sent to the manager, the first half of the cap is sent at once, since a cut does not change it, and the
+rest after the end of the trial. So the manager's copy is equal to the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MIN_CAP_BYTES = 16 * _MARK_BYTES
 
 
 class OutputFile:
-    """One stream. `size` is the file's size when `grown` looked last."""
+    """The file of one stream. `size` is its size at the last call of `grown`."""
 
     def __init__(self, path: str, cap_bytes: int) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class OutputFile:
 
     @property
     def stable(self) -> int:
-        """How much of the file, from its start, stays as it is while the trial runs."""
+        """How many bytes of the file, from its start, no cut can change."""
         return self._cap // 2 if self._cap else self.size
 
     @property
@@ -58,18 +58,21 @@ class OutputFile:
         self.size = _size(self.path)
 
     def read(self, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; nothing if there is no such file (any more)."""
+        """Up to `limit` bytes from `offset`; nothing if there is no such file (any more). Raises: OSError."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(offset)
                 return file.read(limit)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return b""
 
     def last(self, limit: int) -> str:
-        """About the last `limit` bytes, from the beginning of a line on."""
+        """The last `limit` bytes or fewer, from the beginning of a line."""
         size = _size(self.path)
-        text = self.read(max(0, size - limit), limit)
+        try:
+            text = self.read(max(0, size - limit), limit)
+        except OSError as error:
+            return "[{} cannot be read: {}]".format(self.path, error.strerror)
         if size > limit:
             text = text.partition(b"\n")[2] or text
         return text.decode("utf-8", "replace").rstrip()

@@ -1,8 +1,8 @@
-"""Starting a trial's command, knowing its process again, and ending all of its process group.
+"""Starts a trial's command, recognizes its process later, and ends its process group.
 
-The command is the leader of a session of its own, so its group has its pid, and no signal sent to the keeper's group
-or terminal reaches it. A pid alone names nobody for long: with the time at which that process started, and the boot
-of the machine, it does.
+The command leads a session of its own, so its group has its pid, and signals to the keeper's group or terminal do not
+reach it. A pid may be used again by another process. Together with the start time of the process and the boot of the
+machine it is unique.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import time
 from typing import Any, Dict, List, Mapping
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
-_OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append: the cap may cut the file
+_OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append, since the cap may cut the file
 
 
 def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> "subprocess.Popen[bytes]":
-    """Start the command by bash, or sh where there is none. Raises: OSError."""
+    """Start the command by bash, or by sh if there is no bash. Raises: OSError."""
     shell = next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
     out = os.open(stdout, _OUT_FLAGS, 0o600)
     err = os.open(stderr, _OUT_FLAGS, 0o600)
@@ -40,12 +40,12 @@ def start(command: str, directory: str, env: Mapping[str, str], stdout: str, std
 
 
 def identity(pid: int) -> Dict[str, Any]:
-    """What tells this process from any other, now and later, as JSON."""
+    """The identity of a process as JSON, which no other process will ever have."""
     return {"pid": pid, "start": started_at(pid), "boot": boot_id(), "host": socket.gethostname()}
 
 
 def is_running(known: Mapping[str, Any]) -> bool:
-    """Whether the process of this identity runs on this machine; a zombie does not."""
+    """Whether the process with this identity runs on this machine. A zombie does not run."""
     pid, start = known.get("pid"), known.get("start")
     if not isinstance(pid, int) or pid <= 1 or not start:
         return False
@@ -54,7 +54,7 @@ def is_running(known: Mapping[str, Any]) -> bool:
 
 
 def started_at(pid: int) -> str:
-    """When the process started, in whatever unit the system has; "" if it is not running."""
+    """When the process started, in the system's own unit; "" if it is not running."""
     if os.path.exists("/proc/self/stat"):
         fields = _stat(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
@@ -68,7 +68,7 @@ def started_at(pid: int) -> str:
 
 
 def _stat(pid: int) -> List[str]:
-    """The fields of /proc/PID/stat from the third (the state) on: the second, a name, may hold anything."""
+    """The fields of /proc/PID/stat from the third (the state) on. The second, a name, may have any characters."""
     try:
         with open("/proc/{}/stat".format(pid), "rb") as file:
             return file.read().rpartition(b")")[2].decode("ascii", "replace").split()
@@ -77,7 +77,7 @@ def _stat(pid: int) -> List[str]:
 
 
 def boot_id() -> str:
-    """Changes with every start of the machine; "" where the system has none."""
+    """The id of this boot of the machine; "" if the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -91,13 +91,13 @@ def signal_group(group: int, number: int) -> bool:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
-    except PermissionError:  # macOS says so of zombies; elsewhere the group runs something of another user
+    except PermissionError:  # on macOS these are zombies; elsewhere the group has a process of another user
         return sys.platform != "darwin"
     return True
 
 
 def group_runs(group: int) -> bool:
-    """Whether a process of the group runs. Zombies, which a container without an init keeps, do not count."""
+    """Whether a process of the group runs. Zombies do not count; a container without an init keeps them."""
     if not signal_group(group, 0):
         return False
     if not os.path.exists("/proc/self/stat"):
@@ -111,7 +111,7 @@ def _is_of_group(pid: int, group: int) -> bool:
 
 
 def end_group(group: int, grace_s: float) -> None:
-    """SIGTERM to the group, SIGKILL to what is left of it after the grace. Returns when it is gone."""
+    """Send SIGTERM to the group, and SIGKILL to what is left after the grace. Returns when the group is gone."""
     deadline = time.monotonic() + grace_s
     signal_group(group, signal.SIGTERM)
     while group_runs(group):
@@ -129,7 +129,7 @@ def _await_end(group: int, limit_s: float) -> None:
 
 
 def groups_of(job: str, directory: str) -> List[int]:
-    """The process groups of this attempt that run on this machine, known by their environment (Linux)."""
+    """The process groups of this attempt that run on this machine, found by their environment (Linux)."""
     groups = set()
     marks = {os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)}
     for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
@@ -137,7 +137,8 @@ def groups_of(job: str, directory: str) -> List[int]:
             fields = _stat(int(name))
             if len(fields) > 2 and fields[0] not in "ZX":
                 groups.add(int(fields[2]))
-    return sorted(groups - {0, os.getpgrp()})  # 0: one of another PID namespace, but to a signal our own
+    # Group 0 is one of another PID namespace; a signal to 0 would go to this process's own group.
+    return sorted(groups - {0, os.getpgrp()})
 
 
 def _environment(pid: str) -> "set[bytes]":

@@ -1,4 +1,4 @@
-"""The command line."""
+"""The keeper's command line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from .wake import Wake
 USAGE = """usage: keeper.pyz run SPEC.json        run an attempt of a trial (-: the specification comes on stdin)
        keeper.pyz deliver DIR SPEC.json  deliver what a dead keeper has left in DIR
        keeper.pyz serve                  fork keepers for specifications named on stdin
+       keeper.pyz job START.json ...     run an attempt as the bootstrap's instructions say
        keeper.pyz --version
 """
 BAD_INPUT = 2
 
 
 def main(arguments: List[str]) -> int:
-    """Run the command; its exit code."""
+    """Run the command. Returns the keeper's exit code."""
     _open_streams()
     command, *rest = arguments or [""]
     if command == "run" and len(rest) == 1:
@@ -30,6 +31,10 @@ def main(arguments: List[str]) -> int:
         from .fork_server import serve
 
         return serve()
+    if command == "job" and rest:
+        from . import job
+
+        return job.run(rest)
     if command == "--version" and not rest:
         return _version()
     sys.stderr.write(USAGE)
@@ -52,7 +57,7 @@ def _deliver(directory: str, source: str) -> int:
 
 
 def _open_streams() -> None:
-    """Where standard streams are closed, the next files opened would be taken for them."""
+    """Open closed standard streams on /dev/null: otherwise the next opened files would become these streams."""
     for stream in range(3):
         try:
             os.fstat(stream)

@@ -1,7 +1,7 @@
-"""Where trials find `import nnilite` and `import nni`: a folder of their own with just the SDK.
+"""The folder with only the SDK, in which trials find `import nnilite` and `import nni`.
 
-It is unpacked once beside the zipapp, for all trials of this worker; in the attempt's folder where that cannot be
-written or is not safe; and in a temporary folder where these have a colon in their names, which PYTHONPATH cannot say.
+It is unpacked once beside the zipapp, for all trials of this worker. If that place cannot be written or is not safe, it
+goes to the attempt's folder, and to a temporary folder if these have a colon in their names, as PYTHONPATH allows none.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import os
 import shutil
 import stat
 import sys
+import zipimport
 from typing import Dict
 
-from . import BUILD
+from . import BUILD, SDK
 
 
 def place(inner: str) -> str:
-    """The folder to put on PYTHONPATH; `inner`: where one can be made for this attempt alone. Raises: OSError."""
+    """The folder to put on PYTHONPATH. `inner`: a place for one that only this attempt uses. Raises: OSError."""
     archive = os.path.abspath(sys.argv[0])
     name = ".nnilite-sdk-" + BUILD
     if BUILD and os.path.isfile(archive):
@@ -43,7 +44,7 @@ def _temporary(name: str) -> str:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether nobody else could have put something there for us to run."""
+    """Whether no other user can have put files there, which this user would then run."""
     try:
         facts = os.lstat(folder)
     except OSError:
@@ -74,13 +75,12 @@ def _unpack(folder: str) -> None:
 
 
 def _files() -> Dict[str, bytes]:
-    """The SDK's files, from the zipapp that this runs from, or from the source tree."""
+    """The SDK's files, from the zipapp of this keeper or from the source tree."""
     if not BUILD:
         from . import sdk_sources
 
         return sdk_sources()
-    import zipfile
-
-    with zipfile.ZipFile(os.path.abspath(sys.argv[0])) as archive:
-        names = [name for name in archive.namelist() if name.startswith("sdk/")]
-        return {name[len("sdk/") :]: archive.read(name) for name in names}
+    # `zipfile` would take longer to import than the files take to write.
+    archive = os.path.abspath(sys.argv[0])
+    loader = zipimport.zipimporter(archive)
+    return {name: loader.get_data(os.path.join(archive, "sdk", *name.split("/"))) for name in SDK}

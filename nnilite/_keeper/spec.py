@@ -1,4 +1,4 @@
-"""What a keeper is told: one JSON object, checked here once, so that all other modules can rely on it."""
+"""The keeper's specification: one JSON object, checked here once, so that all other modules can rely on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ VERSION = 1
 
 
 class SpecError(ValueError):
-    """The specification cannot be used; one sentence."""
+    """The specification cannot be used. The text is one sentence."""
 
 
 class Spec(NamedTuple):
-    """One attempt of a trial. See `nnilite._keeper` for the JSON."""
+    """The specification of one attempt. See `nnilite._keeper` for the JSON."""
 
     job: str
     experiment: str
@@ -24,14 +24,14 @@ class Spec(NamedTuple):
     sequence: int
     platform: str
     command: str
-    directory: str  # absolute; belongs to this attempt alone
-    parameters: Any  # NNI's record, as it stands in parameter.cfg
+    directory: str  # absolute; no other attempt uses it
+    parameters: Any  # NNI's record, the content of parameter.cfg
     env: Dict[str, Any]  # added to the trial's environment; None takes a variable away
     code: Dict[str, str]  # {} or one of in_place, archive, download
     token: str
     callback: Optional[str]
     callback_file: Optional[str]
-    callback_ca: Optional[str]  # PEM text of the authority to trust, where the manager has a certificate of its own
+    callback_ca: Optional[str]  # PEM text of the authority to trust, if the manager has a certificate of its own
     report: str  # "rest" or "stdout"
     send_output: bool
     grace_s: float

@@ -1,16 +1,16 @@
-"""Reading a trial's reports.
+"""Reads a trial's reports.
 
 The spool is a file of lines, and each line is one report. Two forms can be mixed:
 
     ME000123{"parameter_id": 0, "trial_job_id": "x", "type": "PERIODICAL", "sequence": 0, "value": "0.5"}
     intermediate 0.5                or: final 0.93, final {"default": 0.93, "loss": 0.2}, final nan
 
-The first is NNI's: the number is the length in bytes of what follows, with the line end. `value` is the metric as
-JSON text; our SDK adds `time`. The second is for people and for programs in any language.
+The first is NNI's: the number is the length in bytes of the rest, with the line end. `value` is the metric as JSON
+text; nnilite's SDK adds `time`. The second is for people and for programs in any language.
 
-A report's number is its place among the readable reports, and the number of an intermediate result is its place
-among these, so both follow from the file alone, whoever reads it and how often. A line that was cut by a full disk
-is left out, and what another process wrote behind it is found; lines that cannot be read are counted, not numbered.
+A report's number is its place among the readable reports, and the number of an intermediate result is its place among
+these, so both follow from the file alone. A line that was cut by a full disk is left out, and a report that another
+process wrote behind it is still found. Unreadable lines are counted but have no number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FINAL = "FINAL"
 
 _HEAD = re.compile(rb"ME\d{6}(?=\{)")
 _WORDS = {b"intermediate": PERIODICAL, b"final": FINAL}
-_MAX_LINE_BYTES = 1 << 20  # a little over what the SDK and NNI's own allow
+_MAX_LINE_BYTES = 1 << 20  # a little more than the SDK and NNI's own SDK allow
 _MAX_TIME_S = 1e11
 
 
@@ -41,11 +41,11 @@ class Report(NamedTuple):
 
 
 class _Unreadable(ValueError):
-    """Not a report."""
+    """A line is not a report."""
 
 
 class SpoolReader:
-    """Reads on from where it stopped. `count` is the number of the next report."""
+    """Reads the spool piece by piece. `count` is the number of the next report."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -61,9 +61,10 @@ class SpoolReader:
         self._in_long_line = False
 
     def read(self, limit: int, limit_bytes: int, final: bool = False) -> List[Report]:
-        """At least one of the next reports if there are any, and about `limit` or `limit_bytes` at most.
+        """The next reports: at least one if there is any, and at most about `limit` of them or `limit_bytes`.
 
-        A last line without an end counts only if `final`, when nothing more will be written.
+        A last line without an end counts only if `final`, when nothing more will be written. Raises: OSError if the
+        file is there and cannot be read now, which is not the same as if nothing had been reported.
         """
         reports: List[Report] = []
         try:
@@ -75,8 +76,11 @@ class SpoolReader:
                     self._add(line, written, reports)
                     if len(reports) >= limit or (reports and self.offset - begin >= limit_bytes):
                         break
-        except OSError:  # nothing was reported, or the trial has deleted its folder
+        except (FileNotFoundError, NotADirectoryError):  # nothing was reported, or the trial has deleted its folder
             return reports
+        except OSError:
+            if not reports:
+                raise
         return reports
 
     def _lines(self, file: IO[bytes], final: bool) -> Iterator[bytes]:
@@ -115,7 +119,7 @@ class SpoolReader:
 
 
 def parse_line(line: bytes) -> Optional[Tuple[str, str, Optional[float]]]:
-    """Kind, JSON text and time (None: not known) of a report; None if the line says nothing. Raises: ValueError."""
+    """Kind, JSON text and time (None: unknown) of a report; None if the line is to be ignored. Raises: ValueError."""
     for head in _HEAD.finditer(line):
         record = _json(line[head.end() :])
         if isinstance(record, dict):
@@ -135,7 +139,10 @@ def _of_nni(record: Any) -> Optional[Tuple[str, str, Optional[float]]]:
         return None  # NNI's multi-phase requests
     value = record.get("value")
     if not isinstance(value, str) or _json(value.encode("utf-8", "surrogatepass")) is _NOT_JSON:
-        value = json.dumps(value)
+        try:
+            value = json.dumps(value)
+        except RecursionError:
+            raise _Unreadable from None
     return kind, value, _time(record.get("time"))
 
 
@@ -146,7 +153,7 @@ def _time(value: Any) -> Optional[float]:
 
 
 def _value(text: bytes) -> str:
-    """The JSON text of a plain line's value; numbers also as other languages write them (nan, -inf, .5)."""
+    """The JSON text of a plain line's value. Numbers may be written as in other languages (nan, -inf, .5)."""
     value = _json(text)
     if value is _NOT_JSON:
         try:

@@ -1,4 +1,4 @@
-"""What the main thread waits by: signals, pokes of other threads, and time."""
+"""Lets the main thread wait for signals, pokes of other threads, and time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Optional
 
 
 class Wake:
-    """Turns signals into flags and ends waits. One per process; `listen` takes the signal handlers over.
+    """Turns signals into flags and ends waits. A process has one; `listen` installs its signal handlers.
 
-    Handlers are Python functions, also where nothing is to be done: the trial's command then starts with the
-    system's defaults, since these, unlike "ignore", come back with exec.
+    All handlers are Python functions, even those that do nothing: exec resets such signals to the system's defaults
+    for the trial's command, whereas it would keep "ignore".
     """
 
     def __init__(self) -> None:
-        self.terminations = 0  # how often somebody asked for the end: SIGTERM or Ctrl-C
+        self.terminations = 0  # how many SIGTERM or SIGINT (Ctrl-C) have come
         self._reader, self.writer = os.pipe()
         for end in (self._reader, self.writer):
             os.set_blocking(end, False)
@@ -31,14 +31,14 @@ class Wake:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def poke(self) -> None:
-        """End the wait that is under way, or the next one. For any thread."""
+        """End the current wait, or else the next one. May be called in any thread."""
         try:
             os.write(self.writer, b"\0")
-        except BlockingIOError:  # full: the wait ends anyway
+        except BlockingIOError:  # the pipe is full, so the wait ends anyway
             return
 
     def wait(self, timeout_s: float, *more: int) -> bool:
-        """Wait for a signal, a poke or the time, or for one of the `more` files to be readable (then True)."""
+        """Wait for a signal, a poke, the time, or until one of the files `more` is readable (then True)."""
         ready, _, _ = select.select([self._reader, *more], [], [], max(0.0, timeout_s))
         if self._reader in ready:
             os.read(self._reader, 4096)
@@ -48,4 +48,4 @@ class Wake:
         self.terminations += 1
 
     def nothing(self, number: int, frame: Optional[FrameType]) -> None:
-        """A signal handler for what only has to end a wait."""
+        """A signal handler for signals that only have to end a wait."""

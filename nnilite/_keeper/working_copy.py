@@ -1,8 +1,8 @@
-"""Gets the trial's working copy of the code: unpacked from an archive that is here, or from the manager.
+"""Makes the trial's working copy of the code from an archive that is here or that the manager sends.
 
-The archive is named `<hash>.tar.gz`, and the hash covers names, modes and bytes of what is in it (the rule stands in
-`nnilite.codedir`), so a damaged or exchanged archive is found out while it is unpacked. Nothing in an archive can
-come to lie outside the copy: names are checked, files are written before links, and a link that leads out is refused.
+The archive is named `<hash>.tar.gz`. The hash covers names, modes and bytes of its files (`nnilite.codedir` has the
+rule), so unpacking detects a damaged or exchanged archive. Nothing is written outside the copy: names are checked,
+files are written before links, and a link that leads outside is refused.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _HASH_START = b"nnilite code 1\0"
 
 
 class CodeError(Exception):
-    """There is no usable code package; one sentence."""
+    """There is no usable code package. The text is one sentence."""
 
 
 def unpack(archive: str, target: str) -> None:
-    """Unpack `<hash>.tar.gz` to `target`, wholly or not at all. Raises: CodeError, OSError."""
+    """Unpack `<hash>.tar.gz` to `target`, whole or not at all. Raises: CodeError, OSError."""
     name = os.path.basename(archive).split(".", 1)[0]
     if not _HASH.match(name):
         raise CodeError("the code package {} is not named by its hash".format(archive))
@@ -48,7 +48,7 @@ def unpack(archive: str, target: str) -> None:
 
 
 def download(link: RestLink, name: str, target: str, canceled: Callable[[], bool]) -> str:
-    """Fetch `<hash>.tar.gz` from the manager into the folder `target`; its path. Raises: CodeError, OSError."""
+    """Fetch `<hash>.tar.gz` from the manager into `target`. Returns its path. Raises: CodeError, OSError."""
     if not _HASH.match(name):
         raise CodeError("{!r} is not the hash of a code package".format(name))
     path = os.path.join(target, name + ".tar.gz")
@@ -67,7 +67,7 @@ def download(link: RestLink, name: str, target: str, canceled: Callable[[], bool
 
 
 def _extract(archive: str, target: str) -> str:
-    """Unpack to an empty folder; the hash of what was in the archive."""
+    """Unpack to an empty folder. Returns the hash of the archive's content."""
     digest = hashlib.sha256(_HASH_START)
     links: List[Tuple[str, str]] = []
     with tarfile.open(archive, "r:gz") as tar:

@@ -1,10 +1,10 @@
-"""The experiment manager: one process per experiment.
+"""The experiment manager's program, one process per experiment: wiring and nothing else.
 
-app          puts the parts together and serves them
-engine       the one task that owns all trials: takes inputs, asks the rules, commits, then acts
-rules        the pure state machine: no I/O, no clock, no randomness
-steps        what goes into the rules and what comes out of them
-intake       numbered events of keepers in: drops duplicates, finds gaps
-tuner_host   the child process in which tuner and assessor run, and its client
-store        the SQLite database: what is not committed there has not happened
+    manager    a running experiment, as the REST interface sees it
+    viewer     the reading half of a manager, which is all that `nnictl view` needs
+    read_only  refuses what a viewer cannot do
+    guard      makes the manager's own files again when somebody deletes or damages them
+    assembly   makes a manager from an experiment's folder
+
+`python -m nnilite._manager` is started by `nnilite._running.launch`.
 """

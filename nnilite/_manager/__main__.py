@@ -1,6 +1,6 @@
 """The manager's program: `python -m nnilite._manager --directory DIR --mode create|resume|view ...`.
 
-Started by `nnilite._launch`. It says on --ready-fd, in one JSON line, where it listens or why it cannot start.
+`nnilite._running.launch` starts it. It writes one JSON line to --ready-fd: where it listens, or why it cannot start.
 """
 
 from __future__ import annotations
@@ -18,18 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from nnilite import _registry
+from nnilite._documents import as_json, write_content
+from nnilite._engine.engine import end_tasks
+from nnilite._locking import ManagerLock
 from nnilite._manager import assembly
-from nnilite._manager.engine import end_tasks
-from nnilite._manager.reading import Reading
+from nnilite._manager.guard import Guard, Kept
+from nnilite._manager.viewer import About, Viewer
+from nnilite._network import is_loopback
 from nnilite._rest import Options, SecretFilter, listen, make_application
-from nnilite._rest.auth import is_loopback
-from nnilite.errors import NniliteError, ServiceError
-from nnilite.records import ExperimentState
+from nnilite._store.async_store import AsyncStore
+from nnilite.config import ExperimentConfig
+from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
+from nnilite.records import ExperimentState, Json
 
 log = logging.getLogger("nnilite.manager")
 
-_LAST_WORDS_S = 0.5  # clients may still read the final state
+_LAST_WORDS_S = 0.5  # for so long clients can still read the final state
 _CLOSE_TIMEOUT_S = 10.0
+_LOOK_S = 1.0
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -53,20 +59,28 @@ class Program:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
+        # Only a running manager has one: a viewer does not look after files.
+        self._guard: Guard | None = None
         self._directory: Path = options.directory
         prefix = "/" + options.url_prefix.strip("/") if options.url_prefix.strip("/") else ""
         scheme = "https" if options.tls_cert else "http"
         self._address = assembly.Address(scheme, options.host, options.port, prefix, options.tls_cert)
         self._stopping = asyncio.Event()
-        self.resumed = False  # a view that is to become a running manager
-        self._names: list[str] = []  # by which workers call this manager, beside its address
+        self.resumed = False  # whether this viewer is to become a running manager
+        self._about: dict[str, Json] = {}  # the content of `manager.json` as last written
+        self._own_user = False  # whether this user's own programs need no token
+        # The names, beside its address, by which workers call this manager.
+        self._names: list[str] = []
 
-    async def run(self) -> None:
-        """Raises: NniliteError if it cannot start, or cannot go on."""
+    async def run(self, lock: ManagerLock) -> None:
+        """Run until the experiment has stopped. Raises: NniliteError if the manager cannot start or cannot go on."""
         config = assembly.load_config(self._directory, paths=self._options.mode != "view")
         new = self._options.mode == "create"
         store = assembly.open_store(self._directory, new, time.time())
-        needs_token = config.require_token or not is_loopback(self._options.host)
+        _registry.make_folders(self._directory)
+        # All requests through a proxy come from the user who runs the proxy, which proves nothing about the sender.
+        behind_proxy = bool(self._options.url_prefix.strip("/"))
+        self._own_user = is_loopback(self._options.host) and not config.require_token and not behind_proxy
         token = assembly.user_token(self._directory)
         for handler in logging.getLogger().handlers:
             handler.addFilter(SecretFilter([*config.secrets, token]))
@@ -77,16 +91,26 @@ class Program:
         if self._options.with_parent:
             asyncio.get_running_loop().add_reader(0, self._parent_ended)
         if self._options.mode == "view":
-            await self._serve_view(
-                assembly.assemble_view(self._directory, config, store, token if needs_token else None)
-            )
+            await self._serve_view(assembly.assemble_view(self._directory, config, store, token))
             return
-        parts = assembly.assemble(self._directory, config, store, self._address, token if needs_token else None)
+        parts = assembly.assemble(self._directory, config, store, self._address, token, self._write_state)
+        self._guard = Guard(self._directory, lock, parts.keeper, self._files(config, token, parts.manager.about))
         await self._serve(parts, new)
 
-    async def _serve_view(self, reading: Reading) -> None:
+    def _files(self, config: ExperimentConfig, token: str, about: About) -> dict[Path, Kept]:
+        """The files by which the next manager and others find the experiment; more are added once they are known."""
+        entry, platform = _registry.entry(about.id), ",".join(about.platforms)
+        started = entry.started if entry is not None and entry.started is not None else about.created
+        known = _registry.about(about.id, config.experiment_name or "", self._directory, platform, started)
+        return {
+            self._directory / "config.json": Kept(as_json(config.json(secrets=True))),
+            self._directory / "token": Kept(token.encode("ascii")),
+            _registry.path_of(about.id): Kept(as_json(known), exactly=True),
+        }
+
+    async def _serve_view(self, reading: Viewer) -> None:
         server = self._listen(reading)
-        state, ended = reading.standing().state, reading.standing().ended
+        state, ended = reading.progress().state, reading.progress().ended
         self._write_state(ExperimentState.VIEWED, ended)
         self._ready()
         self.resumed = await self._resumed_or_stopped(reading)
@@ -94,17 +118,18 @@ class Program:
         self._write_state(state, ended)
         reading.reader.close()
 
-    async def _resumed_or_stopped(self, reading: Reading) -> bool:
-        """Wait for either; true if the experiment is to go on."""
+    async def _resumed_or_stopped(self, reading: Viewer) -> bool:
+        """Wait until a user resumes or stops the view; true if the experiment is to be resumed."""
         waits = [asyncio.create_task(event.wait()) for event in (self._stopping, reading.resuming)]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for task in waits:
             task.cancel()
-        await asyncio.sleep(_LAST_WORDS_S if reading.resuming.is_set() else 0)  # the answer has to get out
+        # The answer to the request for the resume has to be sent first.
+        await asyncio.sleep(_LAST_WORDS_S if reading.resuming.is_set() else 0)
         return reading.resuming.is_set() and not self._stopping.is_set()
 
     def command(self) -> list[str]:
-        """The program that goes on with what was viewed, at the same address."""
+        """The command line that resumes the viewed experiment at the same address."""
         options = self._options
         words = [sys.executable, "-m", "nnilite._manager", "--directory", str(self._directory), "--mode", "resume"]
         words += ["--port", str(self._address.port), "--host", options.host]
@@ -116,32 +141,76 @@ class Program:
 
     async def _serve(self, parts: assembly.Assembled, new: bool) -> None:
         server = self._listen(parts.manager)
-        (self._directory / "callback").write_text(self._address.url, "ascii")
+        self._write("callback", Kept(self._address.url.encode("ascii")))
         try:
-            if new:  # what cannot work is said before anything runs
-                await parts.tuner.open(0)
-                await parts.engine.desk.open()
-            parts.manager.state_changed = self._write_state
+            if new:
+                await self._open(parts)
             self._write_state(parts.engine.rules.state, None)
             self._ready()
             await self._work(parts)
-            parts.manager.changes.publish(await parts.manager.profile())  # else its last state might go untold
+            # Without this, clients might miss the last state.
+            parts.manager.changes.publish(await parts.manager.profile())
             await asyncio.sleep(_LAST_WORDS_S)
         finally:
             server.stop()
+            if self._guard is not None:
+                # The thread of a look goes on when its task is canceled.
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(asyncio.to_thread(self._guard.close), _CLOSE_TIMEOUT_S)
             await self._close(parts)
 
+    async def _open(self, parts: assembly.Assembled) -> None:
+        """Open all parts, so that faults are reported before anything runs. Raises: NniliteError, also if stopped."""
+
+        async def both() -> None:
+            await parts.tuner.open(0)
+            await parts.engine.caller.open()
+
+        opening, stopping = asyncio.create_task(both()), asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not opening.done():
+            await end_tasks([opening])
+            raise Conflict("the experiment was stopped before it began")
+        opening.result()
+
     async def _work(self, parts: assembly.Assembled) -> None:
-        helpers = [asyncio.create_task(parts.publisher.run()), asyncio.create_task(self._stop_when_told(parts))]
+        helpers = [
+            asyncio.create_task(parts.publisher.run(parts.manager.profile)),
+            asyncio.create_task(self._stop_when_told(parts)),
+        ]
+        works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts.store))]
         try:
-            await parts.engine.run()
+            done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            await end_tasks(helpers)
-            await parts.publisher.tidy_up(parts.engine.rules)
+            await end_tasks([*works, *helpers])
+            await parts.publisher.tidy_up()
+
+    async def _look_after(self, store: AsyncStore) -> None:
+        """Look after the files that somebody may remove. Raises: NniliteError when the manager has to end."""
+        said = ""
+        while self._guard is not None:
+            await asyncio.sleep(_LOOK_S)
+            await asyncio.to_thread(self._guard.look)
+            try:
+                await store.keep_place()
+            except StoreError as error:
+                if not error.busy:
+                    raise
+                if str(error) != said:
+                    log.error("%s", error)
+                said = str(error)
+            else:
+                said = ""
 
     async def _stop_when_told(self, parts: assembly.Assembled) -> None:
         await self._stopping.wait()
-        await parts.manager.stop()
+        try:
+            await parts.manager.stop()
+        except ServiceError as error:
+            log.warning("asked to stop: %s", error)
 
     async def _close(self, parts: assembly.Assembled) -> None:
         for closing in (parts.tuner.close(), parts.service.close()):
@@ -152,14 +221,15 @@ class Program:
                 self._write_left(str(error))
             except (asyncio.TimeoutError, NniliteError, OSError) as error:
                 log.warning("not closed in good order: %r", error)
-        parts.ledger.close()
+        parts.store.close()
         parts.reader.close()
 
     # ------------------------------------------------------------ telling others
 
-    def _listen(self, backend: Reading) -> Any:
+    def _listen(self, backend: Viewer) -> Any:
         options = self._options
-        application = make_application(backend, Options(options.host, self._names, options.url_prefix))
+        settings = Options(options.host, self._names, self._own_user, options.url_prefix)
+        application = make_application(backend, settings)
         server = listen(application, options.host, options.port, options.tls_cert, options.tls_key)
         self._address.port = server.port
         backend.about = assembly.located(backend.about, self._address)
@@ -169,27 +239,34 @@ class Program:
         about = {"state": state.value, "ended": ended, "pid": os.getpid(), "port": self._address.port}
         about |= {"url": self._address.url, "mode": self._options.mode}
         about |= {"tls_cert": str(self._options.tls_cert.resolve()) if self._options.tls_cert else None}
-        if self._options.mode == "view":  # which does nothing about what a stop has left behind
-            about = {**_registry.read_manager(self._directory), **about}
-        try:
-            _registry.write_json(self._directory / "manager.json", about)
-        except OSError as error:  # a full disk: the state is still served
-            log.error("cannot write manager.json: %s", error)
+        # A viewer does not touch what the last stop has left on platforms.
+        if self._options.mode == "view":
+            about |= {"left": _registry.last_word(self._directory).left}
+        self._about = about
+        self._write("manager.json", Kept(as_json(about), exactly=True))
 
     def _write_left(self, what: str) -> None:
-        """For who asked for the stop."""
+        """Record what a platform could not end or remove, for the command that asked for the stop."""
+        self._about = {**self._about, "left": what}
+        self._write("manager.json", Kept(as_json(self._about), exactly=True))
+
+    def _write(self, name: str, kept: Kept) -> None:
+        path = self._directory / name
         try:
-            about = _registry.read_manager(self._directory)
-            _registry.write_json(self._directory / "manager.json", {**about, "left": what})
+            if self._guard is None:
+                write_content(path, kept.content)
+            else:
+                self._guard.write(path, kept)
+        # The disk may be full. The REST interface still serves the state.
         except OSError as error:
-            log.error("cannot write manager.json: %s", error)
+            log.error("cannot write %s: %s", name, error)
 
     def _ready(self) -> None:
         log.info("experiment %s is served at %s", self._directory.name, self._address.url)
         self.say({"ready": "yes", "url": self._address.url})
 
     def say(self, answer: dict[str, str]) -> None:
-        """Tell who started us; once."""
+        """Report the start, or why it failed, to the process that started this one. Only the first call counts."""
         descriptor, self._options.ready_fd = self._options.ready_fd, None
         if descriptor is not None:
             with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "w") as out:
@@ -211,9 +288,9 @@ def configure_logging(debug: bool) -> None:
 async def main(options: argparse.Namespace) -> int:
     program = Program(options)
     try:
-        with _registry.lock(options.directory):
-            await program.run()
-    except NniliteError as error:
+        with _registry.lock(options.directory) as lock:
+            await program.run(lock)
+    except (NniliteError, OSError) as error:
         log.error("%s", error)
         program.say({"error": str(error)})
         return 1

@@ -1,43 +1,46 @@
-"""From an experiment's folder to a manager, ready to run."""
+"""Makes a manager that is ready to run from an experiment's folder."""
 
 from __future__ import annotations
 
-import asyncio
-import json
+import contextlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nnilite import _keeper, _plugins, codedir
-from nnilite._manager import steps as s
-from nnilite._manager.app import Machinery, Manager, Publisher, limits_of, new_trial_id
-from nnilite._manager.checkpoints import CheckpointRule, Checkpoints
-from nnilite._manager.engine import Clock, Engine, Parts
-from nnilite._manager.jobs import JobMaker
-from nnilite._manager.ledger import StoreLedger
-from nnilite._manager.reader import Reader
-from nnilite._manager.reading import About, Reading, Standing
-from nnilite._manager.rules import Rules
-from nnilite._manager.several import Member, Several
-from nnilite._manager.store import FILE_NAME, Store
-from nnilite._manager.tuner_host import TunerHost, TunerPlan
-from nnilite.class_args import default_of
+from nnilite import _plugins, _registry, codedir
+from nnilite._documents import read_document, write_content
+from nnilite._engine import messages as s
+from nnilite._engine.engine import Clock, Engine, Parts
+from nnilite._engine.hybrid import HybridService, Member
+from nnilite._engine.jobs import JobMaker
+from nnilite._engine.rules import Rules
+from nnilite._engine.service_caller import WakeSignal
+from nnilite._manager.guard import KeeperFile
+from nnilite._manager.manager import Machinery, Manager, Publisher, limits_of, new_trial_id
+from nnilite._manager.viewer import About, Progress, Viewer
+from nnilite._store.async_store import AsyncStore
+from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
+from nnilite._store.reader import Reader
+from nnilite._store.writer import FILE_NAME, Store
+from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite.config import ExperimentConfig, TrialSettings, from_dict
-from nnilite.errors import PluginError
-from nnilite.objectives import configured
-from nnilite.records import Json
+from nnilite.errors import ConfigError, DamagedFile, PluginError
+from nnilite.records import ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
+from nnilite.tuning.class_args import default_of
+from nnilite.tuning.objectives import configured
 
 CHECKPOINTS = "checkpoints"
+KEEPER = "keeper.pyz"
 _LINGER_S = 86400
 
 
 @dataclass
 class Address:
-    """Where the manager is reached; known once it listens."""
+    """The address of the manager, which is known once it listens."""
 
     scheme: str = "http"
     host: str = "127.0.0.1"
@@ -47,7 +50,7 @@ class Address:
 
     @property
     def url(self) -> str:
-        """As seen from this machine."""
+        """The base URL as seen from this machine."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
         host = f"[{host}]" if ":" in host and not host.startswith("[") else host
         return f"{self.scheme}://{host}:{self.port}{self.prefix}"
@@ -55,63 +58,104 @@ class Address:
 
 @dataclass
 class Assembled:
-    """A manager and what has to be opened and closed with it."""
+    """A manager and the parts that have to be opened and closed with it."""
 
     manager: Manager
     engine: Engine
     publisher: Publisher
     tuner: TunerHost
     service: TrainingService
-    ledger: StoreLedger
+    store: AsyncStore
     reader: Reader
     grace_s: float
+    keeper: KeeperFile
 
 
 def load_config(directory: Path, *, paths: bool = True) -> ExperimentConfig:
-    """The experiment's own copy of its config. `paths`: its folders must still exist. Raises: ConfigError."""
-    raw = json.loads((directory / "config.json").read_text("utf-8"))
-    return from_dict(raw, directory).checked(paths=paths)
+    """Load the experiment's own copy of its config. `paths`: its folders must still exist.
+
+    Raises: ConfigError, DamagedFile, UnreadableFile.
+    """
+    path = directory / "config.json"
+    cure = "restore it from a copy, or from the file that the experiment was created from"
+    try:
+        raw = read_document(path, cure).fields
+    except FileNotFoundError:
+        raise DamagedFile(path, "it is gone", cure) from None
+    try:
+        return from_dict(raw, directory).checked(paths=paths)
+    except ConfigError as error:
+        place = replace(error.place, file=error.place.file or str(path))
+        raise ConfigError(error.message, place) from error
+    except RecursionError:
+        raise DamagedFile(path, "it is nested too deep", cure) from None
 
 
-def assemble(directory: Path, config: ExperimentConfig, store: Store, address: Address, token: str | None) -> Assembled:
-    """Put a manager together; nothing runs yet. Raises: NniliteError."""
+def assemble(
+    directory: Path,
+    config: ExperimentConfig,
+    store: Store,
+    address: Address,
+    token: str,
+    state_changed: Callable[[ExperimentState, float | None], None],
+) -> Assembled:
+    """Put a manager together; nothing runs yet. `state_changed` is called with each committed state and its end time.
+
+    Raises: NniliteError.
+    """
     maximize = is_maximizing(config.json().get("tuner") or {})
     settings = store.settings(settings_of(config, maximize))
     clock = Clock()
+    store.claim()
     rules = Rules(settings, store.snapshot(maximize), clock())
-    ledger = StoreLedger(store, directory)
+    async_store = AsyncStore(store, directory)
     jobs = job_maker(directory, config, store, address)
-    late: list[Engine] = []
-    service = make_service(directory, config, address, late)
-    tuner = TunerHost(tuner_plan(directory, config), ledger.calls, ledger.histories)
+    keeper = KeeperFile(directory / KEEPER)
+    wake = WakeSignal()
+    service = make_service(directory, config, address, wake.ring)
+    tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
     rule = CheckpointRule(config.checkpoint.keep, config.checkpoint.max_size)
-    publisher = Publisher(Checkpoints(directory / CHECKPOINTS, rule))
+    publisher = Publisher(rules, CheckpointFolders(directory / CHECKPOINTS, rule), state_changed)
     grace_s, follow = float(config.grace_period), config.callback == "log"
-    engine = Engine(Parts(rules, ledger, tuner, service, publisher, jobs, new_trial_id, clock, grace_s, follow))
-    late.append(engine)
+    engine = Engine(
+        Parts(
+            rules,
+            async_store,
+            tuner,
+            service,
+            publisher,
+            keeper.before(jobs),
+            new_trial_id,
+            clock,
+            wake,
+            grace_s,
+            follow,
+        )
+    )
     about = about_experiment(directory, config, store, maximize)
     reader = Reader(store.path)
-    manager = Manager(about, Machinery(engine, jobs, service, ledger, tuner), reader, token)
-    publisher.manager = manager
-    return Assembled(manager, engine, publisher, tuner, service, ledger, reader, float(config.grace_period))
+    manager = Manager(about, Machinery(engine, jobs, service, async_store, tuner, publisher), reader, token)
+    return Assembled(
+        manager, engine, publisher, tuner, service, async_store, reader, float(config.grace_period), keeper
+    )
 
 
-def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str | None) -> Reading:
-    """A read-only manager."""
+def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str) -> Viewer:
+    """Put a read-only manager together."""
     maximize = is_maximizing(config.json().get("tuner") or {})
     settings = store.settings(settings_of(config, maximize))
     known = store.snapshot(maximize)
-    standing = Standing(
+    progress = Progress(
         state=known.state,
         reason=known.reason,
         duration_s=known.duration_s,
-        ended=json.loads(store.meta("ended") or "null"),
+        ended=store.moment("ended"),
         limits=limits_of(settings),
         counts=known.counts,
         best=known.best,
         next_sequence=known.next_sequence,
     )
-    return Reading(about_experiment(directory, config, store, maximize), standing, Reader(store.path), token)
+    return Viewer(about_experiment(directory, config, store, maximize), progress, Reader(store.path), token)
 
 
 def about_experiment(directory: Path, config: ExperimentConfig, store: Store, maximize: bool) -> About:
@@ -120,7 +164,7 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
         directory=directory,
         config=config.json(),
         platforms=tuple(platform for _, platform, _ in config.services),
-        created=float(store.meta("created") or 0.0),
+        created=store.moment("created") or 0.0,
         maximize=maximize,
         space=store.last_space() or config.search_space,
         pid=os.getpid(),
@@ -128,7 +172,7 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
 
 
 def open_store(directory: Path, new: bool, now: float) -> Store:
-    """Raises: StoreError."""
+    """Open the experiment's database, or make it if the experiment is new. Raises: StoreError."""
     path = directory / FILE_NAME
     if new:
         return Store.create(path, directory.name, now)
@@ -138,17 +182,18 @@ def open_store(directory: Path, new: bool, now: float) -> Store:
 
 
 def user_token(directory: Path) -> str:
-    """The token that opens the REST interface, made at first use; readable by the user alone."""
-    path = directory / "token"
-    if not path.exists():
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            out.write(secrets.token_urlsafe(32))
-    return path.read_text("ascii").strip()
+    """The token that opens the REST interface, made at first use; readable by the user alone.
+
+    Raises: DamagedFile, UnreadableFile.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return _registry.read_token(directory)
+    write_content(directory / "token", secrets.token_urlsafe(32).encode("ascii"))
+    return _registry.read_token(directory)
 
 
 def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
-    """What the rules go by, from the config."""
+    """The settings of the rules, from the config."""
     return s.Settings(
         concurrency=config.trial_concurrency,
         max_trials=config.max_trial_number,
@@ -167,21 +212,23 @@ def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
 
 
 def is_maximizing(tuner: Mapping[str, Json]) -> bool:
-    """Whether larger metrics are better: as the tuner is told, or else by its own default."""
+    """Whether larger metrics are better, by the tuner's arguments or else by its own default."""
     mode = (tuner.get("classArgs") or {}).get("optimize_mode")
     if mode is None and tuner.get("name"):
         try:
             mode = default_of(_plugins.tuner_class(str(tuner["name"])), "optimize_mode")
         except PluginError:
-            return True  # the tuner host will say what is wrong
+            # The tuner host will report what is wrong with this tuner.
+            return True
     return mode != "minimize"
 
 
 def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: Address) -> JobMaker:
-    own = config.settings(config.services[0].name)  # where there are several, each job gets its service's
+    # With several services, the hybrid service gives each job the settings of its own service.
+    own = config.settings(config.services[0].name)
     return JobMaker(
         experiment=directory.name,
-        secret=store.meta("secret") or "",
+        secret=store.secret(),
         command=own.trial_command or config.trial_command,
         platform=config.services[0].platform,
         gpus=own.trial_gpu_number,
@@ -208,15 +255,12 @@ def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
     )
 
 
-def make_service(directory: Path, config: ExperimentConfig, address: Address, late: list[Engine]) -> TrainingService:
-    """The training service of the experiment; several are wrapped into one."""
-    loop = asyncio.get_running_loop()
-
-    def wake() -> None:
-        loop.call_soon_threadsafe(late[0].desk.wake)
-
-    limits = codedir.Limits(config.code_limits.max_files, config.code_limits.max_size)
-    keeper = _keeper.build(directory / "keeper.pyz")
+def make_service(
+    directory: Path, config: ExperimentConfig, address: Address, wake: Callable[[], None]
+) -> TrainingService:
+    """Make the training service of the experiment; several are wrapped into a hybrid service."""
+    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
+    keeper = directory / KEEPER
     members: list[Member] = []
     for name, platform, section in config.services:
         own = config.settings(name)
@@ -233,11 +277,11 @@ def make_service(directory: Path, config: ExperimentConfig, address: Address, la
         )
         service = _plugins.training_service_class(platform)(name, section, context)
         members.append(Member(service, own.trial_command or config.trial_command, own.trial_gpu_number))
-    return members[0].service if len(members) == 1 else Several("several", members, context)
+    return members[0].service if len(members) == 1 else HybridService("hybrid", members, context)
 
 
 def _given(settings: TrialSettings) -> dict[str, Json]:
-    """A service's own settings, under the names of the top level."""
+    """A service's own trial settings, under the names that they have at the top level of the config."""
     known = {
         "trialCommand": settings.trial_command,
         "trialGpuNumber": settings.trial_gpu_number,
@@ -247,5 +291,5 @@ def _given(settings: TrialSettings) -> dict[str, Json]:
 
 
 def located(about: About, address: Address) -> About:
-    """With the address where it listens."""
+    """The same facts with the address where the manager listens."""
     return replace(about, port=address.port, url=address.url)

@@ -1,4 +1,4 @@
-"""Puts the REST interface together, and listens."""
+"""Puts the REST interface together and listens."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 import ssl
 from pathlib import Path
 
-from tornado.httpserver import HTTPServer
 from tornado.routing import URLSpec
 from tornado.web import Application, RequestHandler
 
-from nnilite._rest.auth import Gate, HostNames, is_loopback
-from nnilite._rest.backend import Backend
+from nnilite._answers.backend import Backend
+from nnilite._network import is_loopback
+from nnilite._rest.auth import AccessGate
+from nnilite._rest.connections import RestServer
 from nnilite._rest.handler import Answering, Site
 from nnilite._rest.log_filter import guard_server_logs
 from nnilite._rest.openapi import document
@@ -40,8 +41,8 @@ def make_application(backend: Backend, options: Options | None = None) -> RestAp
     Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
     """
     options = options or Options()
-    site = Site(backend, Gate(backend, HostNames(options.bind, options.hosts)), options)
-    guard_server_logs([backend.token] if backend.token else [])
+    site = Site(backend, AccessGate(backend, options), options)
+    guard_server_logs([backend.token])
     application = RestApplication(
         _rules(site),
         default_handler_class=Answering,
@@ -57,10 +58,9 @@ def make_application(backend: Backend, options: Options | None = None) -> RestAp
 
 
 def sign_in_path(application: RestApplication) -> str:
-    """Path of the user interface with a fresh one-time token, or without one where nobody needs to sign in."""
-    sign_in = application.site.gate.sign_in
-    token = "" if sign_in is None else f"?token={sign_in.link()}"
-    return f"{application.site.options.prefix}/{token}"
+    """Path of the user interface with a fresh one-time token."""
+    site = application.site
+    return f"{site.options.prefix}/?token={site.gate.sign_in.link()}"
 
 
 def _rules(site: Site) -> list[URLSpec]:
@@ -81,8 +81,11 @@ def _web_rule(site: Site, prefix: str) -> URLSpec:
 
 
 def _log_request(handler: RequestHandler) -> None:
-    """Callbacks come by the thousand: they are told only to those who debug, unless they fail."""
+    """Log a request. Callbacks come by the thousand, so those that succeed are only logged for debugging."""
     status = handler.get_status()
+    if status == 401 and isinstance(handler, Answering):
+        _log_refusal(handler)
+        return
     level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.ERROR
     if access_log.isEnabledFor(level):
         request = handler.request
@@ -90,10 +93,12 @@ def _log_request(handler: RequestHandler) -> None:
         access_log.log(level, "%d %s %s %.1f ms", status, request.method, request.uri, 1000 * seconds)
 
 
-class RestServer(HTTPServer):
-    """A listening server; `port` is the one it got."""
-
-    port: int
+def _log_refusal(handler: Answering) -> None:
+    request = handler.request
+    untold = handler.site.refusals.untold(request.remote_ip or "", handler.refusal)
+    if untold is not None:
+        more = f"; {untold} more like this since the last such line" if untold else ""
+        access_log.info("401 %s %s of %s%s", request.method, request.uri, request.remote_ip, more)
 
 
 def listen(
@@ -103,22 +108,24 @@ def listen(
     certificate: Path | None = None,
     key: Path | None = None,
 ) -> RestServer:
-    """Begin to serve. `host` "" means all addresses, `port` 0 any free one. Call on the event loop.
+    """Begin to serve. `host` "" means all addresses, `port` 0 any free one. This must be called on the event loop.
 
-    Raises: Conflict if the port is taken, ConfigError if it cannot be listened on, or without a token where others
-    than this machine could connect.
+    Raises: Conflict if the port is taken; ConfigError if it is impossible to listen there, or if `own_user` is set
+    although other machines could connect.
     """
-    if application.site.backend.token is None and not is_loopback(host):
-        raise ConfigError(f"listening on '{host or 'all addresses'}' needs a token, since others can connect there")
     options = application.site.options
+    if options.own_user and not is_loopback(host):
+        raise ConfigError(f"listening on '{host or 'all addresses'}' needs a token, since others can connect there")
     tls = None if certificate is None else _tls(certificate, key)
     sockets = bind(host, port)
     server = RestServer(
         application,
+        connections=application.site.connections,
+        idle_timeout_s=options.idle_timeout_s,
         ssl_options=tls,
         max_header_size=HEADERS_MAX,
         max_body_size=SERVER_BODY_MAX,
-        idle_connection_timeout=options.idle_timeout_s,
+        idle_connection_timeout=options.head_timeout_s,
         body_timeout=options.body_timeout_s,
     )
     server.add_sockets(sockets)

@@ -1,20 +1,23 @@
-"""Who may ask what.
+"""Checks who may send which request.
 
-Three checks, in this order, before anything of a request's body is read:
+There are three checks, in this order, before anything of a request's body is read:
 
-    Host      must be a name of this server: else a page elsewhere could rebind its own name to it
-    Origin    if a browser sent one, must be this server: else any page could act for its visitor
-    token     the manager's (Bearer, or the cookie that a one-time sign-in link was traded for), or for the worker's
-              routes the token of that one trial. Each opens its own routes and no other.
+    Host      must be a name of this server: otherwise a page elsewhere could rebind its own name to it
+    Origin    if a browser sent one, must be this server: otherwise any page could act for its visitor
+    token     must be the manager's (Bearer, or a cookie for which a one-time sign-in link was traded), or for the
+              worker's routes the token of that one trial. Each opens its own routes and no other. Keepers do not
+              send the token but sign with it (see `proof`); those of version 0.1 send it.
 
-Without a manager's token (bound to loopback) the first two still hold, and workers still need theirs.
+If the server is bound to loopback, the user who runs the manager and root need no manager's token, as the kernel says
+whose connection it is (see `peers`), unless the config always requires the token. The first two checks still apply,
+and workers still need their tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
+import os
 import secrets
 import socket
 import time
@@ -24,9 +27,14 @@ from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPServerRequest, split_host_and_port
 
+from nnilite._answers.backend import Backend
+from nnilite._keeper.proof import same
+from nnilite._network import ip_address, is_loopback
 from nnilite._rest import wire
-from nnilite._rest.backend import Backend
-from nnilite._rest.refusal import Refusal
+from nnilite._rest.callback_proofs import Proofs, Signed
+from nnilite._rest.options import Options
+from nnilite._rest.peers import Peers
+from nnilite._rest.refusal import HttpRefusal
 
 LINK_LIFE_S = 600
 SESSION_LIFE_S = 30 * 24 * 3600
@@ -36,59 +44,39 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class Access(Enum):
-    """Whose token opens a route."""
+    """Which token opens a route."""
 
     MANAGER = "manager"
     TRIAL = "trial"
-    OPEN = "open"  # the handler decides for itself; the checks of Host and Origin still hold
-
-
-def same(given: str, wanted: str) -> bool:
-    """Compare secrets in a time that does not tell how much of them is right."""
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode())
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a bind address or host name can only be reached from this machine."""
-    if host.lower().rstrip(".") == "localhost" or host.lower().endswith(".localhost"):
-        return True
-    address = _address(host)
-    return address is not None and address.is_loopback
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return None
+    OPEN = "open"  # no token is needed, as nothing is revealed; the checks of Host and Origin still apply
 
 
 class HostNames:
     """The names by which this server may be called.
 
-    Bound to all addresses, any IP address will do besides the names: rebinding needs a name.
+    If it is bound to all addresses, any IP address is accepted as well: a rebinding attack needs a name.
     """
 
     def __init__(self, bind: str, names: Iterable[str] = ()) -> None:
         self._names = {name.lower().rstrip(".") for name in (*names, bind) if name}
-        address = _address(bind)
+        address = ip_address(bind)
         self._any_address = not bind or (address is not None and address.is_unspecified)
         if not is_loopback(bind):
             self._names.add(socket.gethostname().lower())
 
     def known(self, host: str) -> bool:
-        """Whether a Host header (its port does not matter: it may have come through a tunnel) is ours."""
+        """Whether a Host header names this server. Its port does not matter, as it may have come through a tunnel."""
         name = split_host_and_port(host.lower())[0].strip("[]").rstrip(".")
         if name in self._names or is_loopback(name):
             return True
-        return self._any_address and _address(name) is not None
+        return self._any_address and ip_address(name) is not None
 
 
 class SignIn:
-    """Trades the manager's token for one-time links, and those for signed cookies.
+    """Makes one-time links for holders of the manager's token, and trades the links for signed cookies.
 
-    Links live in memory only, ten minutes at most. A cookie holds its own end and a signature made with the manager's
-    token, so it outlives a restart, and a new token ends it.
+    Links exist in memory only, for ten minutes at most. A cookie holds its own expiry and a signature made with the
+    manager's token, so it outlives a restart but not a change of the token.
     """
 
     def __init__(self, token: str, clock: Callable[[], float] = time.time) -> None:
@@ -97,7 +85,7 @@ class SignIn:
         self._links: dict[str, float] = {}
 
     def link(self) -> str:
-        """A new one-time token, to be given to the user interface as `?token=`."""
+        """A new one-time token, for the user interface's address as `?token=`."""
         now = self._clock()
         self._links = {link: end for link, end in self._links.items() if end > now}
         while len(self._links) >= LINKS_MAX:
@@ -124,54 +112,67 @@ class SignIn:
         return hmac.new(self._key, end.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-class Gate:
+class AccessGate:
     """Checks every request before its handler runs. Raises: Refusal."""
 
-    def __init__(self, backend: Backend, hosts: HostNames) -> None:
+    def __init__(self, backend: Backend, options: Options) -> None:
         self._backend = backend
-        self._hosts = hosts
-        self.cookie = f"nnilite-{backend.experiment_id}"  # ports share their cookies, so each experiment has a name
-        self.sign_in = None if backend.token is None else SignIn(backend.token)
+        self._hosts = HostNames(options.bind, options.hosts)
+        self._prefix = options.prefix
+        self._peers = Peers({0, os.geteuid()}) if options.own_user else None  # 0: root
+        # All ports of a host share cookies, so the cookie of each experiment has a name of its own.
+        self.cookie = f"nnilite-{backend.experiment_id}"
+        self.sign_in = SignIn(backend.token)
+        self.proofs = Proofs()
 
-    def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> None:
+    async def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> Signed | None:
+        """Check a request. Returns the signature of a worker's request, None for all other requests."""
         self.check_source(request)
         if access is Access.MANAGER:
-            self.check_manager(request)
-        elif access is Access.TRIAL:
-            self.check_trial(request, job)
+            await self.check_manager(request)
+        return self.check_trial(request, job) if access is Access.TRIAL else None
 
     def check_source(self, request: HTTPServerRequest) -> None:
-        """Host and Origin."""
+        """Check Host and Origin."""
         if not self._hosts.known(request.host):
             name = wire.clean(request.host)
-            raise Refusal(403, f"'{name}' is not a name of this server; if it should be, set nniManagerIp to it")
+            raise HttpRefusal(403, f"'{name}' is not a name of this server; if it should be, set nniManagerIp to it")
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit_netloc(origin) != request.host.lower():
-            raise Refusal(403, "a page of another origin may not use this server")
+            raise HttpRefusal(403, "a page of another origin may not use this server")
         site = request.headers.get("Sec-Fetch-Site", "none")
         if request.method not in _SAFE and site not in ("none", "same-origin"):
-            raise Refusal(403, "a page of another site may not change anything here")
+            raise HttpRefusal(403, "a page of another site may not change anything here")
 
-    def check_manager(self, request: HTTPServerRequest) -> None:
-        """The manager's token or a sign-in cookie, where the manager has a token at all."""
-        token = self._backend.token
-        if token is None or same(bearer(request), token):
+    async def check_manager(self, request: HTTPServerRequest) -> None:
+        """Check for the manager's token, a sign-in cookie or, if allowed, a connection of this user's."""
+        if same(bearer(request), self._backend.token):
             return
-        if not self.signed_in(request):
-            raise Refusal(401, "sign in first: `nnictl webui url` prints a link, scripts send the manager's token")
-        if request.method not in _SAFE and "Origin" not in request.headers:
-            raise Refusal(403, "a signed-in browser must say its origin to change anything")
+        if self.signed_in(request):
+            if request.method not in _SAFE and "Origin" not in request.headers:
+                raise HttpRefusal(403, "a signed-in browser must say its origin to change anything")
+        elif self._peers is None or not await self._peers.is_own(request):
+            raise HttpRefusal(401, "sign in first: `nnictl webui url` prints a link, scripts send the manager's token")
 
     def signed_in(self, request: HTTPServerRequest) -> bool:
         cookie = request.cookies.get(self.cookie)
-        return self.sign_in is not None and cookie is not None and self.sign_in.valid(cookie.value)
+        return cookie is not None and self.sign_in.valid(cookie.value)
 
-    def check_trial(self, request: HTTPServerRequest, job: str | None) -> None:
-        """The token of this job. Unknown jobs are refused alike: a wrong token learns nothing about jobs."""
+    def check_trial(self, request: HTTPServerRequest, job: str | None) -> Signed | None:
+        """Check for the token of this job, or a signature made with it, to which the answer needs a proof, too.
+
+        Unknown jobs are refused in the same way, so that a wrong token learns nothing about jobs.
+        """
         if not job:
-            raise Refusal(401, "say in the header X-Nnilite-Job whose token this is")
-        if not same(bearer(request), self._backend.callback_token(job)):
-            raise Refusal(401, "this is not the token of this job")
+            raise HttpRefusal(401, "say in the header X-Nnilite-Job whose token this is")
+        token = self._backend.callback_token(job)
+        if same(bearer(request), token):
+            return None
+        path = (request.uri or "").removeprefix(self._prefix)
+        signed = self.proofs.read(request.headers.get("Authorization", ""), token, request.method or "", path)
+        if signed is None:
+            raise HttpRefusal(401, "this is not the token of this job")
+        return signed
 
 
 def bearer(request: HTTPServerRequest) -> str:
@@ -181,7 +182,7 @@ def bearer(request: HTTPServerRequest) -> str:
 
 
 def urlsplit_netloc(origin: str) -> str:
-    """Host and port of an Origin header; "" for one that is none, such as "null"."""
+    """Host and port of an Origin header; "" if it has none, as "null" has."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The experiment itself: its profile, its limits, its logs, and what else runs on this machine."""
+"""Handlers about the experiment itself: its profile, limits and logs, and the machine's other experiments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nnilite import _version
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
 from nnilite._rest.trials import oddity, send_piece
+from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.units import MAX_CONCURRENCY
@@ -18,20 +19,20 @@ COUNT_MAX = 10**9
 
 
 class VersionHandler(ApiHandler):
-    """Which nnilite this is, and which experiment."""
+    """The versions of nnilite and the id of the experiment."""
 
     def get(self) -> None:
         self.send_json({"version": _version.__version__, "experiment": self.backend.experiment_id})
 
 
 class ExperimentHandler(ApiHandler):
-    """The profile; changing limits and search space."""
+    """The profile, and changes of limits and search space."""
 
     async def get(self) -> None:
-        self.send_json(wire.profile(await self.backend.profile()))
+        self.send_json(to_json(await self.backend.profile()))
 
     async def patch(self) -> None:
-        self.send_json(wire.profile(await self.backend.update(read_changes(self.json()))))
+        self.send_json(to_json(await self.backend.update(read_changes(self.json()))))
 
 
 class StopHandler(ApiHandler):
@@ -44,7 +45,7 @@ class StopHandler(ApiHandler):
 
 
 class ResumeHandler(ApiHandler):
-    """Goes on with an experiment that is only viewed."""
+    """Resumes an experiment that is only viewed."""
 
     async def post(self) -> None:
         wire.strict_object(self.json(), [])
@@ -53,7 +54,7 @@ class ResumeHandler(ApiHandler):
 
 
 class ImportHandler(ApiHandler):
-    """Results known from elsewhere, for the tuner."""
+    """Hands the tuner results known from elsewhere."""
 
     async def post(self) -> None:
         pairs = read_pairs(self.json())
@@ -74,7 +75,7 @@ class ExperimentsHandler(ApiHandler):
     """All experiments of this machine."""
 
     async def get(self) -> None:
-        self.send_json({"experiments": [wire.listed(item) for item in await self.backend.others()]})
+        self.send_json({"experiments": [to_json(item) for item in await self.backend.others()]})
 
 
 class SignInLinkHandler(ApiHandler):
@@ -82,13 +83,11 @@ class SignInLinkHandler(ApiHandler):
 
     def post(self) -> None:
         wire.strict_object(self.json(), [])
-        sign_in = self.site.gate.sign_in
-        token = "" if sign_in is None else f"?token={sign_in.link()}"
-        self.send_json({"path": f"{self.site.options.prefix}/{token}"}, 201)
+        self.send_json({"path": f"{self.site.options.prefix}/?token={self.site.gate.sign_in.link()}"}, 201)
 
 
 def read_changes(body: Json) -> dict[str, Json]:
-    """What to change, by the snake_case name of the config's field. Raises: ConfigError."""
+    """The requested changes, by the snake_case names of the config's fields. Raises: ConfigError."""
     given = wire.strict_object(body, list(_CHANGES))
     if not given:
         raise ConfigError(f"say what to change: {', '.join(_CHANGES)}")
@@ -97,12 +96,12 @@ def read_changes(body: Json) -> dict[str, Json]:
         field, fits, wanted = _CHANGES[name]
         changes[field] = _whole(value)
         if not fits(changes[field]):
-            raise ConfigError(f"{name} must be {wanted}", Place(field=name))
+            raise ConfigError(f"must be {wanted}", Place(field=name))
     return changes
 
 
 def _whole(value: Json) -> Json:
-    """In JSON, 2.0 is a whole number as well."""
+    """A number as an int if it is whole: in JSON, 2.0 is a whole number as well."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -115,7 +114,7 @@ def read_pairs(body: Json) -> list[tuple[Json, Json]]:
 
 def _pair(number: int, item: Json) -> tuple[Json, Json]:
     if not isinstance(item, dict) or not isinstance(item.get("parameter"), dict) or "value" not in item:
-        raise ConfigError('each result must be {"parameter": {...}, "value": ...}', Place(field=f"[{number}]"))
+        raise ConfigError('must be {"parameter": {...}, "value": ...}', Place(field=f"[{number}]"))
     return item["parameter"], item["value"]
 
 

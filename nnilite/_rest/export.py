@@ -1,4 +1,4 @@
-"""All ended trials as one file. Sent as it is read from the store: a hundred thousand trials need no memory."""
+"""Sends all ended trials as one file while it reads them, so that a hundred thousand trials need no memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
+from nnilite._shapes import to_json
 from nnilite.records import Json, Trial
 
 CHUNK_BYTES = 64 * 1024
@@ -50,7 +51,7 @@ async def json_lines(trials: AsyncIterator[Trial]) -> AsyncIterator[str]:
     """One JSON array, a line for each trial."""
     separator = "[\n"
     async for trial in trials:
-        yield separator + wire.dumps(wire.trial(trial))
+        yield separator + wire.dumps(to_json(trial))
         separator = ",\n"
     yield "\n]\n" if separator == ",\n" else "[]\n"
 
@@ -66,7 +67,7 @@ async def columns_of(trials: AsyncIterator[Trial]) -> list[str]:
 async def csv_lines(trials: AsyncIterator[Trial], columns: Sequence[str]) -> AsyncIterator[str]:
     yield _row([*_FIXED, *columns])
     async for trial in trials:
-        item = wire.trial(trial)
+        item = to_json(trial)
         cells = dict(cells_of(trial))
         main = wire.default_metric(trial.value)
         fixed = [*(item[name] for name in _FIXED[:-1]), main]
@@ -74,7 +75,7 @@ async def csv_lines(trials: AsyncIterator[Trial], columns: Sequence[str]) -> Asy
 
 
 def cells_of(trial: Trial) -> list[tuple[str, Json]]:
-    """`parameter.<name>` and, for metrics that are objects, `metric.<name>`; nested ones joined by dots."""
+    """The cells by column: `parameter.<name>` and, for metrics that are objects, `metric.<name>`, with dotted names."""
     cells = list(_flat("parameter", trial.parameters))
     if isinstance(trial.value, dict):
         cells += _flat("metric", trial.value)

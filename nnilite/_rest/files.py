@@ -1,13 +1,14 @@
-"""Reads files for an answer, none of which may lie outside the folder it is asked of.
+"""Reads files for an answer, but none outside of the requested folder.
 
-A trial owns its folder and can put anything there: links to elsewhere, pipes, pages with scripts. Paths are therefore
-opened one component at a time without following links (so that no swap in between helps), only ordinary files are
-read, and only kinds that a browser shows without running anything are shown; the rest is offered for download.
+A trial owns its folder and can put anything there: links to elsewhere, pipes, pages with scripts. Therefore paths are
+opened one component at a time without following links, so that a trial cannot swap one in between. Only ordinary files
+are read. A browser shows only kinds of files that run nothing; all others are offered for download.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from nnilite._rest.backend import FileEntry, Piece
+from nnilite._answers.backend import FileEntry, Piece
 from nnilite._rest.handler import Answering
 from nnilite.errors import NotFound
 
 CHUNK_BYTES = 256 * 1024
 LISTED_MAX = 10_000
-PRIVATE = (".nni", "spec.json")  # the keeper's own: its specification has the trial's token
+PRIVATE = (".nni", "spec.json")  # the keeper's own files; its specification has the trial's token
 
 _SHOWN = {
     ".png": "image/png",
@@ -41,7 +42,7 @@ _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 
 def parts_of(relative: str) -> list[str]:
-    """The components of a relative path. Raises: NotFound for any that could lead out of its folder."""
+    """The components of a relative path. Raises: NotFound if one could lead out of the folder."""
     parts = relative.split("/")
     if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts) or _private(parts):
         raise NotFound(f"there is no file {relative!r} here")
@@ -49,12 +50,12 @@ def parts_of(relative: str) -> list[str]:
 
 
 def _private(parts: Sequence[str]) -> bool:
-    """The keeper's files lie in the trial's folder or, attempt by attempt, one level deeper."""
+    """Whether a path is the keeper's. Its files lie in the trial's folder or, by attempt, one level deeper."""
     return any(part in PRIVATE for part in parts[:2])
 
 
 def open_inside(root: Path, relative: str) -> BinaryIO:
-    """Open an ordinary file below `root`, following no link. Raises: NotFound."""
+    """Open an ordinary file below `root` without following links. Raises: NotFound."""
     parts = parts_of(relative)
     folder = -1
     try:
@@ -72,7 +73,7 @@ def open_inside(root: Path, relative: str) -> BinaryIO:
 
 
 def _ordinary(descriptor: int) -> BinaryIO:
-    """A file object for a descriptor, which is closed if it is no ordinary file."""
+    """A file object for a descriptor, which is closed if it is not an ordinary file."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise NotFound("this is not an ordinary file")
@@ -98,7 +99,7 @@ def _walk(root: Path) -> Iterator[FileEntry]:
         base = "".join(part + "/" for part in above)
         folders[:] = [name for name in folders if not _private([*above, name])]
         for name in (name for name in names if not _private([*above, name])):
-            with suppress(OSError):  # gone since it was listed
+            with suppress(OSError):  # the file has gone since it was listed
                 found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 if stat.S_ISREG(found.st_mode):
                     yield FileEntry(base + name, found.st_size, found.st_mtime)
@@ -107,7 +108,7 @@ def _walk(root: Path) -> Iterator[FileEntry]:
 def read_piece(path: Path, offset: int, limit: int) -> Piece:
     """Up to `limit` bytes of a file from `offset`; a negative one counts from the end. Raises: NotFound.
 
-    Blocks: call it in a thread. Example: `read_piece(log, -65536, 65536)` is the last 64 KiB.
+    This blocks and belongs in a thread. Example: `read_piece(log, -65536, 65536)` is the last 64 KiB.
     """
     with open_inside(path.parent, path.name) as file:
         total = os.fstat(file.fileno()).st_size
@@ -126,27 +127,39 @@ async def send_inside(handler: Answering, root: Path, relative: str) -> None:
 
 
 async def send_file(handler: Answering, path: Path, media: str) -> None:
-    """Answer with a file of ours."""
+    """Answer with a file of nnilite's own."""
     file = await asyncio.to_thread(open_inside, path.parent, path.name)
     await _send(handler, file, media)
 
 
 async def _send(handler: Answering, file: BinaryIO, media: str) -> None:
-    """Send what the file has now, no byte more if it grows meanwhile."""
+    """Send the present content of a file, and not what it grows by meanwhile."""
     with file:
         left = os.fstat(file.fileno()).st_size
         handler.set_header("Content-Type", media)
         handler.set_header("Content-Length", left)
+        if handler.signed is not None:
+            handler.prove(handler.signed, await asyncio.to_thread(_digest, file, left))
         while left > 0:
             chunk = await asyncio.to_thread(file.read, min(CHUNK_BYTES, left))
-            if not chunk:  # it was cut short: so must the answer be
+            if not chunk:  # the file was cut short, and the answer must be recognizable as incomplete
                 handler.hang_up()
                 return
             left -= len(chunk)
             await handler.send_piece(chunk)
 
 
+def _digest(file: BinaryIO, size: int) -> str:
+    """SHA-256 of the first `size` bytes, in hex. Afterwards the file is at its beginning again."""
+    found = hashlib.sha256()
+    while size > 0 and (chunk := file.read(min(CHUNK_BYTES, size))):
+        found.update(chunk)
+        size -= len(chunk)
+    file.seek(0)
+    return found.hexdigest()
+
+
 def _disposition(name: str, download: bool) -> str:
-    """Any name fits: RFC 6266 has it percent-encoded in UTF-8."""
+    """The Content-Disposition header. It can have any name, percent-encoded in UTF-8 (RFC 6266)."""
     kind = "attachment" if download else "inline"
     return f"{kind}; filename*=UTF-8''{quote(name.encode('utf-8', 'surrogateescape'), safe='')}"

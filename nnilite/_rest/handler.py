@@ -1,4 +1,4 @@
-"""What all JSON handlers share: checks before the body is read, a bounded body, security headers, errors as JSON."""
+"""The base of all JSON handlers: checks before the body is read, a bounded body, security headers, errors as JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
+from nnilite._answers.backend import Backend
+from nnilite._keeper.proof import HEADER, digest
 from nnilite._rest import wire
-from nnilite._rest.auth import Access, Gate
-from nnilite._rest.backend import Backend
+from nnilite._rest.auth import Access, AccessGate
+from nnilite._rest.callback_proofs import Signed
+from nnilite._rest.connections import ServerConnections
 from nnilite._rest.options import Options
-from nnilite._rest.refusal import Refusal, body_of, status_of
+from nnilite._rest.refusal import HttpRefusal, body_of, status_of
+from nnilite._rest.refusal_log import RefusalLog
 from nnilite._rest.route import SERVER_BODY_MAX, Route, read_query
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
@@ -37,35 +41,39 @@ _BODY_METHODS = ("POST", "PUT", "PATCH")
 
 
 def _drop(chunk: bytes) -> None:
-    """Takes the body of a refused request."""
+    """Ignore a piece of the body of a refused request."""
 
 
 @dataclass
 class StreamCount:
-    """How many live streams are open."""
+    """Counts the open live streams."""
 
     open: int = 0
 
 
 @dataclass(frozen=True)
 class Site:
-    """What every handler of one application shares."""
+    """The objects that all handlers of one application share."""
 
     backend: Backend
-    gate: Gate
+    gate: AccessGate
     options: Options
     streams: StreamCount = field(default_factory=StreamCount)
+    connections: ServerConnections = field(default_factory=ServerConnections)
+    refusals: RefusalLog = field(default_factory=RefusalLog)
 
 
 @stream_request_body
 class Answering(RequestHandler):
-    """Checks, headers and errors, for handlers of any kind. Not found, unless a subclass has other checks.
+    """Checks, headers and errors for handlers of any kind. Its own check refuses all requests as not found.
 
-    The checks run when the headers have come. Of a refused request no byte of the body is kept.
+    The checks run once the headers have come. Of a refused request, no byte of the body is kept.
     """
 
     site: Site
     policy = API_POLICY
+    signed: Signed | None = None  # set for a request whose answer needs a proof
+    refusal = ""  # why the sender has to sign in first
 
     def initialize(self, site: Site) -> None:
         self.site = site
@@ -79,32 +87,34 @@ class Answering(RequestHandler):
     def compute_etag(self) -> str | None:
         return None
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         try:
-            self.check()
+            await self.check()
         except (NniliteError, HTTPError) as error:
             if self.claimed_bytes() > SERVER_BODY_MAX or "Transfer-Encoding" in self.request.headers:
                 raise
             self._refuse_after_body(error)
+        else:
+            self.site.connections.busy(self._stream())
 
-    def check(self) -> None:
-        """All checks that need no body. Raises: NniliteError, HTTPError."""
-        self.site.gate.check(self.request, Access.MANAGER)
+    async def check(self) -> None:
+        """Make all checks that need no body. Raises: NniliteError, HTTPError."""
+        await self.site.gate.check(self.request, Access.MANAGER)
         raise HTTPError(404)
 
     def data_received(self, chunk: bytes) -> None:
-        """A body that nobody wants is dropped."""
+        """Drop the body, which this handler does not use."""
 
     def claimed_bytes(self) -> int:
-        """The body's length as the headers have it; one that is no number is refused by tornado itself."""
+        """The body's length by the headers. Tornado itself refuses a length that is not a number."""
         claim = self.request.headers.get("Content-Length", "").partition(",")[0].strip()
         return int(claim[:18]) if claim.isascii() and claim.isdigit() else 0
 
     def _refuse_after_body(self, error: Exception) -> None:
-        """Answer when the body has come, and drop it as it comes.
+        """Drop the body, and answer after its end.
 
-        Answered before, tornado would close the connection, perhaps with unread data in it: the client's system then
-        throws the answer away, and the client sees a reset in place of the reason.
+        After an earlier answer, tornado would close the connection, perhaps with unread data in it. The client's system
+        then discards the answer, and the client sees a reset instead of the reason.
         """
 
         def refuse(*args: str, **kwargs: str) -> None:
@@ -116,10 +126,17 @@ class Answering(RequestHandler):
     def send_json(self, value: Json, status: int = 200) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
-        self.finish(wire.dumps(value))
+        body = wire.dumps(value).encode("ascii")
+        if self.signed is not None:
+            self.prove(self.signed, digest(body))
+        self.finish(body)
+
+    def prove(self, signed: Signed, content: str) -> None:
+        """Prove to the sender of a signed request that the answer is the manager's. `content`: its body's digest."""
+        self.set_header(HEADER, signed.proof(self.get_status(), content))
 
     async def send_piece(self, chunk: bytes) -> None:
-        """Write and wait until it is on its way; a reader that takes too long loses the connection."""
+        """Write a chunk and wait until it is sent. A reader that takes too long loses the connection."""
         self.write(chunk)
         try:
             await asyncio.wait_for(self.flush(), self.site.options.reader_timeout_s)
@@ -128,14 +145,18 @@ class Answering(RequestHandler):
             raise Finish() from None
 
     def hang_up(self) -> None:
-        """Close the connection without a proper end, so that the reader cannot take a part for the whole."""
-        connection = self.request.connection
-        stream = getattr(connection, "stream", None)
+        """Close the connection without a proper end of the answer, so that the reader notices that it is incomplete."""
+        stream = self._stream()
         if stream is not None:
             stream.close()
 
+    def _stream(self) -> IOStream | None:
+        """The connection; None once it has become a live stream."""
+        stream: IOStream | None = getattr(self.request.connection, "stream", None)
+        return stream
+
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
-        """Answer an error; if a part of the answer is sent already, cut it short, so that it is seen to be a part."""
+        """Answer an error. If a part of the answer is sent already, cut it short, so that the reader notices."""
         if self._headers_written:
             self.hang_up()
         else:
@@ -147,6 +168,7 @@ class Answering(RequestHandler):
         if status == 503:
             self.set_header("Retry-After", "1")
         if status == 401:
+            self.refusal = str(error)
             self.set_header("WWW-Authenticate", "Bearer")
         if status == 405:
             self.set_header("Allow", ", ".join(self.allowed()))
@@ -170,7 +192,7 @@ class Answering(RequestHandler):
 class ApiHandler(Answering):
     """A handler of one row of the table of routes.
 
-    A handler may use `self.query` (by snake_case name, checked, with defaults), `self.json()` and `self.backend`.
+    A handler can use `self.query` (by snake_case name, checked, with defaults), `self.json()` and `self.backend`.
     """
 
     route: Route
@@ -182,8 +204,8 @@ class ApiHandler(Answering):
         self.backend = site.backend
         self._body = bytearray()
 
-    def check(self) -> None:
-        self.site.gate.check(self.request, self.route.access, self.job())
+    async def check(self) -> None:
+        self.signed = await self.site.gate.check(self.request, self.route.access, self.job())
         operation = self.route.operations.get(self.request.method or "")
         if operation is None:
             raise HTTPError(405)
@@ -201,17 +223,17 @@ class ApiHandler(Answering):
         return list(self.route.operations)
 
     def _check_body(self) -> None:
-        """Refuse what will not be read, by its headers alone."""
+        """Refuse a body that will not be read, by its headers alone."""
         headers = self.request.headers
         if "Transfer-Encoding" in headers:
-            raise Refusal(411, "send the body with a Content-Length, not in chunks")
+            raise HttpRefusal(411, "send the body with a Content-Length, not in chunks")
         if self.claimed_bytes() > self.route.body_max:
-            raise Refusal(413, f"the body is larger than {self.route.body_max} bytes; send less at a time")
+            raise HttpRefusal(413, f"the body is larger than {self.route.body_max} bytes; send less at a time")
         if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise Refusal(415, "send the body as it is, not compressed")
+            raise HttpRefusal(415, "send the body as it is, not compressed")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if self.request.method in _BODY_METHODS and kind != "application/json":
-            raise Refusal(415, "send JSON, with the header Content-Type: application/json")
+            raise HttpRefusal(415, "send JSON, with the header Content-Type: application/json")
 
     def data_received(self, chunk: bytes) -> None:
         self._body += chunk

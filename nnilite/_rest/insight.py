@@ -1,4 +1,4 @@
-"""Many trials at once, for charts and large tables: rows, curves and the importance of parameters."""
+"""Handlers about many trials at once, for charts and large tables: rows, curves and the importance of parameters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import gzip
 import re
 
+from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
-from nnilite._rest.insight_views import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 
@@ -19,12 +19,12 @@ TRIAL_COLUMNS = (
 )
 ATTEMPT_COLUMNS = ("sequence", "trial", "number", "service", "host", "state", "started", "ended", "exitCode")
 _COLUMNS = {Table.TRIALS: TRIAL_COLUMNS, Table.ATTEMPTS: ATTEMPT_COLUMNS}
-_COMPRESSION_LEVEL = 1  # a megabyte in 10 ms
+_COMPRESSION_LEVEL = 1  # compresses a megabyte in 10 ms
 _WORTH_COMPRESSING_BYTES = 2000
 
 
 class RowsHandler(ApiHandler):
-    """All trials or attempts as arrays, a large page at a time; or those changed since an earlier page."""
+    """Trials or attempts as arrays, in large pages: all, or those changed since an earlier page."""
 
     table = Table.TRIALS
 
@@ -66,17 +66,17 @@ _CURSOR = re.compile(r"([0-9]{1,16})-([0-9]{1,16})")
 
 
 def read_cursor(text: str | None) -> Cursor:
-    """`12-34`; without one, from the start. Raises: ConfigError."""
+    """Read a cursor such as `12-34`. Without a text it is the start. Raises: ConfigError."""
     if text is None:
         return Cursor()
     found = _CURSOR.fullmatch(text)
     if found is None:
-        raise ConfigError("after must be the `next` of an earlier answer", Place(field="after"))
+        raise ConfigError("must be the `next` of an earlier answer", Place(field="after"))
     return Cursor(int(found[1]), int(found[2]))
 
 
 def rows_text(table: Table, page: RowPage) -> str:
-    """The answer as text: its rows are JSON already."""
+    """The answer as text, since its rows are JSON already."""
     cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != Cursor() else None
     about = wire.dumps({"columns": list(_COLUMNS[table]), "count": page.count, "next": cursor})
     return f'{about[:-1]},"rows":{page.rows}}}'

@@ -1,11 +1,11 @@
-"""The part of the table of routes that charts and large tables are drawn from."""
+"""The part of the table of routes for charts and large tables."""
 
 from __future__ import annotations
 
+from nnilite._answers.bulk_queries import ImportanceMethod
 from nnilite._rest import schemas as s
 from nnilite._rest.insight import AttemptRowsHandler, CurvesHandler, ImportanceHandler, RowsHandler
-from nnilite._rest.insight_views import ImportanceMethod
-from nnilite._rest.route import Answer, Operation, Param, Route, Schema
+from nnilite._rest.route import Operation, Param, Response, Route, Schema
 
 _INTEGER = "integer"
 _AFTER = Param(
@@ -34,7 +34,7 @@ _IMPORTANCE: Schema = s.record(
 
 
 def _get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = ()) -> dict[str, Operation]:
-    return {"GET": Operation(text, Answer("done", schema), query, refusals=refusals)}
+    return {"GET": Operation(text, Response("done", schema), query, refusals=refusals)}
 
 
 INSIGHT_ROUTES = (

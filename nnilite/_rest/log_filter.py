@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 
-HIDDEN = "********"
+from nnilite._redaction import redact
 
-_PATTERNS = (
-    re.compile(r"(?i)([?&;]token=)[^&\s'\")]*"),
-    re.compile(r"(?i)(bearer\s+)[^\s'\",)]+"),
-    re.compile(r"(?i)((?:set-)?cookie['\"]?\s*[:=]\s*)[^\n]+"),
-)
 _FORMATTER = logging.Formatter()
 
 
 class SecretFilter(logging.Filter):
-    """A logging filter that rewrites each record; put it on handlers, or on loggers.
+    """A logging filter that rewrites each record, for handlers or loggers.
 
     Example: `handler.addFilter(SecretFilter([manager_token]))`
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
-        self._secrets = sorted((secret for secret in secrets if secret), key=len, reverse=True)
+        self._secrets = [secret for secret in secrets if secret]
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg = self.redact(record.getMessage())
@@ -34,11 +28,7 @@ class SecretFilter(logging.Filter):
         return True
 
     def redact(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        for pattern in _PATTERNS:
-            text = pattern.sub(rf"\g<1>{HIDDEN}", text)
-        return text
+        return redact(text, self._secrets)
 
 
 SERVER_LOGGERS = ("tornado.access", "tornado.application", "tornado.general")

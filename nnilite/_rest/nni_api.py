@@ -1,38 +1,40 @@
 """NNI 3.0's REST interface over the same manager, so that scripts and pages written for NNI go on working.
 
-Formats are NNI's (`nni_wire`), refusals are ours: 404 for what is not there, 400 with a sentence for what cannot be.
-What NNI offers for its own web page alone (tensorboard, netron, /logs) is not here.
+Formats are NNI's (`nni_wire`), but refusals are nnilite's own: 404 for missing things, 400 with a sentence for
+impossible requests. Routes for NNI's own web page only (tensorboard, netron, /logs) are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from nnilite import _version
+from nnilite._answers.backend import Backend, MetricQuery, Profile, TrialQuery
+from nnilite._answers.queries import Listed
 from nnilite._rest import nni_wire, wire
-from nnilite._rest.backend import Backend, MetricPage, MetricQuery, Profile, TrialQuery
 from nnilite._rest.experiment import read_changes, read_pairs
 from nnilite._rest.export import send_texts
 from nnilite._rest.files import send_inside
 from nnilite._rest.handler import ApiHandler
-from nnilite._rest.views import Listed
 from nnilite.errors import ConfigError, NotFound
-from nnilite.records import Json, Metric, MetricKind, Trial, TrialState
+from nnilite.records import Json, MetricKind, Trial, TrialState
 
 PAGE = 1000
+_PAGE_BYTES = 1024 * 1024  # bytes of values of metrics, each of which may have a megabyte
 _OUTPUTS = {"stdout": "stdout", "stderr": "stderr", "trial.stdout": "stdout", "trial.stderr": "stderr"}
-_TEXT_MAX = 4 * 1024 * 1024  # bytes; of a longer output the end is sent
+_TEXT_MAX = 4 * 1024 * 1024  # bytes; of a longer output only the end is sent
 
 
 class NniHandler(ApiHandler):
-    """What these handlers share."""
+    """The base of these handlers."""
 
     async def send_list(self, items: AsyncIterator[Json]) -> None:
         self.set_header("Content-Type", "application/json")
         await send_texts(self, _array(items))
 
     def send_nothing(self) -> None:
-        """NNI's answer where there is nothing to say: 200 and no text."""
+        """Send NNI's empty answer: 200 and no text."""
         self.clear_header("Content-Type")
         self.finish()
 
@@ -53,7 +55,7 @@ class NniStatusHandler(NniHandler):
 
 
 class NniExperimentHandler(NniHandler):
-    """The profile; one update of it; stopping."""
+    """The profile, one update of it, and the stop."""
 
     async def get(self) -> None:
         self.send_json(nni_wire.profile(await self.backend.profile()))
@@ -93,21 +95,21 @@ class NniImportHandler(NniHandler):
 
 
 class NniImportedHandler(NniHandler):
-    """What was imported."""
+    """The results that were imported."""
 
     async def get(self) -> None:
         self.send_json([nni_wire.imported(pair) for pair in await self.backend.imported()])
 
 
 class NniStatisticsHandler(NniHandler):
-    """How many trials are in which state."""
+    """The number of trials in each state."""
 
     async def get(self) -> None:
         self.send_json(nni_wire.statistics((await self.backend.profile()).counts))
 
 
 class NniTrialsHandler(NniHandler):
-    """All trials; adding one."""
+    """All trials, and the addition of one."""
 
     async def get(self) -> None:
         directory = (await self.backend.profile()).directory
@@ -123,7 +125,7 @@ class NniTrialsHandler(NniHandler):
 
 
 class NniTrialHandler(NniHandler):
-    """One trial; cancelling it."""
+    """One trial, and its cancellation."""
 
     async def get(self, id: str) -> None:
         trial, _ = await self.backend.trial(id)
@@ -139,27 +141,21 @@ class NniMetricsHandler(NniHandler):
 
     async def get(self, id: str | None = None) -> None:
         kind = None if self.query["type"] is None else MetricKind(self.query["type"])
-        if id is None:
-            owners = await all_owners(self.backend)
-        else:
-            owners = {id: nni_wire.owner((await self.backend.trial(id))[0])}
-        await self.send_list(records(self.backend, owners, MetricQuery(id, kind, limit=PAGE)))
+        if id is not None:
+            await self.backend.trial(id)
+        await self.send_list(records(self.backend, MetricQuery(id, kind)))
 
 
 class NniLatestMetricsHandler(NniHandler):
     """All final metrics, then the last intermediate one of each trial."""
 
     async def get(self) -> None:
-        await self.send_list(self._latest(await all_owners(self.backend)))
+        await self.send_list(self._latest())
 
-    async def _latest(self, owners: dict[str, nni_wire.Owner]) -> AsyncIterator[Json]:
-        async for record in records(self.backend, owners, MetricQuery(kind=MetricKind.FINAL, limit=PAGE)):
-            yield record
-        last: dict[str, Json] = {}
-        async for record in records(self.backend, owners, MetricQuery(kind=MetricKind.PERIODICAL, limit=PAGE)):
-            last[record["trialJobId"]] = record
-        for record in last.values():
-            yield record
+    async def _latest(self) -> AsyncIterator[Json]:
+        for query in (MetricQuery(kind=MetricKind.FINAL), MetricQuery(kind=MetricKind.PERIODICAL, last=True)):
+            async for record in records(self.backend, query):
+                yield record
 
 
 class NniMetricRangeHandler(NniHandler):
@@ -173,8 +169,7 @@ class NniMetricRangeHandler(NniHandler):
         async for trial in all_trials(self.backend, TrialQuery(offset=low, limit=min(PAGE, max(1, high - low + 1)))):
             if trial.sequence > high:
                 return
-            query = MetricQuery(trial.id, attempt=trial.attempt, limit=PAGE)
-            async for record in records(self.backend, {trial.id: nni_wire.owner(trial)}, query):
+            async for record in records(self.backend, MetricQuery(trial.id)):
                 yield record
 
 
@@ -203,7 +198,8 @@ class NniFileHandler(NniHandler):
         except NotFound:
             if path != "trial.log":
                 raise
-            await self._send_output(id, "stdout", path)  # only a trial that imports the real nni writes a trial.log
+            # Only a trial that imports the real nni writes a trial.log.
+            await self._send_output(id, "stdout", path)
 
     async def _send_output(self, trial: str, stream: str, name: str) -> None:
         piece = await self.backend.output(trial, None, stream, -_TEXT_MAX, _TEXT_MAX)
@@ -212,7 +208,7 @@ class NniFileHandler(NniHandler):
 
 
 async def all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial]:
-    """Every trial from `query.offset` on, by sequence, a page at a time."""
+    """Every trial from `query.offset` on, by sequence, read page by page."""
     offset = query.offset
     while True:
         page = await backend.trials(TrialQuery(query.states, offset=offset, limit=query.limit))
@@ -223,24 +219,16 @@ async def all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial
             return
 
 
-async def all_owners(backend: Backend) -> dict[str, nni_wire.Owner]:
-    return {trial.id: nni_wire.owner(trial) async for trial in all_trials(backend, TrialQuery(limit=PAGE))}
-
-
-async def records(backend: Backend, owners: dict[str, nni_wire.Owner], query: MetricQuery) -> AsyncIterator[Json]:
-    """NNI's records of all metrics that match, of the latest attempts of trials that have an owner here."""
-    page = MetricPage((), query.after)
+async def records(backend: Backend, query: MetricQuery) -> AsyncIterator[Json]:
+    """NNI's records of all matching metrics of the current attempts, with one page of them in memory."""
+    query = replace(query, limit=PAGE, size=_PAGE_BYTES, current=True)
     while True:
-        page = await backend.metrics(MetricQuery(query.trial, query.kind, query.attempt, page.next, query.limit))
-        for metric in page.metrics:
-            if _is_latest(metric, owners):
-                yield nni_wire.metric(metric, owners[metric.trial])
-        if len(page.metrics) < query.limit:
+        page = await backend.metrics(query)
+        for metric, parameter_id in zip(page.metrics, page.parameter_ids, strict=True):
+            yield nni_wire.metric(metric, parameter_id)
+        if not page.metrics:
             return
-
-
-def _is_latest(metric: Metric, owners: dict[str, nni_wire.Owner]) -> bool:
-    return metric.trial in owners and owners[metric.trial].attempt == metric.attempt
+        query = replace(query, after=page.next)
 
 
 async def _array(items: AsyncIterator[Json]) -> AsyncIterator[str]:

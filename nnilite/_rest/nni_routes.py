@@ -5,9 +5,9 @@ from __future__ import annotations
 from nnilite._rest import nni_api as n
 from nnilite._rest import schemas as s
 from nnilite._rest.nni_wire import UPDATES
-from nnilite._rest.route import SERVER_BODY_MAX, Answer, Operation, Param, Route, Schema
+from nnilite._rest.route import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
 
-_NOTHING = Answer("done")
+_NOTHING = Response("done")
 _LIST: Schema = s.array(s.OBJECT)
 _TRIAL = Param("id", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "id of the trial")
 _PATH = Param(
@@ -26,10 +26,10 @@ _PROFILE: Schema = {
 
 
 def _get(text: str, schema: Schema, *query: Param) -> Operation:
-    return Operation(f"NNI: {text}", Answer("done", schema), query)
+    return Operation(f"NNI: {text}", Response("done", schema), query)
 
 
-def _change(text: str, answer: Answer, body: Schema | None = None, query: tuple[Param, ...] = ()) -> Operation:
+def _change(text: str, answer: Response, body: Schema | None = None, query: tuple[Param, ...] = ()) -> Operation:
     return Operation(f"NNI: {text}", answer, query, body, writes=True)
 
 
@@ -40,12 +40,12 @@ _EXPERIMENT = {
 }
 _TRIALS = {
     "GET": _get("all trials", _LIST, _STATUS),
-    "POST": _change("add a trial", Answer("its number", s.record(sequenceId=s.COUNT)), s.OBJECT),
+    "POST": _change("add a trial", Response("its number", s.record(sequenceId=s.COUNT)), s.OBJECT),
 }
 _ONE_TRIAL = {"GET": _get("one trial", s.OBJECT), "DELETE": _change("cancel a trial", _NOTHING)}
-_FILE = {"GET": Operation("NNI: output or a file of a trial", Answer("the text or file", {}, "*/*"))}
+_FILE = {"GET": Operation("NNI: output or a file of a trial", Response("the text or file", {}, "*/*"))}
 _IMPORT = {"POST": _change("import results", _NOTHING, s.IMPORT)}
-_VERSION = {"GET": Operation("NNI: the version", Answer("the version", s.TEXT, "text/plain"))}
+_VERSION = {"GET": Operation("NNI: the version", Response("the version", s.TEXT, "text/plain"))}
 _STATUS_NOW = {"GET": _get("the state", s.record(status=s.TEXT, errors=s.array(s.TEXT)))}
 
 NNI_ROUTES: tuple[Route, ...] = (

@@ -7,34 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from nnilite._answers.queries import Listed, Profile
 from nnilite._rest import wire
-from nnilite._rest.views import Listed, Profile
 from nnilite._rest.wire import Object
+from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
 from nnilite.records import ExperimentState, Json, Metric, MetricKind, Trial, TrialState
 
-# What an update may change, by NNI's name of the update: the field of `params` that counts.
+# The field of `params` that each update changes, by NNI's name of the update.
 UPDATES = {
     "TRIAL_CONCURRENCY": "trialConcurrency",
     "MAX_EXEC_DURATION": "maxExperimentDuration",
     "MAX_TRIAL_NUM": "maxTrialNumber",
     "SEARCH_SPACE": "searchSpace",
 }
-
-
-@dataclass(frozen=True)
-class Owner:
-    """What a metric's record needs of its trial."""
-
-    parameter_id: int | None
-    attempt: int
-
-
-def owner(trial: Trial) -> Owner:
-    return Owner(trial.parameter_id, trial.attempt)
 
 
 def milliseconds(time: float) -> int:
@@ -47,7 +35,7 @@ def status(profile: Profile) -> Object:
 
 
 def profile(profile: Profile) -> Object:
-    limits = {name: value for name, value in wire.limits(profile.limits).items() if value is not None}
+    limits = {name: value for name, value in to_json(profile.limits).items() if value is not None}
     begun = profile.created if profile.started is None else profile.started
     found: Object = {
         "params": {**profile.config, **limits, "searchSpace": profile.space},
@@ -64,7 +52,7 @@ def profile(profile: Profile) -> Object:
 
 
 def changes(update: str, body: Json) -> Object:
-    """The one change that an update means. Raises: ConfigError."""
+    """The change that an update requests. Raises: ConfigError."""
     name = UPDATES[update]
     params = body.get("params") if isinstance(body, dict) else None
     if not isinstance(params, dict) or name not in params:
@@ -95,7 +83,7 @@ def statistics(counts: Mapping[TrialState, int]) -> list[Object]:
 
 
 def trial(trial: Trial, directory: str) -> Object:
-    """`directory`: the experiment's."""
+    """A trial in NNI's JSON. `directory` is the experiment's folder."""
     record = {
         "parameter_id": trial.parameter_id,
         "parameter_source": trial.source,
@@ -117,7 +105,7 @@ def trial(trial: Trial, directory: str) -> Object:
 
 
 def _end(trial: Trial, path: str) -> Object:
-    """What NNI adds to ended trials. Its final metric bears the time of the trial's end."""
+    """The fields that NNI adds to ended trials. Its final metric has the time of the trial's end."""
     found: Object = {}
     if trial.ended is not None:
         found["endTime"] = milliseconds(trial.ended)
@@ -125,15 +113,15 @@ def _end(trial: Trial, path: str) -> Object:
         found["stderrPath"] = f"{path}/trial.stderr"
     if trial.state is TrialState.SUCCEEDED and trial.value is not None:
         final = Metric(trial.id, trial.attempt, 0, MetricKind.FINAL, 0, trial.value, trial.ended or 0.0)
-        found["finalMetricData"] = [metric(final, owner(trial))]
+        found["finalMetricData"] = [metric(final, trial.parameter_id)]
     return found
 
 
-def metric(metric: Metric, owner: Owner) -> Object:
+def metric(metric: Metric, parameter_id: int | None) -> Object:
     return {
         "timestamp": milliseconds(metric.time),
         "trialJobId": metric.trial,
-        "parameterId": "" if owner.parameter_id is None else str(owner.parameter_id),
+        "parameterId": "" if parameter_id is None else str(parameter_id),
         "type": metric.kind.value,
         "sequence": metric.sequence,
         "data": json.dumps(value_text(metric.value)),
@@ -145,10 +133,10 @@ def exported(trial: Trial) -> Object:
 
 
 def imported(pair: tuple[Json, Json]) -> str:
-    """NNI keeps each imported result as one JSON text without spaces."""
+    """An imported result as NNI keeps it, as one JSON text without spaces."""
     return wire.dumps({"parameter": pair[0], "value": pair[1]})
 
 
 def value_text(value: Any) -> str:
-    """A metric as the JSON text that the trial sent, in which NaN may stand."""
+    """A metric as the JSON text that the trial sent, which may have NaN."""
     return json.dumps(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nnilite import _version
+from nnilite._keeper.proof import SCHEME
 from nnilite._rest.auth import Access
 from nnilite._rest.handler import ApiHandler
 from nnilite._rest.route import Operation, Param, Route
@@ -19,12 +20,17 @@ _MEANINGS = {
     403: "not for this host name or origin",
     404: "there is no such thing",
     409: "the present state does not allow it, or events are missing before this batch",
-    410: "this attempt was given up",
+    410: "this attempt is fenced: a newer one has taken its place, or the experiment is over",
     411: "the body needs a Content-Length",
     413: "the body is too large",
     415: "the body must be JSON, not compressed",
     426: "only WebSocket is spoken here",
     503: "not now; try again later",
+}
+_SCHEMES: dict[Access, list[Object]] = {
+    Access.MANAGER: [{"manager": []}, {"browser": []}],
+    Access.TRIAL: [{"proof": []}, {"trial": []}],
+    Access.OPEN: [],
 }
 _ALWAYS = (400, 401, 403, 503)
 _WITH_BODY = (411, 413, 415)
@@ -38,7 +44,7 @@ class OpenApiHandler(ApiHandler):
 
 
 def document(routes: Sequence[Route], prefix: str, cookie: str) -> Object:
-    """The document for a server whose API stands below `<prefix>/api/v1`."""
+    """The document for a server with its API below `<prefix>/api/v1`."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -54,9 +60,14 @@ def document(routes: Sequence[Route], prefix: str, cookie: str) -> Object:
 
 def _security(cookie: str) -> Object:
     return {
-        "manager": {"type": "http", "scheme": "bearer", "description": "the manager's token, where it has one"},
+        "manager": {"type": "http", "scheme": "bearer", "description": "the manager's token"},
         "browser": {"type": "apiKey", "in": "cookie", "name": cookie, "description": "from a one-time link"},
-        "trial": {"type": "http", "scheme": "bearer", "description": "the token of one job"},
+        "proof": {"type": "http", "scheme": SCHEME, "description": "signed with the token of one job, as keepers do"},
+        "trial": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "one job's token; sign instead where you can",
+        },
     }
 
 
@@ -72,7 +83,7 @@ def _operation(route: Route, method: str, operation: Operation) -> Object:
         + [_param(param, "query") for param in operation.query]
         + _job_header(route),
         "responses": _responses(route, operation),
-        "security": [{"trial": []}] if route.access is Access.TRIAL else [{"manager": []}, {"browser": []}],
+        "security": _SCHEMES[route.access],
     }
     if operation.body is not None:
         described["requestBody"] = {
@@ -100,7 +111,7 @@ def _param(param: Param, place: str) -> Object:
 def _job_header(route: Route) -> list[Object]:
     if route.access is not Access.TRIAL or any(param.name == "job" for param in route.params):
         return []
-    text = "name of the job whose token is sent"
+    text = "name of the job whose token it is"
     schema = {"type": "string"}
     return [{"name": "X-Nnilite-Job", "in": "header", "required": True, "description": text, "schema": schema}]
 

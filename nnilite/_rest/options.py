@@ -11,21 +11,23 @@ WEB_FOLDER = Path(__file__).resolve().parent.parent / "_web"
 
 @dataclass(frozen=True)
 class Options:
-    """How the server behaves. `bind` is the address it will listen on; it decides which Host headers are its own."""
+    """The settings of the server. `bind` is the address on which it will listen, by which Host headers are checked."""
 
     bind: str = "127.0.0.1"
     hosts: Sequence[str] = ()  # further names by which people and workers call this server
+    own_user: bool = False  # whether this user's and root's programs need no token; only if bound to loopback
     url_prefix: str = ""  # "nni/abc" serves everything below /nni/abc/, for a reverse proxy
     web_folder: Path = WEB_FOLDER
-    idle_timeout_s: float = 75.0  # an idle or slowly asking connection is closed; keepers ask every 10 s
-    body_timeout_s: float = 60.0  # 8 MB in a minute: slower than any real worker, and slow clients are let go
-    reader_timeout_s: float = 60.0  # a reader that takes nothing for so long loses its connection
-    stream_interval_s: float = 0.1  # changes are told to the user interface in bunches
-    streams_max: int = 100  # open live streams
-    ping_s: float = 20.0  # a live stream whose other end is gone is noticed within this
+    head_timeout_s: float = 15.0  # a new connection without a request by then is closed
+    idle_timeout_s: float = 75.0  # so is one without a further request; keepers send one every 10 s
+    body_timeout_s: float = 60.0  # any real worker sends 8 MB in a minute; slower clients are cut off
+    reader_timeout_s: float = 60.0  # a reader that takes no data for so long loses its connection
+    stream_interval_s: float = 0.1  # the user interface gets changes in bunches
+    streams_max: int = 100  # how many live streams may be open
+    ping_s: float = 20.0  # by pings, the end of a live stream's client is noticed within this time
 
     @property
     def prefix(self) -> str:
-        """ "" or "/nni/abc"."""
+        """The prefix of all paths: "" or, for example, "/nni/abc"."""
         inner = self.url_prefix.strip("/")
         return f"/{inner}" if inner else ""

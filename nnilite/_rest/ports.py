@@ -1,6 +1,6 @@
-"""Binds the server's port, and says clearly why it cannot.
+"""Binds the server's port, or says clearly why it cannot.
 
-Tornado's own `bind_sockets` leaves sockets open when one of several addresses fails, hence this one.
+Tornado's own `bind_sockets` leaves sockets open if one of several addresses fails, so it is not used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BACKLOG = 1024  # a thousand keepers may call at once after a resume
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets for all addresses of `host` ("": of this machine), on one port; 0 finds a free one.
+    """Listening sockets on one port for all addresses of `host`. "" means this machine, port 0 a free one.
 
     Raises: Conflict if the port is taken, ConfigError if the address or port is impossible.
     """
@@ -37,13 +37,13 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-    """IPv4 first: where only one family can be had, it is this one."""
+    """The addresses of a host, IPv4 first, which is the family to keep if only one works."""
     found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return sorted({(item[0], item[4]) for item in found}, key=lambda item: (item[0] != socket.AF_INET, item[1]))
 
 
 def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> list[socket.socket]:
-    """One listening socket; none where the machine has no IPv6 although its names say so (containers)."""
+    """One listening socket; none if the machine has no IPv6 although its host names say so (in containers)."""
     one = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":

@@ -1,4 +1,4 @@
-"""How an answer says no: one exception with a status, and the statuses of the errors that the manager raises."""
+"""Refusals: an exception with a status, and the statuses of the errors that the manager raises."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from http import HTTPStatus
 
 from tornado.web import HTTPError
 
-from nnilite._rest import wire
-from nnilite._rest.backend import Gap, GivenUp
+from nnilite._answers.backend import FencedConflict, GapConflict
+from nnilite._shapes import to_json
 from nnilite.errors import (
     CodeDirError,
     ConfigError,
@@ -22,7 +22,7 @@ from nnilite.errors import (
 from nnilite.records import Json
 
 
-class Refusal(NniliteError):
+class HttpRefusal(NniliteError):
     """A request that is refused with this status and sentence."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -31,21 +31,21 @@ class Refusal(NniliteError):
 
 
 _STATUSES: tuple[tuple[type[NniliteError], int], ...] = (
-    (GivenUp, 410),
+    (FencedConflict, 410),
     (Conflict, 409),
     (NotFound, 404),
     (ConfigError, 400),
     (CodeDirError, 400),
     (PluginError, 400),
-    (TunerError, 409),  # the user's tuner refused, say, a new search space
+    (TunerError, 409),  # the user's tuner has refused a new search space, for example
     (ServiceError, 503),
     (StoreError, 503),
 )
 
 
 def status_of(error: BaseException | None) -> int:
-    """The HTTP status that answers an error; 500 for those that nobody foresaw."""
-    if isinstance(error, Refusal):
+    """The HTTP status for an error; 500 for an unexpected one."""
+    if isinstance(error, HttpRefusal):
         return error.status
     if isinstance(error, HTTPError):
         return error.status_code
@@ -53,10 +53,10 @@ def status_of(error: BaseException | None) -> int:
 
 
 def body_of(error: BaseException | None, status: int) -> dict[str, Json]:
-    """The JSON that answers an error. What nobody foresaw is told in the log only: it may hold secrets."""
-    if isinstance(error, Gap):
-        return {"error": str(error), **wire.callback_answer(error.answer)}
-    if isinstance(error, GivenUp):
+    """The JSON answer for an error. An unexpected one is only described in the log, as it may hold secrets."""
+    if isinstance(error, GapConflict):
+        return {"error": str(error), **to_json(error.answer)}
+    if isinstance(error, FencedConflict):
         return {"error": str(error), "reason": str(error)}
     if isinstance(error, ConfigError):
         body: dict[str, Json] = {"error": error.message}

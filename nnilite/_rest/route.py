@@ -1,7 +1,7 @@
-"""One row of the table of routes: address, handler, and for each method what goes in and what comes out.
+"""One row of the table of routes: address, handler, and the inputs and answers of each method.
 
-The same row makes the server's address pattern, reads and checks the query, and is written into the OpenAPI document,
-so that none of them can fall behind another.
+The server's address pattern, the check of the query and the OpenAPI document all follow from the same row, so they
+cannot contradict each other.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tornado.web import RequestHandler
 
 from nnilite._rest import wire
 from nnilite._rest.auth import Access
+from nnilite._shapes import camel
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 
@@ -31,18 +32,18 @@ class Param:
     schema: Schema
     text: str
     spelling: str = ""
-    required: bool = False  # in a query; in a path it always is
+    required: bool = False  # for a query; parameters of a path are always required
 
     @property
     def wire_name(self) -> str:
-        return self.spelling or wire.camel(self.name)
+        return self.spelling or camel(self.name)
 
     @property
     def default(self) -> Json:
         return self.schema.get("default", [] if self.schema["type"] == "array" else None)
 
     def read(self, given: Sequence[str]) -> Json:
-        """The value of a query parameter that was given once or more. Raises: ConfigError."""
+        """The value of a query parameter that the query has once or more. Raises: ConfigError."""
         if self.schema["type"] == "array":
             return [self._read_one(text, self.schema["items"]) for text in given]
         if len(given) > 1:
@@ -72,12 +73,12 @@ class Param:
         return text
 
     def _wrong(self, message: str) -> ConfigError:
-        return ConfigError(f"{self.wire_name} {message}", Place(field=self.wire_name))
+        return ConfigError(message, Place(field=self.wire_name))
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A successful answer; without a schema it has no body. `also`: another media type it may have, as text."""
+class Response:
+    """A successful answer. Without a schema it has no body. `also`: a further media type, for answers as text."""
 
     text: str
     schema: Schema | None = None
@@ -88,14 +89,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Operation:
-    """What one method of a route does. `refusals`: the error statuses of its own; those of all are added."""
+    """One method of a route. `refusals`: its own error statuses, besides those of all methods."""
 
     text: str
-    answer: Answer
+    answer: Response
     query: Sequence[Param] = ()
     body: Schema | None = None
     refusals: Sequence[int] = ()
-    writes: bool = False  # refused where the experiment is only viewed
+    writes: bool = False  # whether it is refused if the experiment is only viewed
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def read_query(params: Sequence[Param], given: Mapping[str, Sequence[bytes]]) ->
             raise ConfigError(_unknown(name, known), Place(field=wire.clean(name)))
     for param in params:
         if param.required and param.wire_name not in given:
-            raise ConfigError(f"{param.wire_name} is needed: {param.text}", Place(field=param.wire_name))
+            raise ConfigError(f"is needed: {param.text}", Place(field=param.wire_name))
     values = {param.name: param.default for param in params}
     for name, texts in given.items():
         param = known[name]
@@ -149,4 +150,4 @@ def _text(name: str, text: bytes) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(f"{name} is not UTF-8", Place(field=name)) from None
+        raise ConfigError("is not UTF-8", Place(field=name)) from None

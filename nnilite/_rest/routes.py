@@ -1,10 +1,10 @@
-"""The table of all routes below /api/v1: the server, its checks of queries and the OpenAPI document follow from it."""
+"""The table of all routes below /api/v1. The server, its checks of queries and the OpenAPI document follow from it."""
 
 from __future__ import annotations
 
 from nnilite._rest import schemas as s
 from nnilite._rest.auth import Access
-from nnilite._rest.callbacks import CallbackHandler, CodeHandler, KeeperHandler
+from nnilite._rest.callbacks import CallbackHandler, CodeHandler, KeeperHandler, ProofHandler
 from nnilite._rest.experiment import (
     ExperimentHandler,
     ExperimentsHandler,
@@ -19,7 +19,7 @@ from nnilite._rest.export import ExportHandler
 from nnilite._rest.insight_routes import INSIGHT_ROUTES
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite._rest.openapi import OpenApiHandler
-from nnilite._rest.route import SERVER_BODY_MAX, Answer, Operation, Param, Route, Schema
+from nnilite._rest.route import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
 from nnilite._rest.stream import StreamHandler
 from nnilite._rest.trials import (
     FileHandler,
@@ -53,6 +53,7 @@ JOB = Param(
     {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,200}$"},
     "name of the job, nni-<experiment>-<trial>-<attempt>",
 )
+NONCE = Param("nonce", {"type": "string", "pattern": "^[0-9a-f]{32,64}$"}, "the keeper's random digits", required=True)
 DIGEST = Param("digest", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "content hash of the code package")
 FETCH = Param("fetch", flag(True), "whether what lies on another machine is copied to the manager's first")
 STREAM = Param("stream", s.choice(["stdout", "stderr"]), "which output")
@@ -83,11 +84,11 @@ FORMAT = Param("format", s.choice(["json", "csv"], default="json"), "of the file
 METRICS = Param("metrics", flag(True), "whether to tell of metrics too")
 
 _TEXT = "text/plain"
-_PIECE = Answer("the bytes; X-Offset, X-Next-Offset and X-Total-Size say which", s.TEXT, _TEXT)
+_PIECE = Response("the bytes; X-Offset, X-Next-Offset and X-Total-Size say which", s.TEXT, _TEXT)
 
 
 def get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = ()) -> Operation:
-    return Operation(text, Answer("done", schema), query, refusals=refusals)
+    return Operation(text, Response("done", schema), query, refusals=refusals)
 
 
 EXPERIMENT_ROUTES = (
@@ -99,7 +100,7 @@ EXPERIMENT_ROUTES = (
             "GET": get("The experiment", s.ref("Experiment")),
             "PATCH": Operation(
                 "Change limits or the search space while it runs",
-                Answer("the experiment as it is now", s.ref("Experiment")),
+                Response("the experiment as it is now", s.ref("Experiment")),
                 body=s.CHANGES,
                 writes=True,
             ),
@@ -111,7 +112,7 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Stop the experiment",
-                Answer("it begins to stop", s.record(stopping=s.FLAG), status=202),
+                Response("it begins to stop", s.record(stopping=s.FLAG), status=202),
                 body=s.EMPTY,
             )
         },
@@ -122,7 +123,7 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Go on with an experiment that is only viewed; the server is back at the same address in a moment",
-                Answer("it begins", s.record(resuming=s.FLAG), status=202),
+                Response("it begins", s.record(resuming=s.FLAG), status=202),
                 body=s.EMPTY,
                 refusals=(409,),
             )
@@ -139,7 +140,7 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Tell the tuner of results known from elsewhere",
-                Answer("how many were new", s.record(imported=s.COUNT, warning=s.TEXT)),
+                Response("how many were new", s.record(imported=s.COUNT, warning=s.TEXT)),
                 body=s.IMPORT,
                 writes=True,
             )
@@ -152,7 +153,7 @@ EXPERIMENT_ROUTES = (
         {
             "GET": Operation(
                 "All ended trials as a file, JSON or CSV",
-                Answer("the file", s.array(s.ref("Trial")), also="text/csv"),
+                Response("the file", s.array(s.ref("Trial")), also="text/csv"),
                 (FORMAT,),
             )
         },
@@ -166,7 +167,7 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Make a one-time link to the user interface",
-                Answer("the link's path; it works once, within ten minutes", s.record(path=s.TEXT), status=201),
+                Response("the link's path; it works once, within ten minutes", s.record(path=s.TEXT), status=201),
                 body=s.EMPTY,
             )
         },
@@ -178,7 +179,7 @@ EXPERIMENT_ROUTES = (
         {
             "GET": Operation(
                 "Live changes, by WebSocket",
-                Answer("the connection becomes a WebSocket", status=101),
+                Response("the connection becomes a WebSocket", status=101),
                 (METRICS,),
                 refusals=(426,),
             )
@@ -194,7 +195,7 @@ TRIAL_ROUTES = (
             "GET": get("Trials, a page at a time", s.ref("TrialPage"), *TRIAL_QUERY),
             "POST": Operation(
                 "Add a trial with parameters of your choice",
-                Answer("the new trial", s.ref("NewTrial"), status=201),
+                Response("the new trial", s.ref("NewTrial"), status=201),
                 body=s.NEW_TRIAL,
                 writes=True,
             ),
@@ -206,7 +207,7 @@ TRIAL_ROUTES = (
         {
             "POST": Operation(
                 "Run ended trials again",
-                Answer("those trials", s.record(trials=s.array(s.ref("Trial")))),
+                Response("those trials", s.record(trials=s.array(s.ref("Trial")))),
                 body=s.RERUN,
                 writes=True,
                 refusals=(404,),
@@ -218,7 +219,7 @@ TRIAL_ROUTES = (
         TrialHandler,
         {
             "GET": get("One trial with its attempts", s.ref("TrialDetails")),
-            "DELETE": Operation("Cancel a trial", Answer("the trial", s.ref("Trial")), writes=True),
+            "DELETE": Operation("Cancel a trial", Response("the trial", s.ref("Trial")), writes=True),
         },
         (TRIAL,),
     ),
@@ -228,7 +229,7 @@ TRIAL_ROUTES = (
         {
             "PUT": Operation(
                 "Change the number of workers of an elastic trial while it goes on",
-                Answer("the platform has taken it; the trial", s.ref("Trial")),
+                Response("the platform has taken it; the trial", s.ref("Trial")),
                 body=s.WORKERS,
                 writes=True,
             )
@@ -259,7 +260,7 @@ TRIAL_ROUTES = (
         FileHandler,
         {
             "GET": Operation(
-                "One file of a trial", Answer("the file, text and images to be shown, others to be saved", {}, "*/*")
+                "One file of a trial", Response("the file, text and images to be shown, others to be saved", {}, "*/*")
             )
         },
         (TRIAL, PATH),
@@ -268,12 +269,19 @@ TRIAL_ROUTES = (
 
 WORKER_ROUTES = (
     Route(
+        "/callback/{job}/proof",
+        ProofHandler,
+        {"GET": get("Prove to the job's keeper that this is its manager", s.ref("Proof"), NONCE)},
+        (JOB,),
+        Access.OPEN,
+    ),
+    Route(
         "/callback/{job}",
         CallbackHandler,
         {
             "POST": Operation(
                 "Take a batch of events; an empty one is the heartbeat",
-                Answer("committed; the keeper's cursors", s.ref("CallbackAnswer")),
+                Response("committed; the keeper's cursors", s.ref("CallbackAnswer")),
                 body=s.BATCH,
                 refusals=(409, 410),
             )
@@ -284,14 +292,14 @@ WORKER_ROUTES = (
     Route(
         "/code/{digest}",
         CodeHandler,
-        {"GET": Operation("A code package", Answer("tar, compressed", s.TEXT, "application/gzip"))},
+        {"GET": Operation("A code package", Response("tar, compressed", s.TEXT, "application/gzip"))},
         (DIGEST,),
         Access.TRIAL,
     ),
     Route(
         "/keeper.pyz",
         KeeperHandler,
-        {"GET": Operation("The keeper", Answer("a zipapp", s.TEXT, "application/zip"), refusals=(404,))},
+        {"GET": Operation("The keeper", Response("a zipapp", s.TEXT, "application/zip"), refusals=(404,))},
         (),
         Access.TRIAL,
     ),

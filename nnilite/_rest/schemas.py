@@ -1,12 +1,14 @@
-"""JSON Schemas of what travels: the counterpart of `nnilite._rest.wire`, for the OpenAPI document."""
+"""JSON Schemas of requests and answers: the counterpart of `nnilite._rest.wire`, for the OpenAPI document."""
 
 from __future__ import annotations
 
-from nnilite._rest.events import EVENTS_MAX, EXIT_CODE_MAX, HOST_MAX, INTEGER_MAX, MESSAGE_MAX, TIME_MAX
+from nnilite._answers.queries import CallbackAnswer, ExperimentLimits, FileEntry, Listed, MetricPage, Profile, Waiting
+from nnilite._rest.events import EVENTS_MAX
 from nnilite._rest.experiment import COUNT_MAX, IMPORT_MAX
 from nnilite._rest.route import Schema
 from nnilite._rest.trials import RERUN_MAX, WORKERS_MAX
-from nnilite.records import ExperimentState, Json, MetricKind, TrialState
+from nnilite._shapes import properties_of, required_of, schema_of
+from nnilite.records import EVENT_TYPES, Attempt, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
 from nnilite.units import MAX_CONCURRENCY
 
 ANYTHING: Schema = {"description": "any JSON value, with NaN and infinities as strings"}
@@ -26,7 +28,7 @@ SORTS = ["sequence", "value", "started", "ended", "duration"]
 
 
 def record(**properties: Schema) -> Schema:
-    """An object of which every property is there."""
+    """The schema of an object with all of these properties."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
@@ -46,130 +48,18 @@ def either(*schemas: Schema) -> Schema:
     return {"anyOf": list(schemas)}
 
 
-_TRIAL: dict[str, Schema] = {
-    "id": TEXT,
-    "sequence": COUNT,
-    "state": choice(TRIAL_STATES),
-    "reason": {"type": "string", "description": "why it waits, or why it ended as it did"},
-    "parameters": ANYTHING,
-    "parameterId": MAYBE_COUNT,
-    "source": {"type": "string", "description": "algorithm, or customized by a person"},
-    "attempt": COUNT,
-    "created": TIME,
-    "started": MAYBE_TIME,
-    "ended": MAYBE_TIME,
-    "value": {**ANYTHING, "description": "the final metric as reported; null: none (yet)"},
-}
 _LATEST: Schema = {**ANYTHING, "description": "the latest intermediate result, where there is no final one (yet)"}
 _WARNING: Schema = {"type": "string", "description": "what is odd about the parameters, which are run all the same"}
-_ATTEMPT: dict[str, Schema] = {
-    "trial": TEXT,
-    "number": COUNT,
-    "service": TEXT,
-    "state": TEXT,
-    "started": MAYBE_TIME,
-    "ended": MAYBE_TIME,
-    "exitCode": {"type": ["integer", "null"]},
-    "message": TEXT,
-    "host": TEXT,
-    "url": TEXT,
-}
-_METRIC: dict[str, Schema] = {
-    "trial": TEXT,
-    "attempt": COUNT,
-    "index": {"type": "integer", "minimum": 0, "description": "counts all reports of the attempt"},
-    "kind": choice(METRIC_KINDS),
-    "sequence": {"type": "integer", "minimum": 0, "description": "counts intermediate results"},
-    "value": ANYTHING,
-    "time": TIME,
-}
-_LIMITS: dict[str, Schema] = {
-    "trialConcurrency": COUNT,
-    "maxTrialNumber": MAYBE_COUNT,
-    "maxExperimentDuration": {**MAYBE_COUNT, "description": "seconds; null: no limit"},
-    "maxTrialDuration": {**MAYBE_COUNT, "description": "seconds; null: no limit"},
-}
-_EXPERIMENT: dict[str, Schema] = {
-    "id": TEXT,
-    "name": TEXT,
-    "state": choice(EXPERIMENT_STATES),
-    "reason": TEXT,
-    "config": {"type": "object", "description": "as in the YAML, with secrets hidden"},
-    "searchSpace": ANYTHING,
-    "platforms": array(TEXT),
-    "directory": TEXT,
-    "version": TEXT,
-    "created": TIME,
-    "started": MAYBE_TIME,
-    "ended": MAYBE_TIME,
-    "duration": {"type": "number", "description": "seconds spent running, over all resumes"},
-    "limits": ref("Limits"),
-    "counts": {"type": "object", "description": "trials by state", "additionalProperties": COUNT},
-    "best": either(ref("Trial"), {"type": "null"}),
-    "optimize": TEXT,
-    "hosts": array(ref("Host")),
-    "waiting": array(record(reason=TEXT, count=COUNT)),
-    "port": COUNT,
-    "url": TEXT,
-    "pid": COUNT,
-    "readOnly": FLAG,
-    "nextSequence": COUNT,
-    "revision": COUNT,
-}
-_LISTED: dict[str, Schema] = {
-    "id": TEXT,
-    "name": TEXT,
-    "state": TEXT,
-    "port": MAYBE_COUNT,
-    "url": TEXT,
-    "pid": MAYBE_COUNT,
-    "directory": TEXT,
-    "platform": TEXT,
-    "started": MAYBE_TIME,
-    "ended": MAYBE_TIME,
-}
-_CALLBACK_ANSWER: dict[str, Schema] = {
-    "cancel": {"type": "boolean", "description": "the keeper must end its trial"},
-    "metrics": {"type": "integer", "minimum": 0, "description": "number of metrics the manager has"},
-    "output": record(stdout=COUNT, stderr=COUNT),
-}
-_INTEGER: Schema = {"type": "integer", "minimum": 0, "maximum": INTEGER_MAX}
-_EVENT_TIME: Schema = {"type": "number", "minimum": 0, "maximum": TIME_MAX}
-_HOST_NAME: Schema = {"type": "string", "maxLength": HOST_MAX}
-_MESSAGE: Schema = {"type": "string", "maxLength": MESSAGE_MAX}
-_EXIT_CODE: Schema = {"type": ["integer", "null"], "minimum": -EXIT_CODE_MAX, "maximum": EXIT_CODE_MAX}
-_BASE64: Schema = {"type": "string", "contentEncoding": "base64"}
-_METRIC_TEXT: Schema = {"type": "string", "description": "the metric as JSON text; NaN and Infinity may stand in it"}
+_TRIAL = properties_of(Trial)
 
 
-def _event(kind: str, required: list[str], /, **properties: Schema) -> Schema:
+def _event(kind: str, cls: type) -> Schema:
     return {
         "type": "object",
-        "properties": {"type": {"const": kind}, **properties},
-        "required": ["type", *required],
+        "properties": {"type": {"const": kind}, **properties_of(cls)},
+        "required": ["type", *required_of(cls)],
     }
 
-
-_EVENTS = [
-    _event("started", ["time", "pid"], time=_EVENT_TIME, host=_HOST_NAME, pid=_INTEGER),
-    _event(
-        "metric",
-        ["index", "kind", "sequence", "value", "time"],
-        index=_INTEGER,
-        kind=choice(METRIC_KINDS),
-        sequence=_INTEGER,
-        value=_METRIC_TEXT,
-        time=_EVENT_TIME,
-    ),
-    _event(
-        "output",
-        ["stream", "offset", "data"],
-        stream=choice(["stdout", "stderr"]),
-        offset=_INTEGER,
-        data=_BASE64,
-    ),
-    _event("exit", ["time"], time=_EVENT_TIME, code=_EXIT_CODE, message=_MESSAGE),
-]
 
 COMPONENTS: dict[str, Schema] = {
     "Error": {
@@ -177,20 +67,18 @@ COMPONENTS: dict[str, Schema] = {
         "properties": {"error": TEXT, "field": TEXT},
         "required": ["error"],
     },
-    "Trial": record(**_TRIAL),
+    **{
+        cls.__name__: schema_of(cls)
+        for cls in (Trial, Attempt, Metric, MetricPage, ExperimentLimits, Waiting, Host, Listed)
+    },
     "TrialDetails": record(**_TRIAL, attempts=array(ref("Attempt"))),
     "NewTrial": record(**_TRIAL, warning=_WARNING),
     "TrialPage": record(trials=array(record(**_TRIAL, latest=_LATEST)), total=COUNT, revision=COUNT),
-    "Attempt": record(**_ATTEMPT),
-    "Metric": record(**_METRIC),
-    "MetricPage": record(metrics=array(ref("Metric")), next=COUNT),
-    "Limits": record(**_LIMITS),
-    "Host": record(name=TEXT, state=TEXT, reason=TEXT, running=COUNT, details=OBJECT),
-    "Experiment": record(**_EXPERIMENT),
-    "Listed": record(**_LISTED),
-    "File": record(path=TEXT, size=COUNT, modified=TIME),
-    "Event": either(*_EVENTS),
-    "CallbackAnswer": record(**_CALLBACK_ANSWER),
+    "Experiment": schema_of(Profile),
+    "File": schema_of(FileEntry),
+    "Event": either(*(_event(kind, cls) for kind, cls in EVENT_TYPES.items())),
+    "CallbackAnswer": schema_of(CallbackAnswer),
+    "Proof": record(nonce=TEXT, proof=TEXT),
 }
 
 # Bodies of requests

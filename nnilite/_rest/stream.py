@@ -1,8 +1,8 @@
-"""The live stream: a WebSocket that tells what changed, in bunches.
+"""The live stream: a WebSocket that sends changes in bunches.
 
-Each message is `{"changes": [...]}`, each change `{"type": "trial", "trial": {...}}` and the like, as whole new states:
-telling one twice is harmless. A reader connects first, reads the state by the ordinary routes, and then applies what
-comes. `{"type": "reset"}` says that changes were dropped: read the state again (`afterRevision` gets the differences).
+Each message is `{"changes": [...]}`, and each change has a whole new state, as `{"type": "trial", "trial": {...}}`, so
+it is harmless to send one twice. A reader connects first, reads the state by the ordinary routes, and then applies the
+changes. After `{"type": "reset"}` changes are missing: read the state again (`afterRevision` gets the differences).
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from collections.abc import Sequence
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
+from nnilite._answers.changes import Change, Subscription
 from nnilite._rest import wire
-from nnilite._rest.changes import Change, Subscription
 from nnilite._rest.handler import Answering, Site
-from nnilite._rest.refusal import Refusal
+from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route import Route, read_query
 from nnilite.records import Metric
 
 log = logging.getLogger(__name__)
 
+_TOO_MANY = "too many live streams are open; close other windows of this experiment"
+_TRY_AGAIN_LATER = 1013  # a close code of WebSocket
+
 
 class StreamHandler(Answering, WebSocketHandler):
-    """One reader of the stream. What it sends is ignored."""
+    """One reader of the stream. Its own messages are ignored."""
 
     def initialize(self, site: Site, route: Route) -> None:  # type: ignore[override]
         self.site = site
@@ -33,29 +36,36 @@ class StreamHandler(Answering, WebSocketHandler):
         self._task: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
 
-    def check(self) -> None:
-        self.site.gate.check(self.request, self.route.access)
+    async def check(self) -> None:
+        await self.site.gate.check(self.request, self.route.access)
         if self.request.method != "GET":
             raise HTTPError(405)
-        if self.site.streams.open >= self.site.options.streams_max:
-            raise Refusal(503, "too many live streams are open; close other windows of this experiment")
+        if self._is_one_too_many():
+            raise HttpRefusal(503, _TOO_MANY)
         if self.request.headers.get("Upgrade", "").lower() != "websocket":
-            raise Refusal(426, "this address speaks WebSocket only")
+            raise HttpRefusal(426, "this address speaks WebSocket only")
         self.query = read_query(self.route.operations["GET"].query, self.request.query_arguments)
 
     def check_origin(self, origin: str) -> bool:
-        return True  # `check` has seen to it, by the rule for all requests
+        return True  # `check` has checked the origin, as for all requests
 
     def open(self, *args: str, **kwargs: str) -> None:
+        """Count the stream here: of many simultaneous requests, all may pass `check` before the first one gets here."""
+        if self._is_one_too_many():
+            self.close(_TRY_AGAIN_LATER, _TOO_MANY)
+            return
         self.site.streams.open += 1
         self._subscription = self.site.backend.subscribe()
         self._task = asyncio.get_running_loop().create_task(self._tell(self._subscription))
 
+    def _is_one_too_many(self) -> bool:
+        return self.site.streams.open >= self.site.options.streams_max
+
     def on_message(self, message: str | bytes) -> None:
-        """Nothing that a reader says matters."""
+        """Ignore messages of the reader."""
 
     def on_close(self) -> None:
-        """Tornado calls this also where a connection ends that never became a stream."""
+        """End the stream. Tornado also calls this for a connection that never became a stream."""
         if self._subscription is None or self._task is None:
             return
         self.site.streams.open -= 1
@@ -63,7 +73,7 @@ class StreamHandler(Answering, WebSocketHandler):
         self._task.cancel()
 
     async def _tell(self, subscription: Subscription) -> None:
-        """Send changes until the reader goes. Waiting for each write keeps at most one message in flight."""
+        """Send changes until the reader leaves. Waiting for each write keeps at most one message in flight."""
         try:
             while True:
                 changes = await subscription.next()

@@ -1,4 +1,4 @@
-"""The trials of the experiment, their metrics, output and files."""
+"""Handlers about the trials of the experiment, their metrics, output and files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnilite._answers.backend import MetricQuery, Piece, TrialQuery, TrialSort
 from nnilite._rest import wire
-from nnilite._rest.backend import MetricQuery, Piece, TrialQuery, TrialSort
 from nnilite._rest.files import list_inside, send_inside
 from nnilite._rest.handler import ApiHandler
+from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.records import Json, MetricKind, TrialState
 from nnilite.space import SearchSpace
@@ -20,7 +21,7 @@ WORKERS_MAX = 100_000
 
 
 class TrialsHandler(ApiHandler):
-    """All trials; adding one with parameters of the user's choice."""
+    """All trials, and the addition of one with the user's own parameters."""
 
     async def get(self) -> None:
         page = await self.backend.trials(trial_query(self.query))
@@ -30,20 +31,20 @@ class TrialsHandler(ApiHandler):
         body = wire.strict_object(self.json(), ["parameters"])
         parameters = body.get("parameters")
         if not isinstance(parameters, dict):
-            raise ConfigError("parameters must be an object", Place(field="parameters"))
+            raise ConfigError("must be an object", Place(field="parameters"))
         trial = await self.backend.add_trial(parameters)
         space = (await self.backend.profile()).space
-        self.send_json({**wire.trial(trial), "warning": oddity(space, [parameters])}, 201)
+        self.send_json({**to_json(trial), "warning": oddity(space, [parameters])}, 201)
 
 
 class TrialHandler(ApiHandler):
-    """One trial with its attempts; cancelling it."""
+    """One trial with its attempts, and its cancellation."""
 
     async def get(self, id: str) -> None:
         self.send_json(wire.trial_details(*await self.backend.trial(id)))
 
     async def delete(self, id: str) -> None:
-        self.send_json(wire.trial(await self.backend.cancel_trial(id)))
+        self.send_json(to_json(await self.backend.cancel_trial(id)))
 
 
 class WorkersHandler(ApiHandler):
@@ -51,7 +52,7 @@ class WorkersHandler(ApiHandler):
 
     async def put(self, id: str) -> None:
         workers = workers_wanted(self.json())
-        self.send_json(wire.trial(await self.backend.scale_trial(id, workers)))
+        self.send_json(to_json(await self.backend.scale_trial(id, workers)))
 
 
 class RerunHandler(ApiHandler):
@@ -60,7 +61,7 @@ class RerunHandler(ApiHandler):
     async def post(self) -> None:
         ids, state = rerun_choice(self.json())
         trials = await self.backend.rerun(ids, state)
-        self.send_json({"trials": [wire.trial(trial) for trial in trials]})
+        self.send_json({"trials": [to_json(trial) for trial in trials]})
 
 
 class MetricsHandler(ApiHandler):
@@ -70,11 +71,11 @@ class MetricsHandler(ApiHandler):
         if id is not None:
             await self.backend.trial(id)
         page = await self.backend.metrics(metric_query(id, self.query))
-        self.send_json(wire.metric_page(page))
+        self.send_json(to_json(page))
 
 
 class OutputHandler(ApiHandler):
-    """A piece of what a trial printed."""
+    """A piece of a trial's output."""
 
     async def get(self, id: str, stream: str) -> None:
         offset, limit = self.query["offset"], self.query["limit"]
@@ -87,7 +88,7 @@ class FilesHandler(ApiHandler):
     async def get(self, id: str) -> None:
         root = await self.backend.directory(id, self.query["fetch"])
         entries = await asyncio.to_thread(list_inside, root)
-        self.send_json({"files": [wire.file_entry(entry) for entry in entries]})
+        self.send_json({"files": [to_json(entry) for entry in entries]})
 
 
 class FileHandler(ApiHandler):
@@ -98,10 +99,10 @@ class FileHandler(ApiHandler):
 
 
 def oddity(space: Json, given: Sequence[Json]) -> str:
-    """A sentence on parameters that the search space would not give, "" if it would give them all."""
+    """A sentence on parameters outside of the search space; "" if all are inside."""
     try:
         known = SearchSpace.parse(space)
-    except SpaceError:  # that of a tuner of the user's own, who alone knows what lies in it
+    except SpaceError:  # the user's own tuner has a search space of its own kind
         return ""
     outside = [why for parameters in given if (why := known.contains(_without_extras(parameters))) is not None]
     if not outside:
@@ -117,7 +118,7 @@ def _without_extras(parameters: Json) -> Json:
 
 
 def send_piece(handler: ApiHandler, piece: Piece) -> None:
-    """Answer with a piece of text, and where the next one begins."""
+    """Answer with a piece of text and the offset of the next one."""
     handler.set_header("Content-Type", "text/plain; charset=utf-8")
     handler.set_header("X-Offset", piece.offset)
     handler.set_header("X-Next-Offset", piece.offset + len(piece.data))
@@ -145,11 +146,11 @@ def metric_query(trial: str | None, query: Any) -> MetricQuery:
 
 
 def workers_wanted(body: Json) -> int:
-    """How many workers a trial is to have."""
+    """The number of workers that a request sets."""
     workers: Any = wire.strict_object(body, ["workers"]).get("workers")
     number = isinstance(workers, int | float) and not isinstance(workers, bool)
     if not number or workers % 1 or not 1 <= workers <= WORKERS_MAX:  # 3.0 is a whole number in JSON
-        raise ConfigError(f"workers must be a whole number from 1 to {WORKERS_MAX}", Place(field="workers"))
+        raise ConfigError(f"must be a whole number from 1 to {WORKERS_MAX}", Place(field="workers"))
     return int(workers)
 
 
@@ -162,12 +163,12 @@ def rerun_choice(body: Json) -> tuple[list[str], TrialState | None]:
         return [], _ended_state(choice["state"])
     ids = choice["ids"]
     if not isinstance(ids, list) or not 0 < len(ids) <= RERUN_MAX or not all(isinstance(one, str) for one in ids):
-        raise ConfigError("ids must be a list of trial ids", Place(field="ids"))
+        raise ConfigError("must be a list of trial ids", Place(field="ids"))
     return ids, None
 
 
 def _ended_state(name: Json) -> TrialState:
     known = [state.value for state in TrialState if state.ended]
     if name not in known:
-        raise ConfigError(f"state must be one of {', '.join(known)}", Place(field="state"))
+        raise ConfigError(f"must be one of {', '.join(known)}", Place(field="state"))
     return TrialState(name)

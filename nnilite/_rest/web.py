@@ -1,6 +1,6 @@
-"""The user interface: the files of nnilite/_web, and the trade of a one-time link for a cookie.
+"""Serves the user interface from nnilite/_web, and trades one-time links for cookies.
 
-Everything is served under a policy that runs nothing but our own files, and needs signing in like the API does.
+By its security policy a page runs nothing but these files, and it requires a sign-in like the API.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from typing import Any
 from tornado.web import HTTPError, StaticFileHandler
 
 from nnilite._rest.handler import Answering, Site
-from nnilite._rest.refusal import Refusal, status_of
+from nnilite._rest.refusal import HttpRefusal, status_of
 from nnilite._rest.route import Route
 
 WEB_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
-_SIGN_IN = "This experiment asks for signing in. Run “nnictl webui url” where it was started, and open that link."
-_USED_LINK = "This link was used already or is too old. Run “nnictl webui url” for a new one."
+_SIGN_IN = (
+    "You need to sign in to this experiment. Run “nnictl webui url” on the machine where it was started, "
+    "and open the link that it prints."
+)
+_USED_LINK = "This link was used already, or is too old. Run “nnictl webui url” for a new one."
 
 
 class WebHandler(Answering, StaticFileHandler):
@@ -29,28 +32,26 @@ class WebHandler(Answering, StaticFileHandler):
         self.site = site
         StaticFileHandler.initialize(self, str(site.options.web_folder), "index.html")
 
-    def check(self) -> None:
+    async def check(self) -> None:
         self.site.gate.check_source(self.request)
         if self.request.method not in ("GET", "HEAD"):
             raise HTTPError(405)
         if "\0" in (self.path_kwargs.get("path") or ""):
-            raise HTTPError(404)  # the system's calls would raise ValueError
+            raise HTTPError(404)  # calls of the system would raise ValueError
         link = self.get_query_argument("token", None)
         if link is not None:
             self._sign_in(link)
             return
-        self.site.gate.check_manager(self.request)
+        await self.site.gate.check_manager(self.request)
         if self.request.path == self.site.options.prefix:
-            self._go_home()  # without its last slash, the page's relative addresses would lead astray
+            self._go_home()  # without its last slash, the page's relative addresses would be wrong
 
     def _sign_in(self, link: str) -> None:
         """Trade the link for a cookie, and take the token out of the address bar and the history."""
-        sign_in = self.site.gate.sign_in
-        if sign_in is not None:
-            cookie = sign_in.redeem(link)
-            if cookie is None:
-                raise Refusal(401, _USED_LINK)
-            self._set_cookie(cookie)
+        cookie = self.site.gate.sign_in.redeem(link)
+        if cookie is None:
+            raise HttpRefusal(401, _USED_LINK)
+        self._set_cookie(cookie)
         self._go_home()
 
     def _go_home(self) -> None:
@@ -69,20 +70,20 @@ class WebHandler(Answering, StaticFileHandler):
         )
 
     def set_extra_headers(self, path: str) -> None:
-        self.set_header("Cache-Control", "no-cache")  # ask each time, by the ETag
+        self.set_header("Cache-Control", "no-cache")  # the browser asks each time, with the ETag
 
     def compute_etag(self) -> str | None:
         return StaticFileHandler.compute_etag(self)
 
     def validate_absolute_path(self, root: str, absolute_path: str) -> str | None:
-        """As tornado does, and following no link out of the folder."""
+        """Check a path as tornado does, and refuse links that lead out of the folder."""
         found = super().validate_absolute_path(root, absolute_path)
         if found is not None and not Path(found).resolve().is_relative_to(Path(root).resolve()):
             raise HTTPError(404)
         return found
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """A page for people."""
+        """Show an error as a page."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         status = status_of(error) if error is not None else status_code
         self.set_status(status)
@@ -92,7 +93,7 @@ class WebHandler(Answering, StaticFileHandler):
         if status == 401:
             message = _USED_LINK if str(error) == _USED_LINK else _SIGN_IN
         else:
-            message = str(error) if isinstance(error, Refusal) else "There is no such page."
+            message = str(error) if isinstance(error, HttpRefusal) else "There is no such page."
         self.finish(page("nnilite", f"<p>{escape(message)}</p>"))
 
     def allowed(self) -> list[str]:
@@ -100,7 +101,7 @@ class WebHandler(Answering, StaticFileHandler):
 
 
 class PlainPage(WebHandler):
-    """Stands in for the user interface where its files are not installed: lists the API."""
+    """Replaces the user interface if its files are not installed, by a list of the API's routes."""
 
     def initialize(self, site: Site, routes: tuple[Route, ...]) -> None:  # type: ignore[override]
         super().initialize(site)
@@ -117,7 +118,7 @@ class PlainPage(WebHandler):
 
 
 def page(title: str, body: str) -> str:
-    """A whole page; `body` is HTML, so whatever stands in it must be escaped already."""
+    """A whole page. `body` is HTML, so any text in it must be escaped already."""
     head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>'
 

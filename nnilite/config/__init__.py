@@ -1,4 +1,4 @@
-"""The experiment's config: fields and rules, loading, NNI's older files, the places of errors, JSON Schema.
+"""The experiment's config: its fields and rules, loading, NNI's older format, the places of errors, JSON Schema.
 
 A file (or Python) fills in an `ExperimentConfig`; `checked()` gives the copy that the manager works with, or a
 ConfigError that has every fault with file, line and field. The type hints of the dataclasses are the only list of
@@ -6,6 +6,20 @@ fields: reading, writing, JSON Schema and reference all follow from them, for pl
 
     config = load("config.yaml").checked()
     for name, platform, section in config.services: ...
+
+_experiment  every field of an experiment, with its type, default and description
+_fields      the names of fields, and the base of config classes
+_kinds       what a field may hold, derived from its type hint
+_record      dataclasses as kinds, with a field of the YAML for each field of the class
+_reading     the state of one check: the places of fields, and all faults so far
+_rules       rules between fields, and values that follow from other fields
+_services    the sections of training services, read by the plugins' own classes
+_algorithm_trial  tries out tuner and assessor, so that a wrong argument is found at its line
+_load        makes an ExperimentConfig from a file or a mapping
+_source      the text of a file, and the line of each field
+_secrets     hides secrets, even in a config whose shape is wrong
+_v1          from NNI's older format to today's
+_schema      JSON Schema for editors, and the reference page
 """
 
 from __future__ import annotations
@@ -21,6 +35,7 @@ from nnilite.config._load import from_dict, load
 from nnilite.config._reading import ConfigErrors
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._services import Service, ServiceConfig, TrialSettings
+from nnilite.config._source import read_yaml
 
 __all__ = [
     "AlgorithmConfig",
@@ -35,5 +50,6 @@ __all__ = [
     "from_dict",
     "json_schema",
     "load",
+    "read_yaml",
     "reference_markdown",
 ]

@@ -12,10 +12,10 @@ import yaml
 
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._kinds import Free, ListOf, Union
-from nnilite.config._reading import At, Reading
+from nnilite.config._reading import At, ConfigReading
 from nnilite.config._record import Record, record_of
 from nnilite.config._services import Service, ServiceConfig, ServiceKind, TrialSettings, service_object, shortcuts
-from nnilite.config._source import Source
+from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.units import (
@@ -61,15 +61,15 @@ class CheckpointConfig(Fields):
     keep: Annotated[
         Literal["last", "best", "all", "none"], "the latest file of each trial, those of the best trial, all, or none"
     ] = "all"
-    max_size: Annotated[Bytes | None, "most space for all checkpoints; default: no limit"] = None
+    max_size: Annotated[Bytes | None, "largest total size of all checkpoints; default: no limit"] = None
 
 
 @dataclass
 class CodeLimits(Fields):
-    """Caps on what is uploaded from the code directory."""
+    """Limits for what is uploaded from the code directory."""
 
-    max_files: Annotated[PositiveInt, "most files"] = 2000
-    max_size: Annotated[Bytes, "most bytes before packing"] = 300 * _MIB
+    max_files: Annotated[PositiveInt, "largest number of files"] = 2000
+    max_size: Annotated[Bytes, "largest total size before packing"] = 300 * _MIB
 
 
 @dataclass
@@ -117,19 +117,19 @@ class ExperimentConfig(Fields):
     search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space; or give searchSpace"] = None
     search_space: Annotated[Any, Free(), "the search space; or give searchSpaceFile"] = None
     trial_command: Annotated[str, "the command of a trial, run by bash in the code directory"] = ""
-    trial_code_directory: Annotated[DirPath, "the trial's code; uploaded as far as .nniignore lets it"] = Path()
-    trial_gpu_number: Annotated[
-        NonNegativeInt | None, "GPUs of a trial; 0 hides all GPUs, not set: nothing is done"
-    ] = None
-    max_experiment_duration: Annotated[Duration | None, "no new trials after so much running time"] = None
+    trial_code_directory: Annotated[DirPath, "the trial's code; uploaded without what .nniignore excludes"] = Path()
+    trial_gpu_number: Annotated[NonNegativeInt | None, "GPUs of a trial; 0 hides all GPUs, not set: trials see all"] = (
+        None
+    )
+    max_experiment_duration: Annotated[Duration | None, "no new trials start after this running time"] = None
     max_trial_number: Annotated[PositiveInt | None, "how many trials to run"] = None
     max_trial_duration: Annotated[Duration | None, "a trial that runs longer is cancelled"] = None
-    nni_manager_ip: Annotated[str | None, "address by which workers reach this machine; default: found out"] = None
+    nni_manager_ip: Annotated[str | None, "address by which workers reach this machine; default: detected"] = None
     use_annotation: Annotated[bool, "not supported, as in NNI 3"] = False
     debug: Annotated[bool, "sets the default of logLevel to debug"] = False
     log_level: Annotated[
         Literal["fatal", "critical", "error", "warning", "info", "debug", "trace"] | None,
-        "what the log holds; default: info",
+        "least severe level that is logged; default: info",
     ] = None
     experiment_working_directory: Annotated[
         AnyPath, "where the experiment's folder goes; NNILITE_HOME changes the default"
@@ -143,26 +143,28 @@ class ExperimentConfig(Fields):
     shared_storage: Annotated[
         SharedStorageConfig | None, "storage that workers mount; no training service uses it yet"
     ] = None
-    tuner_timeout: Annotated[Duration, "time limit of one call of the tuner"] = 3600
-    max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again whose worker was lost"] = 1
-    retry_failed: Annotated[NonNegativeInt, "how often a trial is tried again whose command failed"] = 0
+    tuner_timeout: Annotated[Duration, "time limit for one call of the tuner"] = 3600
+    max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again after its worker was lost"] = 1
+    retry_failed: Annotated[NonNegativeInt, "how often a trial is tried again after its command failed"] = 0
     retry_on: Annotated[
         list[int], "exit codes that count as a lost worker: tried again up to maxTrialRetries times"
     ] = field(default_factory=list)
-    max_failed_trials: Annotated[PositiveInt | None, "the experiment stops after so many failed trials"] = None
-    stop_on_same_error: Annotated[NonNegativeInt, "... or so many in a row that fail alike; 0: never"] = 5
-    worker_silence: Annotated[Duration, "a worker that says nothing for so long is lost"] = 1200
+    max_failed_trials: Annotated[PositiveInt | None, "the experiment ends in ERROR after this many failed trials"] = (
+        None
+    )
+    stop_on_same_error: Annotated[NonNegativeInt, "... or after this many in a row with the same error; 0: never"] = 5
+    worker_silence: Annotated[Duration, "a worker is lost after this time without a sign of life"] = 1200
     grace_period: Annotated[Duration, "time between SIGTERM and SIGKILL for a cancelled trial"] = 10
     checkpoint: Annotated[CheckpointConfig, "what is kept of the trials' checkpoints"] = field(
         default_factory=CheckpointConfig
     )
-    code_limits: Annotated[CodeLimits, "caps on the uploaded code"] = field(default_factory=CodeLimits)
-    max_output_size: Annotated[Bytes, "of a trial's stdout and stderr, so much is kept of each"] = 100 * _MIB
-    require_token: Annotated[bool, "ask for the token on this machine too"] = False
+    code_limits: Annotated[CodeLimits, "limits for the uploaded code"] = field(default_factory=CodeLimits)
+    max_output_size: Annotated[Bytes, "how much of a trial's stdout, and of its stderr, is kept"] = 100 * _MIB
+    require_token: Annotated[bool, "require the token from everybody, even you on this machine"] = False
     callback: Annotated[Literal["rest", "log"], "how trials report: to the manager, or through the job's log"] = "rest"
 
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:
-        self._begin(Source(), Path.cwd())
+        self._begin(ConfigSource(), Path.cwd())
         for entry in record_of(ExperimentConfig).entries:
             object.__setattr__(self, entry.name, entry.default)
         if isinstance(platform, str):
@@ -172,7 +174,7 @@ class ExperimentConfig(Fields):
         for key, value in given.items():
             self._fill(key, value)
 
-    def _begin(self, source: Source, base: Path, warnings: tuple[str, ...] = ()) -> None:
+    def _begin(self, source: ConfigSource, base: Path, warnings: tuple[str, ...] = ()) -> None:
         self._source = source
         self._base = base
         self._warnings = warnings
@@ -187,7 +189,7 @@ class ExperimentConfig(Fields):
             self.__dict__["_checked"] = False
 
     def _fill(self, key: str, value: Any) -> None:
-        """Set a field whatever the spelling of its name, mappings becoming the objects that they describe."""
+        """Set a field, whatever the spelling of its name. Mappings become the objects that they describe."""
         entry = record_of(ExperimentConfig).entry(key)
         if entry is None:
             raise AttributeError(f"ExperimentConfig has no field {key!r}{did_you_mean(key, _names())}")
@@ -216,10 +218,10 @@ class ExperimentConfig(Fields):
     def checked(self, *, paths: bool = True) -> ExperimentConfig:
         """A copy with all values checked, in their units, paths absolute and secrets resolved.
 
-        Without `paths`, files and folders may be missing: for an experiment that is only to be looked at.
+        Without `paths`, files and folders may be missing, for an experiment that is only viewed.
         Raises: ConfigError with all that is wrong.
         """
-        return self._check(Reading(self._source, self._base, paths=paths))
+        return self._check(ConfigReading(self._source, self._base, paths=paths))
 
     def canonical_copy(self) -> ExperimentConfig:
         """NNI's name of `checked`."""
@@ -229,7 +231,7 @@ class ExperimentConfig(Fields):
         """NNI's way to ask for the errors of `checked` alone. Raises: ConfigError."""
         self.checked()
 
-    def _check(self, reading: Reading) -> ExperimentConfig:
+    def _check(self, reading: ConfigReading) -> ExperimentConfig:
         from nnilite.config._rules import complete
 
         raw = self.as_mapping()
@@ -262,17 +264,17 @@ class ExperimentConfig(Fields):
 
     @property
     def warnings(self) -> list[str]:
-        """What is given but has no effect, so that nobody counts on it."""
+        """Sentences on fields that are set but have no effect."""
         unused = [_SHARED_STORAGE_UNUSED] if self.shared_storage else []
         return [*self._warnings, *unused]
 
     @property
     def secrets(self) -> frozenset[str]:
-        """All secret texts of a checked config, for whoever must keep them out of a log."""
+        """All secret texts of a checked config, to keep them out of logs."""
         return self._secrets
 
     def json(self, secrets: bool = False) -> dict[str, Json]:
-        """All set fields in camelCase, checked first if need be. Secrets are hidden unless `secrets`.
+        """All set fields in camelCase, checked first if necessary. Secrets are hidden without `secrets`.
 
         Raises: ConfigError.
         """
@@ -281,22 +283,22 @@ class ExperimentConfig(Fields):
         return written
 
     def save(self, path: str | Path) -> None:
-        """Write a YAML file that `load` understands, only for you to read; `${env:NAME}` stays as it is.
+        """Write a YAML file that `load` understands and only this user can read. `${env:NAME}` stays as it is.
 
         Raises: ConfigError.
         """
-        config = self._check(Reading(self._source, self._base, resolve=False))
+        config = self._check(ConfigReading(self._source, self._base, resolve=False))
         text = yaml.safe_dump(config.json(secrets=True), sort_keys=False, allow_unicode=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
 
     def check_algorithms(self) -> None:
-        """Make tuner and assessor once, as installed ones check their own `class_args`. Imports them.
+        """Make tuner and assessor once, since installed ones check their own `class_args`. This imports them.
 
-        What is odd about them is among the `warnings` then. Raises: ConfigError.
+        Afterwards, `warnings` includes those about them. Raises: ConfigError.
         """
-        from nnilite.config._algorithms import construct_all
+        from nnilite.config._algorithm_trial import construct_all
 
         self._warnings = (*self._warnings, *construct_all(self, self._source))
 
@@ -315,7 +317,7 @@ _OBJECTS = {
 
 
 def _object(name: str, value: Any) -> Any:
-    """What a mapping describes, as the object that people work with; `checked` says what is wrong with others."""
+    """The object that a mapping describes. `checked` reports what is wrong with other values."""
     if name == "training_service":
         several = isinstance(value, (list, tuple))
         return [service_object(item) for item in value] if several else service_object(value)

@@ -1,4 +1,4 @@
-"""Names of fields, and the base of the config classes that people fill in from Python."""
+"""Names of fields, and the base class of the config classes that people fill in from Python."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def camel(name: str) -> str:
-    """`trial_gpu_number` as YAML has it: `trialGpuNumber`."""
+    """The name of a field in YAML: `trialGpuNumber` for `trial_gpu_number`."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
 
 
 def plain(name: str) -> str:
-    """What two spellings of a field have in common: case and underscores do not count."""
+    """The form in which all spellings of a name are equal: without underscores, in lower case."""
     return name.replace("_", "").lower()
 
 
@@ -33,11 +33,11 @@ _OLDER = {
     "username": "user",
     "passwd": "password",
 }
-"""Names of NNI's older format that look unlike today's, or more like a wrong one."""
+"""Names of NNI's older format that do not resemble today's, or resemble a wrong one."""
 
 
 def meant_by(given: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelt one is nearest to, None if it is near to none."""
+    """The known name that is nearest to a misspelt one; None if none is near."""
     by_plain = {plain(name): name for name in known}
     older = by_plain.get(plain(_OLDER.get(plain(given), "")))
     if older:
@@ -56,7 +56,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 class Fields:
-    """A dataclass whose unknown attributes cannot be set by mistake; names from `_` on are internal."""
+    """A dataclass that refuses unknown attributes, so that none is set by mistake. Names with `_` are internal."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ class Fields:
 
 
 def as_mapping(value: Any) -> Any:
-    """A config object as the mapping that the YAML would hold; anything else as it is."""
+    """The mapping that the YAML would have for a config object; other values are returned unchanged."""
     if hasattr(value, "as_mapping"):
         return value.as_mapping()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -76,7 +76,7 @@ def as_mapping(value: Any) -> Any:
 
 
 def find(mapping: Mapping[Any, Any], name: str) -> Any:
-    """The value of a field whatever the spelling of its key, None if it is not there."""
+    """The value of a field, whatever the spelling of its key; None if it is missing."""
     for key, value in mapping.items():
         if isinstance(key, str) and plain(key) == plain(name):
             return value

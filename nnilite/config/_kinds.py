@@ -1,10 +1,10 @@
-"""What a field may hold, made from its type hint: how it is read, written, described and shown to editors.
+"""What a field may hold, derived from its type hint: how it is read, written, described and shown to editors.
 
 kind_of(hint) -> Kind         int, str, bool, float, Literal, Enum, list, dict, Optional, nested dataclasses,
                               the aliases of `nnilite.units`
-kind.read(raw, at)            the value; what is wrong is noted at `at` and INVALID returned
+kind.read(raw, at)            the value; or INVALID, after a fault was noted at `at`
 kind.write(value, secrets)    JSON that reads back as the same value
-kind.json_schema()            for editors: from the same rules
+kind.json_schema()            the schema for editors, from the same rules
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from typing import Any
 from schema import And, Schema, SchemaError
 
 from nnilite.config._fields import did_you_mean, plain
-from nnilite.config._reading import INVALID, At, Reading
+from nnilite.config._reading import INVALID, At, ConfigReading
+from nnilite.config._secrets import HIDDEN, fault_of, masked, without_secrets
 from nnilite.records import Json
-from nnilite.units import PathRule, SecretText, Unit
-
-HIDDEN = "********"
+from nnilite.units import PathRule, Unit
 
 
-class Kind(ABC):
+class FieldKind(ABC):
     """The rule of a field."""
 
-    words: str  # what the reference calls it
+    words: str  # its name in the reference
 
     @abstractmethod
     def read(self, raw: Any, at: At) -> Any:
         """The value that `raw` stands for."""
 
     def fits(self, raw: Any) -> bool:
-        """Whether `raw` looks like one of this kind: decides between the members of a union."""
+        """Whether `raw` looks like a value of this kind, by which a union chooses between its members."""
         return True
 
     def write(self, value: Any, secrets: bool) -> Json:
@@ -49,7 +48,7 @@ class Kind(ABC):
 
 
 class _Parsed:
-    """A validator for `schema` that says what the parser said."""
+    """A validator for `schema` that passes on the parser's message."""
 
     def __init__(self, parse: Callable[[Any], Any]) -> None:
         self.parse = parse
@@ -61,7 +60,7 @@ class _Parsed:
             raise SchemaError(None, str(error)) from error
 
 
-class Leaf(Kind):
+class Leaf(FieldKind):
     """A single value, checked by a `schema.Schema`."""
 
     def __init__(self, words: str, rule: Any, json_schema: Mapping[str, Any], types: tuple[type, ...]) -> None:
@@ -75,9 +74,16 @@ class Leaf(Kind):
 
     def read(self, raw: Any, at: At) -> Any:
         try:
+            return self._validated(raw)
+        except ValueError as error:
+            return at.fault(fault_of(self._validated, raw, at.path, str(error)))
+
+    def _validated(self, raw: Any) -> Any:
+        """The validated value. Raises: ValueError."""
+        try:
             return self.rule.validate(raw)
         except SchemaError as error:
-            return at.fault(error.code)
+            raise ValueError(error.code) from error
 
     def json_schema(self) -> dict[str, Any]:
         return dict(self._json_schema)
@@ -91,7 +97,7 @@ def _float(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     try:
-        return float(value if isinstance(value, str) else "no")  # YAML reads 1e-3 as text
+        return float(value if isinstance(value, str) else "no")  # YAML 1.1 reads 1e-3 as a text
     except ValueError:
         raise ValueError(f"must be a number, not {value!r}") from None
 
@@ -110,12 +116,18 @@ class Quantity(Leaf):
         self.unit = unit
 
     def read(self, raw: Any, at: At) -> Any:
+        """Read a value; the message about a bad secret does not quote it."""
         if self.unit.secret and raw == HIDDEN:
             return at.fault("was hidden when this config was shown; write the secret itself, or ${env:NAME}")
         if self.unit.secret and not at.reading.resolve and isinstance(raw, str):
             return raw
-        value = super().read(raw, at)
-        if self.unit.secret and value is not INVALID and value:
+        if not self.unit.secret:
+            return super().read(raw, at)
+        try:
+            value = self._validated(raw)
+        except ValueError as error:
+            return at.fault(str(error))
+        if value:
             at.reading.secrets.add(str(value))
         return value
 
@@ -125,7 +137,7 @@ class Quantity(Leaf):
         return value
 
 
-class Located(Kind):
+class Located(FieldKind):
     """A path, made absolute."""
 
     def __init__(self, rule: PathRule) -> None:
@@ -140,7 +152,7 @@ class Located(Kind):
             rule = self.rule if at.reading.paths else PathRule.ANY
             return rule.resolve(raw, at.reading.base)
         except ValueError as error:
-            return at.fault(str(error))
+            return at.fault(fault_of(lambda shown: rule.resolve(shown, at.reading.base), raw, at.path, str(error)))
 
     def write(self, value: Any, secrets: bool) -> Json:
         return str(value)
@@ -149,11 +161,11 @@ class Located(Kind):
         return {"type": "string", "minLength": 1}
 
 
-class OneOf(Kind):
+class OneOf(FieldKind):
     """One of some words (or an Enum's); case does not matter."""
 
     def __init__(self, values: Mapping[Any, Any]) -> None:
-        self.values = dict(values)  # what stands in the YAML -> the value
+        self.values = dict(values)  # from the word in the YAML to the value
         self.words = " \\| ".join(f"`{value}`" for value in self.values)
 
     def fits(self, raw: Any) -> bool:
@@ -166,6 +178,7 @@ class OneOf(Kind):
             if type(written) is type(raw) and (written == raw or _fold(written) == _fold(raw)):
                 return value
         names = [str(value) for value in self.values]
+        raw = masked(raw, at.path)
         hint = did_you_mean(str(raw), names)
         if not hint.endswith("?"):
             hint = f"; it must be {' or '.join(names)}"
@@ -182,8 +195,8 @@ def _fold(value: Any) -> Any:
     return plain(value) if isinstance(value, str) else value
 
 
-class Free(Kind):
-    """Any JSON, handed on as it is."""
+class Free(FieldKind):
+    """Any JSON, which is not changed."""
 
     words = "any JSON"
 
@@ -191,7 +204,7 @@ class Free(Kind):
         try:
             return _as_json(raw)
         except ValueError as error:
-            return at.fault(str(error))
+            return at.fault(fault_of(_as_json, raw, at.path, str(error)))
 
     def write(self, value: Any, secrets: bool) -> Json:
         return value if secrets else without_secrets(value)
@@ -218,25 +231,10 @@ def _key(key: Any) -> str:
     raise ValueError(f"the key {key!r} is not text; put it in quotes")
 
 
-_TELLING = ("password", "passwd", "passphrase", "secret", "token", "accesskey", "apikey", "credential")
-
-
-def without_secrets(value: Json) -> Json:
-    """Free JSON, with the texts hidden whose key says that they are secret."""
-    if isinstance(value, Mapping):
-        return {
-            key: HIDDEN if isinstance(item, str) and plain(key).endswith(_TELLING) else without_secrets(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [without_secrets(item) for item in value]
-    return HIDDEN if isinstance(value, SecretText) else value
-
-
-class ListOf(Kind):
+class ListOf(FieldKind):
     """A list of values of one kind."""
 
-    def __init__(self, item: Kind, make: Callable[[list[Any]], Any] = list) -> None:
+    def __init__(self, item: FieldKind, make: Callable[[list[Any]], Any] = list) -> None:
         self.item = item
         self.make = make
         self.words = f"list of {item.words}"
@@ -246,7 +244,7 @@ class ListOf(Kind):
 
     def read(self, raw: Any, at: At) -> Any:
         if not self.fits(raw):
-            return at.fault(f"must be a list, not {raw!r}")
+            return at.fault(f"must be a list, not {masked(raw, at.path)!r}")
         values = [self.item.read(item, at.below(k)) for k, item in enumerate(raw)]
         return INVALID if any(value is INVALID for value in values) else self.make(values)
 
@@ -257,10 +255,10 @@ class ListOf(Kind):
         return {"type": "array", "items": self.item.json_schema()}
 
 
-class DictOf(Kind):
+class DictOf(FieldKind):
     """Values of one kind under names of the user's choice."""
 
-    def __init__(self, item: Kind) -> None:
+    def __init__(self, item: FieldKind) -> None:
         self.item = item
         self.words = f"mapping of names to {item.words}"
 
@@ -269,7 +267,7 @@ class DictOf(Kind):
 
     def read(self, raw: Any, at: At) -> Any:
         if not self.fits(raw):
-            return at.fault(f"must be a mapping, not {raw!r}")
+            return at.fault(f"must be a mapping, not {masked(raw, at.path)!r}")
         if not all(isinstance(key, str) for key in raw):
             return at.fault("has a key that is not text; put it in quotes")
         values = {key: self.item.read(item, at.below(key)) for key, item in raw.items()}
@@ -283,10 +281,10 @@ class DictOf(Kind):
         return {"type": "object", "additionalProperties": self.item.json_schema()}
 
 
-class Union(Kind):
+class Union(FieldKind):
     """One of several kinds: the first that fits and reads without a fault."""
 
-    def __init__(self, kinds: list[Kind], words: str = "") -> None:
+    def __init__(self, kinds: list[FieldKind], words: str = "") -> None:
         self.kinds = kinds
         self.words = words or " or ".join(kind.words for kind in kinds)
 
@@ -296,7 +294,7 @@ class Union(Kind):
     def read(self, raw: Any, at: At) -> Any:
         fitting = [kind for kind in self.kinds if kind.fits(raw)]
         if not fitting:
-            return at.fault(f"must be {self.words}, not {raw!r}")
+            return at.fault(f"must be {self.words}, not {masked(raw, at.path)!r}")
         best = min(fitting, key=lambda kind: _faults(kind, raw, at))
         return best.read(raw, at)
 
@@ -310,7 +308,7 @@ class Union(Kind):
         return {"anyOf": [kind.json_schema() for kind in self.kinds]}
 
 
-def _faults(kind: Kind, raw: Any, at: At) -> int:
-    trial = Reading(at.reading.source, at.reading.base, shortcuts=at.reading.shortcuts)
+def _faults(kind: FieldKind, raw: Any, at: At) -> int:
+    trial = ConfigReading(at.reading.source, at.reading.base, shortcuts=at.reading.shortcuts)
     kind.read(raw, At(trial, at.path))
     return len(trial.errors)

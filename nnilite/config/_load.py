@@ -1,4 +1,4 @@
-"""From a file, or a mapping, to an ExperimentConfig."""
+"""Makes an ExperimentConfig from a file or a mapping."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from nnilite.config import _v1
 from nnilite.config._experiment import ExperimentConfig
-from nnilite.config._reading import At, Reading
+from nnilite.config._reading import At, ConfigReading
 from nnilite.config._record import record_of
 from nnilite.config._rules import complete
 from nnilite.config._services import shortcuts
-from nnilite.config._source import Source, read_yaml
+from nnilite.config._source import ConfigSource, read_yaml
 from nnilite.errors import ConfigError, Place
 
 
@@ -28,18 +28,18 @@ def load(path: str | Path) -> ExperimentConfig:
 
 
 def from_dict(data: Mapping[str, Any], base_dir: str | Path = ".") -> ExperimentConfig:
-    """The same from a mapping. Raises: ConfigError."""
-    return _config(data, Source(), Path(base_dir).absolute())
+    """Make an ExperimentConfig from a mapping. Raises: ConfigError."""
+    return _config(data, ConfigSource(), Path(base_dir).absolute())
 
 
-def _config(data: Any, source: Source, base: Path) -> ExperimentConfig:
+def _config(data: Any, source: ConfigSource, base: Path) -> ExperimentConfig:
     if not isinstance(data, Mapping):
         raise ConfigError("is not a mapping of fields such as `trialCommand: python3 trial.py`", Place(source.file))
     warnings: tuple[str, ...] = ()
     if _v1.recognised(data):
         converted = _v1.convert(data, source)
         data, warnings = converted.config, tuple(converted.warnings)
-        source = Source(source.file, source.root, converted.origins)
+        source = ConfigSource(source.file, source.root, converted.origins)
     _check_names(data, source, base)
     config = ExperimentConfig()
     config._begin(source, base, warnings)
@@ -48,9 +48,9 @@ def _config(data: Any, source: Source, base: Path) -> ExperimentConfig:
     return config
 
 
-def _check_names(data: Mapping[str, Any], source: Source, base: Path) -> None:
-    """If a field does not exist, say so, and all else that is wrong; other faults alone can wait for `checked`."""
-    reading = Reading(source, base, shortcuts={}, resolve=False)
+def _check_names(data: Mapping[str, Any], source: ConfigSource, base: Path) -> None:
+    """Report unknown fields together with all other faults. Without unknown fields, `checked` reports the faults."""
+    reading = ConfigReading(source, base, shortcuts={}, resolve=False)
     record = record_of(ExperimentConfig)
     known = {entry.key: value for key, value in data.items() if (entry := record.entry(str(key)))}
     reading.shortcuts = shortcuts(known)

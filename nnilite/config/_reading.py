@@ -1,4 +1,4 @@
-"""The state of one check of a config: where things stand, and all that is wrong so far."""
+"""The state of one check of a config: the places of fields, and all faults so far."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._space_checks import dotted
-from nnilite.config._source import Source
+from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place, SpaceError
 
 Where = tuple[str | int, ...]
 """Keys and list positions from the top of the config."""
 
 INVALID: Any = object()
-"""Stands for a value that a fault was reported about."""
+"""Stands for a value about which a fault was reported."""
 
 
 class ConfigErrors(ConfigError):
@@ -31,20 +31,20 @@ class ConfigErrors(ConfigError):
 
 
 @dataclass
-class Reading:
-    """Shared by all parts of one check. `base` is the folder that paths are relative to."""
+class ConfigReading:
+    """The state that all parts of one check share. `base` is the folder of relative paths."""
 
-    source: Source
+    source: ConfigSource
     base: Path
     errors: list[ConfigError] = field(default_factory=list)
-    misspelt: bool = False  # a field that does not exist, or is there twice, was among the faults
-    secrets: set[str] = field(default_factory=set)  # what must never be shown
-    paths: bool = True  # files and folders must exist
-    resolve: bool = True  # replace ${env:NAME} in secrets
+    misspelt: bool = False  # whether an unknown or repeated field was among the faults
+    secrets: set[str] = field(default_factory=set)  # texts that must never be shown
+    paths: bool = True  # whether files and folders must exist
+    resolve: bool = True  # whether ${env:NAME} is replaced in secrets
     shortcuts: Mapping[str, Any] = field(default_factory=dict)  # top-level fields that services take over
 
     def finish(self) -> None:
-        """Raises: ConfigError (SpaceError if it is in the search space) if anything was wrong."""
+        """Raises: ConfigError (SpaceError for a fault in the search space) if there were faults."""
         found = list({str(error): error for error in self.errors}.values())
         if len(found) == 1:
             raise found[0]
@@ -56,26 +56,26 @@ class Reading:
 class At:
     """A place in the config during its check."""
 
-    reading: Reading
+    reading: ConfigReading
     path: Where = ()
 
     def below(self, *keys: str | int) -> At:
-        """A place further down."""
+        """A place below this one."""
         return At(self.reading, (*self.path, *keys))
 
     def fault(self, message: str, misspelt: bool = False) -> Any:
-        """Note what is wrong here; gives INVALID, to be used as the value."""
+        """Note a fault here. Returns INVALID, to be used as the value."""
         self.reading.errors.append(ConfigError(message, self.reading.source.place(self.path)))
         self.reading.misspelt |= misspelt
         return INVALID
 
-    def space_fault(self, message: str, source: Source | None = None) -> None:
-        """Note what is wrong with the search space, which may stand in a file of its own."""
+    def space_fault(self, message: str, source: ConfigSource | None = None) -> None:
+        """Note a fault of the search space, which may have a file of its own."""
         place = (source or self.reading.source).place(self.path)
         self.reading.errors.append(SpaceError(message, place))
 
     def take(self, error: ConfigError) -> Any:
-        """Note an error raised by a plugin's own rules; its field, if any, is relative to this place."""
+        """Note an error of a plugin's own rules. Its field, if it names one, is relative to this place."""
         place = self.reading.source.place(self.path)
         if error.place.field:
             path = (*self.path, *error.place.field.split("."))
@@ -85,7 +85,7 @@ class At:
 
 
 def _line(error: ConfigError) -> tuple[bool, int]:
-    """Faults of this file in the order of its lines, others last."""
+    """The sort key that puts faults of this file in the order of its lines, and others last."""
     return error.place.line is None, error.place.line or 0
 
 
@@ -93,4 +93,4 @@ def _simple(error: ConfigError) -> bool:
     return type(error) in (ConfigError, SpaceError)
 
 
-__all__ = ["INVALID", "At", "ConfigErrors", "Place", "Reading", "Where"]
+__all__ = ["INVALID", "At", "ConfigErrors", "ConfigReading", "Place", "Where"]

@@ -1,4 +1,4 @@
-"""Rules between the fields of an experiment, and what follows from them."""
+"""Rules between the fields of an experiment, and values that follow from other fields."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from nnilite._space_checks import check
 from nnilite.config._fields import plain
 from nnilite.config._reading import INVALID, At
 from nnilite.config._record import record_of
+from nnilite.config._secrets import masked_space, masked_text
 from nnilite.config._services import SHORTCUTS, Service, ServiceConfig, TrialSettings
-from nnilite.config._source import Source, read_space
+from nnilite.config._source import ConfigSource, read_space
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
 
 Values = dict[str, Any]
-"""Field names to checked values; INVALID where a fault was noted already; what is not given is missing."""
+"""Checked values by field name. INVALID means that a fault was noted; fields that are not set are missing."""
 
 _GROUPS = {"tuner": _plugins.TUNERS, "assessor": _plugins.ASSESSORS}
 _LOOKUPS = {"tuner": "tuner_class", "assessor": "assessor_class"}
 
 
 def complete(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings]]:
-    """Check the rules, noting faults, and set what depends on other fields."""
+    """Check the rules, note faults, and set the values that depend on other fields."""
     if values.get("use_annotation") is True:
         at.below("useAnnotation").fault("annotations are not supported; write the search space to searchSpace")
     _advisor(values, at)
@@ -67,13 +68,13 @@ def _algorithm(word: str, values: Values, at: At) -> None:
 
 
 def _installed(word: str, name: str, here: At) -> str:
-    """The name as its plugin spells it. The plugin itself is not imported: that is the tuner host's affair."""
+    """The name as its plugin spells it. The plugin is not imported here; the tuner host does that."""
     known = {plain(item): item for item in _plugins.names(_GROUPS[word])}
     for spelling in (plain(name), plain(name).removesuffix(word)):
         if spelling in known:
             return known[spelling]
     try:
-        getattr(_plugins, _LOOKUPS[word])(name)
+        getattr(_plugins, _LOOKUPS[word])(masked_text(name))
     except PluginError as error:
         here.below("name").fault(str(error))
     return name
@@ -82,7 +83,7 @@ def _installed(word: str, name: str, here: At) -> str:
 def _own(algorithm: Any, here: At) -> None:
     module, _, name = algorithm.class_name.rpartition(".")
     if not module or not all(part.isidentifier() for part in (*module.split("."), name)):
-        here.below("className").fault(f"{algorithm.class_name!r} is not of the form module.Class")
+        here.below("className").fault(f"{masked_text(algorithm.class_name)!r} is not of the form module.Class")
         return
     folder = algorithm.code_directory or here.reading.base
     algorithm.code_directory = Path(folder)
@@ -101,7 +102,7 @@ def _space(values: Values, at: At) -> None:
         at.below("searchSpaceFile").fault("give either searchSpace or searchSpaceFile, not both")
     elif file is not None:
         _space_file(file, values, at)
-    elif given is None and values.get("use_annotation") is not True:  # that was the fault
+    elif given is None and values.get("use_annotation") is not True:  # `useAnnotation` is a fault already
         at.fault("there is no search space; give searchSpace or searchSpaceFile")
     elif given is not None:
         _space_content(given, values, at.reading.source, at.below("searchSpace"))
@@ -117,14 +118,15 @@ def _space_file(file: Path, values: Values, at: At) -> None:
     _space_content(content, values, source, At(at.reading))
 
 
-def _space_content(space: Json, values: Values, source: Source, at: At) -> None:
-    """NNI's types, unless the tuner is the user's own, which may want anything."""
+def _space_content(space: Json, values: Values, source: ConfigSource, at: At) -> None:
+    """Check NNI's types, unless the tuner is the user's own, which may accept anything."""
     tuner = values["tuner"]
     if tuner is not INVALID and tuner.class_name:
         if space is None:
             at.space_fault("is null", source)
         return
-    for path, message in check(space)[1]:
+    faults = check(space)[1]
+    for path, message in faults and (check(masked_space(space))[1] or faults):
         at.below(*path).space_fault(message, source)
 
 
@@ -150,7 +152,7 @@ def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, Tr
 
 
 def _settings(section: ServiceConfig, values: Values) -> TrialSettings:
-    """A service's own settings, completed from the top level."""
+    """A service's own settings, completed by those at the top level."""
     found = {}
     for entry in SHORTCUTS.entries:
         own = getattr(section._settings, entry.name)
@@ -167,7 +169,7 @@ def _plugin_default(section: ServiceConfig) -> str | None:
 
 
 def _settle(values: Values, settings: list[TrialSettings]) -> None:
-    """What services say counts for the experiment too, where there is one service or nothing else is said."""
+    """Copy the settings of services to the experiment, if there is one service or the experiment sets none."""
     for field in dataclasses.fields(TrialSettings):
         said = [getattr(item, field.name) for item in settings if getattr(item, field.name) is not None]
         if said and (len(settings) == 1 or values.get(field.name) is None):

@@ -1,4 +1,4 @@
-"""What editors and the reference need, made from the same fields as the check: JSON Schema and Markdown."""
+"""JSON Schema for editors and Markdown for the reference, made from the same fields as the check."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nnilite.config._experiment import (
     SharedStorageConfig,
 )
 from nnilite.config._kinds import Quantity
-from nnilite.config._record import Entry, record_of
+from nnilite.config._record import ConfigField, record_of
 from nnilite.config._services import SHORTCUTS, platforms, service_record
 from nnilite.errors import ConfigError
-from nnilite.space import Kind
+from nnilite.space import ParameterKind
 
 _SPACE = {"$ref": "#/$defs/searchSpace"}
 
@@ -32,8 +32,8 @@ def json_schema() -> dict[str, Any]:
         "title": "nnilite experiment",
         **schema,
         "if": {"properties": {"tuner": {"required": ["className"]}}, "required": ["tuner"]},
-        "else": {"properties": {"searchSpace": _SPACE}},  # a tuner of one's own may want anything
-        "$defs": {"searchSpace": _space_schema(), "parameter": {"oneOf": [_parameter(kind) for kind in Kind]}},
+        "else": {"properties": {"searchSpace": _SPACE}},  # a user's own tuner may accept anything
+        "$defs": {"searchSpace": _space_schema(), "parameter": {"oneOf": [_parameter(kind) for kind in ParameterKind]}},
     }
 
 
@@ -41,7 +41,7 @@ def _space_schema() -> dict[str, Any]:
     return {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/parameter"}}
 
 
-def _parameter(kind: Kind) -> dict[str, Any]:
+def _parameter(kind: ParameterKind) -> dict[str, Any]:
     return {
         "title": kind.value,
         "type": "object",
@@ -50,8 +50,8 @@ def _parameter(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _value(kind: Kind) -> dict[str, Any]:
-    if kind is Kind.CHOICE:
+def _value(kind: ParameterKind) -> dict[str, Any]:
+    if kind is ParameterKind.CHOICE:
         name = {"type": "string", "minLength": 1}
         nested = {
             "type": "object",
@@ -60,7 +60,7 @@ def _value(kind: Kind) -> dict[str, Any]:
         }
         all_named = {"items": {"type": "object", "required": ["_name"]}}
         return {"type": "array", "minItems": 1, "uniqueItems": True, "if": all_named, "then": {"items": nested}}
-    one: dict[str, Any] = {"type": "integer" if kind is Kind.RANDINT else "number"}
+    one: dict[str, Any] = {"type": "integer" if kind is ParameterKind.RANDINT else "number"}
     positive = {"type": "number", "exclusiveMinimum": 0}
     first = positive if kind.log and not kind.normal else one
     items = [first, positive if kind.normal else one, *([positive] if kind.quantised else [])]
@@ -80,16 +80,21 @@ def reference_markdown() -> str:
     parts = [_section("The experiment", record_of(ExperimentConfig).entries)]
     parts += [_section(title, record_of(cls).entries) for title, cls in _PARTS]
     parts.append(_section("trainingService, on every platform", SHORTCUTS.entries))
+    described: dict[type, str] = {}
     for platform in platforms():
-        parts += _platform_sections(platform)
+        parts += _platform_sections(platform, described)
     return "\n\n".join(parts) + "\n"
 
 
-def _platform_sections(platform: str) -> list[str]:
+def _platform_sections(platform: str, described: dict[type, str]) -> list[str]:
+    """`described`: the platforms before, by the classes of their sections."""
     try:
-        entries = service_record(platform).entries
+        record = service_record(platform)
     except ConfigError as error:
         return [f"## trainingService, platform `{platform}`\n\n{error}"]
+    entries, same = record.entries, described.setdefault(record.cls, platform)
+    if same != platform:
+        return [f"## trainingService, platform `{platform}`\n\nAnother name of `{same}`."]
     found = [_section(f"trainingService, platform `{platform}`", entries)]
     for entry in entries:
         inner = getattr(entry.kind, "item", entry.kind)
@@ -99,7 +104,7 @@ def _platform_sections(platform: str) -> list[str]:
     return found
 
 
-def _section(title: str, entries: tuple[Entry, ...]) -> str:
+def _section(title: str, entries: tuple[ConfigField, ...]) -> str:
     rows = [
         f"| `{entry.key}` | {entry.kind.words} | {_default(entry)} | {entry.description.replace('|', '&#124;')} |"
         for entry in entries
@@ -108,7 +113,7 @@ def _section(title: str, entries: tuple[Entry, ...]) -> str:
     return head + "\n".join(rows)
 
 
-def _default(entry: Entry) -> str:
+def _default(entry: ConfigField) -> str:
     if entry.required:
         return "**required**"
     if entry.default in (None, "", [], (), {}) or hasattr(entry.default, "__dataclass_fields__"):

@@ -1,4 +1,4 @@
-"""The sections of training services: read by the plugin's own `Config`, whichever plugin it is.
+"""The sections of training services, read by the `Config` of any plugin.
 
 Some top-level fields (`SHORTCUTS`) may also stand in a section, and then count for that service alone. A plugin whose
 `Config` has a field of the same name gets its value there; `trial_command: str = ""` in it means that its jobs can do
@@ -15,9 +15,10 @@ from typing import Annotated, Any, NamedTuple
 
 from nnilite import _plugins
 from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
-from nnilite.config._kinds import HIDDEN, Kind
+from nnilite.config._kinds import FieldKind
 from nnilite.config._reading import INVALID, At
 from nnilite.config._record import Record, property_schema, record_of
+from nnilite.config._secrets import HIDDEN, masked, masked_text
 from nnilite.errors import ConfigError, PluginError
 from nnilite.records import Json
 from nnilite.units import DirPath, NonNegativeInt
@@ -27,7 +28,7 @@ _OVERRIDES = "as at the top level, for this service alone"
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """What a service's trials run with: of its section, or else of the top level."""
+    """The settings of a service's trials, from its section or else from the top level."""
 
     trial_command: Annotated[str | None, _OVERRIDES] = None
     trial_code_directory: Annotated[DirPath | None, _OVERRIDES] = None
@@ -42,7 +43,7 @@ SHORTCUTS = record_of(TrialSettings)
 class Service(NamedTuple):
     """One training service of a checked config."""
 
-    name: str  # unique in the experiment: the platform's, numbered from the second of its kind on
+    name: str  # unique in the experiment: the platform's name, with a number from its second service on
     platform: str
     config: Any  # an instance of the plugin's Config
 
@@ -95,13 +96,13 @@ class ServiceConfig:
         return f"ServiceConfig({self.platform!r}, {', '.join(f'{name}=...' for name in self._values)})"
 
     def as_mapping(self) -> dict[str, Any]:
-        """As the YAML has it."""
+        """The section as a mapping, as in YAML."""
         given = {camel(name): value for name, value in self._values.items() if value is not None}
         return {"platform": self.platform, **given}
 
 
 def service_object(raw: Any) -> Any:
-    """A mapping as a ServiceConfig, if it is one; anything else, for `checked` to complain about, as it is."""
+    """The ServiceConfig of a mapping. Other values are returned unchanged, for `checked` to report them."""
     platform = find(raw, "platform") if isinstance(raw, Mapping) else None
     try:
         section = ServiceConfig(platform) if isinstance(platform, str) else None
@@ -116,7 +117,7 @@ def service_object(raw: Any) -> Any:
 
 
 def shortcuts(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the top level, by their Python names, the fields that services take over."""
+    """The fields of the top level that services take over, by their Python names."""
     return {entry.name: raw[entry.key] for entry in SHORTCUTS.entries if entry.key in raw}
 
 
@@ -133,24 +134,25 @@ def platforms() -> list[str]:
     return _plugins.names(_plugins.SERVICES)
 
 
-class ServiceKind(Kind):
-    """A section: `platform` decides on the other fields."""
+class ServiceKind(FieldKind):
+    """A section, whose `platform` decides on the other fields."""
 
     words = "object with a platform"
 
     def fits(self, raw: Any) -> bool:
-        return isinstance(raw, (Mapping, ServiceConfig, str))  # a text, too, so that it is told what it lacks
+        return isinstance(raw, (Mapping, ServiceConfig, str))  # a text, too, so that its error says what is missing
 
     def read(self, raw: Any, at: At) -> Any:
         raw = as_mapping(raw)
         if not isinstance(raw, Mapping):
-            hint = f"; did you mean {{platform: {raw}}}?" if isinstance(raw, str) else ""
-            return at.fault(f"must be a mapping with platform and its fields, not {raw!r}{hint}")
+            shown = masked(raw, at.path)
+            hint = f"; did you mean {{platform: {shown}}}?" if isinstance(shown, str) else ""
+            return at.fault(f"must be a mapping with platform and its fields, not {shown!r}{hint}")
         platform = find(raw, "platform")
         if not isinstance(platform, str):
             return at.fault(f"platform is not set; installed are {', '.join(platforms()) or 'none'}")
         try:
-            record = service_record(platform)
+            record = service_record(masked_text(platform))
         except ConfigError as error:
             return at.below("platform").fault(error.message)
         own, settings = self._parts(raw, record)
@@ -162,7 +164,7 @@ class ServiceKind(Kind):
 
     @staticmethod
     def _parts(raw: Mapping[Any, Any], record: Record) -> tuple[dict[Any, Any], dict[str, Any]]:
-        """What the plugin reads, and what counts for every service."""
+        """The fields that the plugin reads, and those that every service has."""
         settings = {key: value for key, value in raw.items() if isinstance(key, str) and SHORTCUTS.entry(key)}
         own = {
             key: value
@@ -184,13 +186,13 @@ class ServiceKind(Kind):
 
 
 def _hidden(record: Record, mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """A section not checked yet: of it only simple values can be shown."""
+    """A section that is not checked yet, of which only simple values can be shown."""
     simple = (bool, int, float)
     return {key: item if isinstance(item, simple) or key == "platform" else HIDDEN for key, item in mapping.items()}
 
 
 def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
-    """The plugin's part, with what the top level gives; keys that nobody knows are noted and left out."""
+    """The plugin's part, completed by the top level. Unknown keys are noted as faults and left out."""
     known = {key: value for key, value in own.items() if isinstance(key, str) and record.entry(key)}
     names = [entry.key for entry in (*record.entries, *SHORTCUTS.entries)]
     for key in own:
@@ -218,7 +220,7 @@ def _checked_section(platform: str, config: Any, shared: TrialSettings, given: M
 
 
 def section_schema(platform: str) -> dict[str, Any]:
-    """JSON Schema of one platform's section; of a platform whose libraries are missing, any."""
+    """JSON Schema of one platform's section; if the platform's libraries are missing, one that allows anything."""
     try:
         record = service_record(platform)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""The text of a config file, and on which line each field stands."""
+"""The text of a config file, and the line of each field."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from yaml.reader import ReaderError
 
 from nnilite._space_checks import dotted
 from nnilite.config._fields import plain
+from nnilite.config._secrets import masked_problem, masked_text
 from nnilite.errors import ConfigError, Place
 
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
 _NO_YAML = "is not YAML"
-_FREE_JSON = {"searchspace", "classargs"}  # where 1e-5 can only be meant as a number
+_FREE_JSON = {"searchspace", "classargs"}  # fields in which 1e-5 can only be meant as a number
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 without dates, which are no JSON."""
+    """Loads YAML 1.1 without dates, which JSON does not have."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -30,8 +31,8 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-class Source:
-    """Finds lines. `origins` maps places in a converted config to those in the file."""
+class ConfigSource:
+    """Finds the lines of fields. `origins` maps places in a converted config to those in the file."""
 
     def __init__(
         self,
@@ -44,10 +45,10 @@ class Source:
         self.origins = origins or {}
 
     def place(self, path: tuple[str | int, ...]) -> Place:
-        """Where a field stands, or the nearest thing around it."""
+        """The place of a field, or of the nearest field around it."""
         path = self._origin(path)
         line = _line(self.root, path) if self.root is not None else None
-        return Place(self.file, line, dotted(path) or None)
+        return Place(self.file, line, masked_text(dotted(path)) or None)
 
     def _origin(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         for length in range(len(path), 0, -1):
@@ -88,12 +89,12 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"cannot be read: {error.strerror}", Place(str(path))) from error
 
 
-def read_yaml(path: Path) -> tuple[Any, Source]:
+def read_yaml(path: Path) -> tuple[Any, ConfigSource]:
     """The content of a YAML (or JSON) file. Raises: ConfigError with the line."""
     return parse_yaml(read_text(path), str(path))
 
 
-def read_space(path: Path) -> tuple[Any, Source]:
+def read_space(path: Path) -> tuple[Any, ConfigSource]:
     """The content of a search space file: JSON if it is JSON, otherwise YAML. Raises: ConfigError."""
     text = read_text(path)
     value, source = _loaded(text, path)
@@ -101,17 +102,17 @@ def read_space(path: Path) -> tuple[Any, Source]:
         root = _nodes(text)
         if root is not None:
             _Check(str(path)).node(root, False, ())
-        source = Source(str(path), root)
+        source = ConfigSource(str(path), root)
     return value, source
 
 
 def read_document(path: Path) -> Any:
-    """The same without the lines, which take half a minute to find in a hundred thousand results."""
+    """The content without its lines, which take half a minute to find in a hundred thousand results."""
     return _loaded(read_text(path), path)[0]
 
 
-def _loaded(text: str, path: Path) -> tuple[Any, Source | None]:
-    """No source if it is JSON."""
+def _loaded(text: str, path: Path) -> tuple[Any, ConfigSource | None]:
+    """The content, and the source if it is YAML rather than JSON."""
     try:
         return json.loads(text), None
     except json.JSONDecodeError as error:
@@ -120,8 +121,8 @@ def _loaded(text: str, path: Path) -> tuple[Any, Source | None]:
         raise ConfigError("is nested too deep", Place(str(path))) from None
 
 
-def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, Source]:
-    """YAML, or JSON with a comma too many. What was meant as JSON is told what is wrong with it as such."""
+def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, ConfigSource]:
+    """Read YAML, or JSON with trailing commas. For text that was meant as JSON, the error is that of JSON."""
     try:
         return parse_yaml(text, str(path), numbers=True)
     except ConfigError as other:
@@ -131,14 +132,14 @@ def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, S
 
 
 def _nodes(text: str) -> yaml.Node | None:
-    """The lines of JSON, as far as it is YAML too."""
+    """The nodes of JSON with their lines; None if it is not YAML as well."""
     try:
         return yaml.compose(text.replace("\t", "    "), Loader=_Loader)
     except (yaml.YAMLError, RecursionError):
         return None
 
 
-def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any, Source]:
+def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any, ConfigSource]:
     """Content and lines. `numbers`: 1e-5 is a number everywhere, not only in search space and classArgs."""
     try:
         loader = _Loader(text)
@@ -151,9 +152,9 @@ def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any,
         if root is None:
             raise ConfigError("is empty", Place(file))
         _Check(file).node(root, numbers, ())
-        return loader.construct_document(root), Source(file, root)
+        return loader.construct_document(root), ConfigSource(file, root)
     except yaml.MarkedYAMLError as error:
-        raise _marked(error, file) from error
+        raise _marked(error, file, text) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{_NO_YAML}: {' '.join(str(error).split())}", Place(file)) from error
     except RecursionError:
@@ -162,17 +163,18 @@ def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any,
         loader.dispose()
 
 
-def _marked(error: yaml.MarkedYAMLError, file: str | None) -> ConfigError:
+def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     problem = " ".join(part for part in (error.context, error.problem) if part)
     if "'\\t'" in problem:
         problem += "; indent with blanks, not tabs"
     line = mark.line + 1 if mark else None
-    return ConfigError(f"{_NO_YAML}: {problem}", Place(file, line))
+    written = text.splitlines()[mark.line : mark.line + 1] if mark else []
+    return ConfigError(f"{_NO_YAML}: {masked_problem(problem, ''.join(written))}", Place(file, line))
 
 
 class _Check:
-    """What YAML lets pass and people do not mean: a field twice, a structure in itself."""
+    """Finds faults that YAML accepts: a repeated field, a structure that contains itself."""
 
     def __init__(self, file: str | None) -> None:
         self.file = file
@@ -203,11 +205,11 @@ class _Check:
                 line = key.start_mark.line + 1
                 if key.value in lines:
                     message = f"is there twice, first on line {lines[key.value]}"
-                    raise ConfigError(message, Place(self.file, line, key.value))
+                    raise ConfigError(message, Place(self.file, line, masked_text(key.value)))
                 lines[key.value] = line
 
 
 def _retag(node: yaml.ScalarNode) -> None:
-    """YAML 1.1 takes 1e-5 for text, as it has no point; everybody else does not."""
+    """Make a number of 1e-5, which only YAML 1.1 takes for a text, as it has no point."""
     if node.style is None and node.tag == "tag:yaml.org,2002:str" and _EXPONENT.fullmatch(node.value):
         node.tag = "tag:yaml.org,2002:float"

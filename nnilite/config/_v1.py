@@ -1,7 +1,7 @@
-"""NNI's older config format (before 2.0, `trainingServicePlatform` at the top): from it to today's, field by field.
+"""Converts NNI's older config format (before 2.0, with `trainingServicePlatform` at the top), field by field.
 
-Each platform has a table, old place -> new place in its section. What is in no table is misspelt; what has no meaning
-any more is left out with a warning. `origins` remembers where each new field came from, for errors and their lines.
+Each platform has a table from old places to new places in its section. A field that is in no table is misspelt; a
+field without meaning today is left out with a warning. `origins` has the old place of each new field, for errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 from nnilite._space_checks import dotted
 from nnilite.config._fields import did_you_mean, plain
-from nnilite.config._source import Source
+from nnilite.config._secrets import masked, masked_text
+from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 
@@ -106,6 +107,7 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
             "trial.paiConfigPath": "openpaiConfigFile",
             "paiConfig.userName": "username",
             "paiConfig.token": "token",
+            "paiConfig.passWord": "password",
             "paiConfig.host": "host",
             "paiConfig.reuse": "reuseMode",
             "paiConfig.gpuNum": "trialGpuNumber",
@@ -139,7 +141,7 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
     "dlts": (
         "dlts",
         {
-            "trial.image": "dockerImage",
+            "trial.image": "image",
             **_under("dltsConfig", {name: name for name in ("dashboard", "cluster", "team", "email", "password")}),
         },
     ),
@@ -157,8 +159,14 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }
 _INSTEAD = {"privateRegistryAuthPath": "name a Secret of the cluster by imagePullSecrets instead"}
+_NO_MORE = {
+    "paiyarn": "is OpenPAI before 1.0, on YARN, which there is no service for. OpenPAI 1.0 and later is `pai`; "
+    "`nnictl config convert --from openpai` makes a section of a job file of then",
+    "paik8s": "is called `pai` here, as in later versions of NNI",
+}
+"""Platforms of NNI that are not carried over, and what to do."""
 _ROLE_PLATFORMS = {"kubeflow": ("worker", "ps", "master")}
-_NO_MEANING = {  # of a platform: known, but without effect
+_NO_MEANING = {  # by platform, the known fields that have no effect
     "pai": ("paiConfig.maxTrialNumPerGpu", "paiConfig.useActiveGpu"),
     "aml": ("amlConfig.useActiveGpu",),
 }
@@ -166,7 +174,7 @@ _NO_MEANING = {  # of a platform: known, but without effect
 
 @dataclass
 class Converted:
-    """Today's config, where its fields came from, and what was left out."""
+    """A config in today's format, the old places of its fields, and the fields that were left out."""
 
     config: dict[str, Json] = field(default_factory=dict)
     origins: dict[Where, Where] = field(default_factory=dict)
@@ -178,15 +186,15 @@ def recognised(data: Mapping[Any, Any]) -> bool:
     return any(isinstance(key, str) and plain(key) == "trainingserviceplatform" for key in data)
 
 
-def convert(data: Mapping[str, Any], source: Source) -> Converted:
-    """Raises: ConfigError for fields that do not exist, and for what cannot be carried over."""
+def convert(data: Mapping[str, Any], source: ConfigSource) -> Converted:
+    """Convert a config. Raises: ConfigError for unknown fields, and for those that cannot be converted."""
     return _Conversion(data, source).all()
 
 
 class _Conversion:
-    """One conversion. `taken` has the old places that were read; what is left over at the end is misspelt."""
+    """One conversion. `taken` has the old places that were read; fields that remain at the end are misspelt."""
 
-    def __init__(self, data: Mapping[str, Any], source: Source) -> None:
+    def __init__(self, data: Mapping[str, Any], source: ConfigSource) -> None:
         self.old = data
         self.source = source
         self.new = Converted()
@@ -207,9 +215,11 @@ class _Conversion:
         return self.new
 
     def _platform(self) -> str:
-        platform = str(self._get(("trainingServicePlatform",))).lower()
+        platform = str(masked(self._get(("trainingServicePlatform",)))).lower()
         if platform in ("hybrid", *_PLATFORMS):
             return platform
+        if platform in _NO_MORE:
+            self._fault(("trainingServicePlatform",), _NO_MORE[platform])
         known = (*_PLATFORMS, "hybrid")
         self._fault(("trainingServicePlatform",), f"there is no {platform!r}{did_you_mean(platform, known)}")
         return platform
@@ -218,7 +228,7 @@ class _Conversion:
         raise ConfigError(message, self.source.place(path))
 
     def _get(self, path: Where) -> Any:
-        """A value of the old config, None if it is not there; its place counts as read."""
+        """A value of the old config, None if it is missing. Its place counts as read."""
         node: Any = self.old
         written: Where = ()
         for part in path:
@@ -276,6 +286,7 @@ class _Conversion:
         for k, name in enumerate(names):
             place = ("hybridConfig", "trainingServicePlatforms", k)
             if not isinstance(name, str) or name.lower() not in _PLATFORMS:
+                name = masked(name)
                 self._fault(place, f"there is no {name!r}{did_you_mean(str(name), _PLATFORMS)}")
             self._service(name.lower(), ("trainingService", k))
 
@@ -295,7 +306,7 @@ class _Conversion:
             self._default((*to, "useActiveGpu"), False)
         for role in _ROLE_PLATFORMS.get(old_name, ()):
             self._role(role, (*to, role))
-        for known, kind in (("server", "nfs"), ("azureShare", "azureStorage")):  # NNI needed no `storage` to tell
+        for known, kind in (("server", "nfs"), ("azureShare", "azureStorage")):  # NNI did not require `storage`
             if (*to, "storage", known) in self.new.origins:
                 self._default((*to, "storage", "storageType"), kind)
 
@@ -323,15 +334,15 @@ class _Conversion:
             self._put(new, value, ("trainingServicePlatform",))
 
     def _leftovers(self) -> None:
-        """Complain about what nothing has read; what is known to be without meaning only gets a warning."""
+        """Report fields that were not read; those known to have no meaning today only get a warning."""
         known = {plain(str(part)): str(part) for old in self._known() for part in old}
         for path in _leaves(self.old, ()):
             if any(path[: len(taken)] == taken for taken in self.taken):
                 continue
             if plain(str(path[-1])) in map(plain, _DROPPED_BELOW):
-                self._warn_dropped(dotted(path))
+                self._warn_dropped(masked_text(dotted(path)))
             elif plain(str(path[-1])) in known or plain(str(path[0])).endswith("config"):
-                self.new.warnings.append(f"{dotted(path)} means nothing on this platform and was left out")
+                self.new.warnings.append(f"{masked_text(dotted(path))} means nothing on this platform and was left out")
             else:
                 hint = did_you_mean(str(path[-1]), known.values())
                 hint = hint if hint.endswith("?") else ""

@@ -24,14 +24,14 @@ from nnilite._keeper import build
 from nnilite.codedir import CodePackage, pack
 from nnilite.errors import NniliteError
 from nnilite.records import Json
-from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
-from nnilite.testing.probes import python
+from nnilite.service import Handle, Job, JobSpec, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.testing.meeting import Meeting
 from nnilite.testing.receiver import Received, Receiver
 
 T = TypeVar("T")
 
 HOSTILE = 'it\'s a "test" of $HOME `x`\n& more'
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 _TURN_S = 0.02
 
 
@@ -58,7 +58,7 @@ def keeper_zipapp() -> Path:
     return build(folder / "keeper.pyz")
 
 
-class ServiceBench:
+class ServiceBench(Meeting):
     """One experiment's surroundings in `folder`, and a service in them. Use as a context manager."""
 
     def __init__(self, folder: Path, make: Callable[[ServiceContext], TrainingService]) -> None:
@@ -68,6 +68,7 @@ class ServiceBench:
         self.receiver = Receiver()
         self.handles: dict[str, Handle] = {}
         self.wakes = 0
+        self.limit_s = LIMIT_S  # for what should be soon
         self._make = make
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)
@@ -98,7 +99,7 @@ class ServiceBench:
                 self.call(self.service.cancel(handle))
             for received in self.receiver.jobs.values():
                 received.cancel = True
-            eventually(lambda: all(self.status(name).state.ended for name in self.handles))
+            self.eventually(lambda: all(self.status(name).state.ended for name in self.handles))
             for handle in self.handles.values():
                 self.call(self.service.remove(handle))
         finally:
@@ -179,31 +180,22 @@ class ServiceBench:
             "parameters": {} if parameters is None else parameters,
             "parameter_index": 0,
         }
-        whole = {
-            "version": 1,
-            "experiment": self._experiment,
-            "trial": trial,
-            "attempt": 0,
-            "job": name,
-            "sequence": sequence,
-            "platform": "test",
-            "token": token,
-            "callback": self.receiver.url,
-            "callback_file": None,
-            "report": "rest",
-            "parameters": record,
-            "command": command,
-            "code": None,
-            "env": {},
-            "grace_s": 5,
-            "max_output_bytes": 10_000_000,
-            "heartbeat_s": 0.5,
-            "linger_s": 60,
-            "send_output": False,
-            "max_duration_s": None,
-            "checkpoint_dir": None,
-            **spec,
-        }
+        whole = JobSpec(
+            job=name,
+            experiment=self._experiment,
+            trial=trial,
+            sequence=sequence,
+            platform="test",
+            token=token,
+            callback=self.receiver.url,
+            parameters=record,
+            command=command,
+            grace_s=5,
+            max_output_bytes=10_000_000,
+            heartbeat_s=0.5,
+            linger_s=60,
+        ).json()
+        whole.update(spec)
         return Job(name, self._experiment, trial, 0, sequence, whole, gpus)
 
     def submit(self, job: Job) -> str:
@@ -218,7 +210,7 @@ class ServiceBench:
 
     def python(self, program: str, **more: Any) -> str:
         """Submit a job that runs this Python program, by `python -c`; its name."""
-        return self.run(python(program), **more)
+        return self.run(self.interpreter(program), **more)
 
     def received(self, name: str) -> Received:
         """What has come of a job."""
@@ -228,8 +220,9 @@ class ServiceBench:
         """What the service says of a job now."""
         return self.call(self.service.poll([self.handles[name]]))[0]
 
-    def wait(self, name: str, state: JobState | None = None, limit_s: float = LIMIT_S) -> JobStatus:
+    def wait(self, name: str, state: JobState | None = None, limit_s: float = 0.0) -> JobStatus:
         """Wait until the job is in a state (in any final one, if none is given); its status then."""
+        limit_s = limit_s or self.limit_s
         last: list[JobStatus] = []
 
         def arrived() -> bool:
@@ -245,8 +238,12 @@ class ServiceBench:
     def finish(self, name: str) -> Received:
         """Wait until the job has ended and the receiver has its exit; what came of it."""
         self.wait(name)
-        eventually(lambda: self.received(name).exits)
+        self.eventually(lambda: self.received(name).exits)
         return self.received(name)
+
+    def eventually(self, ask: Callable[[], T]) -> T:
+        """Ask until the answer is true, and return it. Raises: TimeoutError after `limit_s` seconds."""
+        return eventually(ask, self.limit_s)
 
     def refusal(self, what: Coroutine[Any, Any, object]) -> NniliteError | None:
         """The error that a call of the service raises, None if it does not."""
@@ -255,12 +252,3 @@ class ServiceBench:
         except NniliteError as error:
             return error
         return None
-
-    def mark(self, name: str = "mark") -> Path:
-        """A file in the scratch folder."""
-        return self.scratch / name
-
-    def lines(self, name: str = "mark") -> list[str]:
-        """The lines of a file in the scratch folder; none if it is not there."""
-        place = self.mark(name)
-        return place.read_text().splitlines() if place.exists() else []

@@ -153,13 +153,13 @@ class SlowService(FakeService):
 
 
 class NeverService(FakeService):
-    """The calls named in `never` do not return; `given_up` counts how often the caller had enough."""
+    """The calls named in `never` do not return; `timeouts` counts how often the caller did not wait any longer."""
 
     never: frozenset[str] = frozenset({"submit"})
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.given_up = 0
+        self.timeouts = 0
 
     async def _perhaps(self, call: str) -> None:
         if call not in self.never:
@@ -167,7 +167,7 @@ class NeverService(FakeService):
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self.given_up += 1
+            self.timeouts += 1
 
     async def open(self) -> None:
         await self._perhaps("open")

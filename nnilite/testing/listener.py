@@ -18,7 +18,7 @@ class Listener:
         self.host = host
         self.tls: ssl.SSLContext | None = None
         self._handler = type(handler.__name__, (handler,), {"owner": owner})
-        self._server: _Server | None = None
+        self._server: _HttpServer | None = None
         self._port = 0
 
     @property
@@ -38,7 +38,7 @@ class Listener:
 
     def start(self, port: int | None = None) -> None:
         """Listen, on the same port as before if there was one, or on this one; 0 is any that is free."""
-        self._server = _Server((self.host, self._port if port is None else port), self._handler)
+        self._server = _HttpServer((self.host, self._port if port is None else port), self._handler)
         if self.tls is not None:
             self._server.socket = self.tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
@@ -72,9 +72,13 @@ class Handler(BaseHTTPRequestHandler):
         """What came with the request."""
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def token(self) -> str:
+    def authorization(self) -> str:
         """By which the client says who it is."""
-        return (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        return self.headers.get("Authorization") or ""
+
+    def token(self) -> str:
+        """The same, where it is a token as such."""
+        return self.authorization().removeprefix("Bearer ")
 
     def send(self, status: int, kind: str, data: bytes, **headers: str) -> None:
         """A whole answer; `headers` have `_` for `-`."""
@@ -90,7 +94,7 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet."""
 
 
-class _Server(ThreadingHTTPServer):
+class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 

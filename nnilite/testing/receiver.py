@@ -1,4 +1,7 @@
-"""A manager's callback in a thread: takes events by the rules of the real one, remembers all, and fails on demand."""
+"""A manager's callback in a thread: takes events by the rules of the real one, remembers all, and fails on demand.
+
+As the real one it proves to keepers who it is, and takes what they have signed, or the token as such.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ import json
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+from nnilite._keeper.proof import HEADER, digest
+from nnilite._rest.callback_proofs import Proofs, Signed
 from nnilite.records import Json, MetricKind
 from nnilite.testing.listener import Handler, Listener
 
@@ -24,10 +31,10 @@ class Received:
     metrics: list[tuple[MetricKind, int, Json]] = field(default_factory=list)  # kind, sequence, value
     output: dict[str, bytes] = field(default_factory=lambda: {"stdout": b"", "stderr": b""})
     exits: list[Json] = field(default_factory=list)
-    refused: int = 0  # requests with a wrong token
+    refused: int = 0  # batches with a wrong token
     requests: int = 0
     cancel: bool = False  # say so in each answer
-    given_up: bool = False  # answer 410
+    fenced: bool = False  # answer 410
 
     @property
     def values(self) -> list[Json]:
@@ -67,6 +74,7 @@ class Receiver:
         self.packages: dict[str, Path] = {}  # code packages to hand out, by hash
         self.lose_answers = 0  # take so many requests, and break the connection in place of an answer
         self.break_requests = 0  # break so many connections before anything is taken
+        self.proofs = Proofs()
         self._lock = threading.Lock()
         self._listener = Listener(_Handler, self, host)
 
@@ -87,51 +95,77 @@ class Receiver:
         """Stop listening and break all connections, as a manager does that is killed."""
         self._listener.stop()
 
-    def post(self, job: str, token: str, body: bytes) -> tuple[int, Json] | None:
-        """The answer to a batch; None: break the connection."""
+    def post(self, job: str, path: str, authorization: str, body: bytes) -> tuple[int, Json, Signed | None] | None:
+        """The answer to a batch, and what it has to be proven by; None: break the connection."""
         with self._lock:
             received = self.jobs.get(job)
             if self.break_requests:
                 self.break_requests -= 1
                 return None
             if received is None:
-                return 404, {"error": f"there is no job {job}"}
+                return 404, {"error": f"there is no job {job}"}, None
             received.requests += 1
-            if token != received.token:
+            signed = self.proofs.read(authorization, received.token, "POST", path)
+            known = self.proofs.take(job, signed, body) if signed else authorization == f"Bearer {received.token}"
+            if not known:
                 received.refused += 1
-                return 401, {"error": "wrong token"}
-            if received.given_up:
-                return 410, {"reason": "given up"}
+                return 401, {"error": "wrong token"}, None
+            if received.fenced:
+                return 410, {"reason": "fenced"}, signed
             status = 200 if all(received.take(event) for event in json.loads(body)["events"]) else 409
             if self.lose_answers:
                 self.lose_answers -= 1
                 return None
-            return status, self._cursors(received)
+            return status, self._cursors(received), signed
 
     @staticmethod
     def _cursors(received: Received) -> Json:
         output = {stream: len(data) for stream, data in received.output.items()}
         return {"cancel": received.cancel, "metrics": len(received.metrics), "output": output}
 
-    def package(self, name: str, token: str) -> bytes | None:
-        """The archive of that hash, for any job's token."""
-        known = any(token == received.token for received in self.jobs.values())
-        return self.packages[name].read_bytes() if known and name in self.packages else None
+    def meet(self, job: str, nonce: str) -> Json:
+        """Our proof for the keeper of a job; None for a job that is not expected."""
+        received = self.jobs.get(job)
+        if received is None:
+            return None
+        received.requests += 1
+        return self.proofs.meet(received.token, nonce)
+
+    def package(self, path: str, authorization: str) -> tuple[bytes, Signed | None] | None:
+        """The archive of that path's hash, for any job's token."""
+        name = path.removeprefix(_CODE)
+        for received in self.jobs.values():
+            signed = self.proofs.read(authorization, received.token, "GET", path)
+            if (signed or authorization == f"Bearer {received.token}") and name in self.packages:
+                return self.packages[name].read_bytes(), signed
+        return None
 
 
 class _Handler(Handler):
     owner: Receiver
 
     def do_POST(self) -> None:
-        answer = self.owner.post(self.path.removeprefix(_PREFIX), self.token(), self.body())
+        job = self.path.removeprefix(_PREFIX)
+        answer = self.owner.post(job, self.path, self.authorization(), self.body())
         if answer is None:
             self.close_connection = True
             return
-        self.send(answer[0], "application/json", json.dumps(answer[1]).encode())
+        status, content, signed = answer
+        self._answer(status, "application/json", json.dumps(content).encode(), signed)
 
     def do_GET(self) -> None:
-        data = self.owner.package(self.path.removeprefix(_CODE), self.token())
-        if data is None:
-            self.send(404, "application/json", b'{"error": "there is no such package"}')
+        parts = urlsplit(self.path)
+        if parts.path.endswith("/proof"):
+            job = parts.path.removeprefix(_PREFIX).removesuffix("/proof")
+            found = self.owner.meet(job, parse_qs(parts.query)["nonce"][0])
+            self._answer(200 if found else 404, "application/json", json.dumps(found).encode(), None)
             return
-        self.send(200, "application/gzip", data)
+        package = self.owner.package(self.path, self.authorization())
+        if package is None:
+            self._answer(404, "application/json", b'{"error": "there is no such package"}', None)
+            return
+        self._answer(200, "application/gzip", package[0], package[1])
+
+    def _answer(self, status: int, kind: str, data: bytes, signed: Signed | None) -> None:
+        proof: dict[str, Any] = {HEADER: signed.proof(status, digest(data))} if signed else {}
+        self.send(status, kind, data, **proof)

@@ -18,7 +18,7 @@ import pytest
 
 from nnilite.errors import NoMoreTrialError, SpaceError
 from nnilite.space import SearchSpace
-from nnilite.tuner import Call, Tuner
+from nnilite.tuner import Call, CallKind, Tuner
 
 _MOST = 2000  # parameters that a small space can have
 
@@ -196,13 +196,13 @@ def _proposal(tuner: Tuner, number: int) -> Any:
 
 def _play(tuner: Tuner, space: Any, trials: int) -> tuple[list[Call], list[Any]]:
     """A short search, two trials at a time, the second of a pair ending first: its calls and its proposals."""
-    calls = [Call("space", value=space)]
+    calls = [Call(CallKind.SPACE, value=space)]
     tuner.update_search_space(space)
     proposals: list[Any] = []
     for number in range(trials):
         proposal = tuner.generate_parameters(number)
         proposals.append(json.loads(json.dumps(proposal)))
-        calls.append(Call("generate", number, parameters=proposals[-1]))
+        calls.append(Call(CallKind.GENERATE, number, parameters=proposals[-1]))
         if number % 2:
             for ending in (number, number - 1):
                 calls += _end(tuner, ending, proposals[ending])
@@ -213,8 +213,8 @@ def _end(tuner: Tuner, number: int, parameters: Any) -> list[Call]:
     name, value = f"T{number}", (number * 7 % 10) / 10
     tuner.receive_trial_result(number, parameters, value, customized=False, trial_job_id=name)
     tuner.trial_end(number, True, trial_job_id=name)
-    result = Call("result", number, trial_job_id=name, parameters=parameters, value=value)
-    return [result, Call("end", number, trial_job_id=name, success=True)]
+    result = Call(CallKind.RESULT, number, trial_job_id=name, parameters=parameters, value=value)
+    return [result, Call(CallKind.END, number, trial_job_id=name, success=True)]
 
 
 def _through_json(call: Call) -> Call:

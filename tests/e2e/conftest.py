@@ -7,17 +7,18 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnilite import _launch, _registry
-from nnilite._client import Client
-from nnilite._registry import Entry
+from nnilite import _registry
+from nnilite._registry import RegistryEntry
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
+from nnilite.testing import eventually
 
 ENDED = ("DONE", "ERROR", "STOPPED")
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -32,13 +33,13 @@ nnilite.report_final_result(p["x"])
 class Running:
     """One experiment of a test, and how to wait for it."""
 
-    def __init__(self, entry: Entry, certificate: Path | None = None) -> None:
+    def __init__(self, entry: RegistryEntry, certificate: Path | None = None) -> None:
         self.entry = entry
         self._certificate = certificate
         self.client = self.connect()
 
     def connect(self) -> Client:
-        return Client(self.entry.url or "", _launch.token(self.entry), certificate=self._certificate)
+        return Client(self.entry.url or "", launch.token(self.entry), certificate=self._certificate)
 
     @property
     def directory(self) -> Path:
@@ -65,7 +66,7 @@ class Running:
         wait_for(lambda: not _registry.is_alive(self.directory), 10.0)
 
     def resume(self) -> Running:
-        again = _launch.resume(self.entry, options=_launch.ManagerOptions(port=0), detach=False)
+        again = launch.resume(self.entry, options=launch.ManagerOptions(port=0), detach=False)
         return Running(again, self._certificate)
 
     def stop(self) -> None:
@@ -79,12 +80,8 @@ class Running:
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
-    """Poll until the condition holds; fail at the deadline."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not so within {timeout_s} s")
-        time.sleep(0.02)
+    """Wait until the condition holds; fail at the deadline."""
+    eventually(condition, timeout_s)
 
 
 Start = Callable[..., Running]
@@ -111,8 +108,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             **config,
         }
         full = {key: value for key, value in full.items() if value is not None}
-        options = _launch.ManagerOptions(port=port)
-        entry = _launch.create(from_dict(full, folder), options=options, detach=False)
+        options = launch.ManagerOptions(port=port)
+        entry = launch.create(from_dict(full, folder), options=options, detach=False)
         begun.append(Running(entry, certificate))
         return begun[-1]
 

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from nnilite import _managers, _registry
+from nnilite import _registry
 from nnilite._cli.program import run
+from nnilite._documents import write_json
+from nnilite._running import managers
+from nnilite.testing import eventually
 
 TRIAL = """
 import sys, time
@@ -42,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for entry in _registry.entries():
         if entry.alive:
-            _managers.stop(entry)
+            managers.stop(entry)
         shutil.rmtree(entry.directory)  # else keepers whose manager was killed wait for the next one
 
 
@@ -72,22 +74,22 @@ def write(place: Path) -> Write:
 
 
 def _until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
+    try:
+        eventually(condition, timeout_s)
+    except TimeoutError as error:
+        raise TimeoutError(f"{what}: {error}") from None
 
 
-def _profile(entry: _registry.Entry) -> Mapping[str, Any]:
-    with _managers.connect(entry) as manager:
+def _profile(entry: _registry.RegistryEntry) -> Mapping[str, Any]:
+    with managers.connect(entry) as manager:
         return manager.profile()
 
 
-def _ended(entry: _registry.Entry) -> int:
+def _ended(entry: _registry.RegistryEntry) -> int:
     return sum(count for state, count in _profile(entry)["counts"].items() if state == "SUCCEEDED")
 
 
-def _only() -> _registry.Entry:
+def _only() -> _registry.RegistryEntry:
     (entry,) = _registry.entries()
     return entry
 
@@ -104,7 +106,7 @@ def _done(*arguments: object) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def _create(config: Path, *options: str) -> _registry.Entry:
+def _create(config: Path, *options: str) -> _registry.RegistryEntry:
     code, _, err = _done("create", "-c", config, "--port", "0", *options)
     assert (code, err) == (0, "")
     return _only()
@@ -175,7 +177,7 @@ def test_raising_the_number_of_trials_after_the_end_goes_on(write: Write) -> Non
 
 def test_a_running_trial_shows_its_latest_result(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     entry = _create(write(30, trialConcurrency=1, maxTrialNumber=1))
-    with _managers.connect(entry) as manager:
+    with managers.connect(entry) as manager:
         _until(lambda: any(trial["latest"] for trial in manager.trials()), "a trial has reported")
     assert run(["trial", "ls"]) == 0
     assert "(latest)" in capsys.readouterr().out
@@ -289,20 +291,20 @@ def test_with_a_token_the_web_address_signs_in_and_commands_work(
 def test_a_view_is_read_only_and_ends_when_stopped(write: Write) -> None:
     _done("create", "-c", write(), "-p", 0, "-f")
     experiment = _only().id
-    about = _registry.read_manager(_only().directory)
-    _registry.write_json(_only().directory / "manager.json", {**about, "left": "box was away"})
+    path = _only().directory / "manager.json"
+    write_json(path, {**json.loads(path.read_text()), "left": "box was away"})
     assert _done("view", experiment, "-p", 0)[0] == 0
     assert run(["update", "concurrency", "-v", "3"]) == 4
     assert run(["trial", "ls"]) == 0
     assert run(["stop", experiment]) == 0
     assert not _only().alive
-    assert _managers.left_behind(_only()) == "box was away"  # a view cleans nothing up
+    assert managers.left_behind(_only()) == "box was away"  # a view cleans nothing up
 
 
 def test_a_log_is_followed_until_the_trial_has_ended(write: Write) -> None:
     entry = _create(write(1.5, trialConcurrency=1, maxTrialNumber=1))
     _until(lambda: _profile(entry)["counts"].get("RUNNING") == 1, "a trial runs")
-    with _managers.connect(entry) as manager:
+    with managers.connect(entry) as manager:
         (trial,) = manager.trials()
     process = _nnictl("log", "stdout", "--trial", trial["id"], "--follow")
     out, err = process.communicate(timeout=30)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nnilite import _managers, _registry
+from nnilite import _registry
+from nnilite._running import managers
 from nnilite.errors import NniliteError
 from nnilite.experiment import Experiment, RunMode
+from nnilite.testing import eventually
 
 TRIAL = """
 import nnilite
@@ -36,7 +37,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Expe
     experiment.stop()
     for entry in _registry.entries():
         if entry.alive:
-            _managers.stop(entry)
+            managers.stop(entry)
 
 
 def test_a_search_runs_and_its_results_are_there_when_run_returns(experiment: Experiment) -> None:
@@ -53,10 +54,7 @@ def test_a_search_runs_and_its_results_are_there_when_run_returns(experiment: Ex
 def test_raising_the_number_of_trials_goes_on(experiment: Experiment) -> None:
     experiment.run(port=0)
     experiment.update_max_trial_number(5)
-    deadline = time.monotonic() + 30
-    while len(experiment.export_data()) < 5:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: len(experiment.export_data()) == 5)
     assert experiment.get_experiment_profile()["params"]["trialConcurrency"] == 2
 
 

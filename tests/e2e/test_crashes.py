@@ -20,10 +20,13 @@ from typing import Any
 import psutil
 import pytest
 
-from nnilite import _launch, _registry
-from nnilite._client import Client
-from nnilite._manager import engine
+from nnilite import _registry
+from nnilite._cli.program import run
+from nnilite._engine import engine
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
+from nnilite.testing import eventually
 
 COUNTING = """
 import os, pathlib, time, nnilite
@@ -71,7 +74,7 @@ def test_trials_go_on_without_their_manager_and_nothing_is_run_again(start: Any,
     running = start(COUNTING, maxTrialNumber=2)
     running.wait_for(lambda: len(curves(running)) == 2)
     running.kill_manager()
-    time.sleep(4)  # they end meanwhile
+    eventually(lambda: len(list(running.directory.glob("trials/*/0/.nni/exit"))) == 2)
     again = running.resume()
     again.wait("DONE")
     assert [t["state"] for t in again.trials()] == ["SUCCEEDED"] * 2
@@ -133,7 +136,7 @@ def test_a_killed_tuner_proposes_on_from_where_it_was(start: Any) -> None:
     for number in (2, 5):
         running.wait_for(lambda number=number: len(running.trials(states=["SUCCEEDED"])) >= number)
         for child in psutil.Process(running.entry.pid).children():
-            if "nnilite._manager.tuner_child" in child.cmdline():
+            if "nnilite._tuner_host.child" in child.cmdline():
                 child.kill()
     running.wait("DONE")
     assert sorted(t["parameters"]["x"] for t in running.trials()) == list(range(12))
@@ -190,7 +193,7 @@ def test_a_port_that_was_taken_meanwhile_is_said_at_the_resume(start: Any) -> No
     running.kill_manager()
     with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(NniliteError, match=f"port {port} .* taken"):
-            _launch.resume(running.entry, options=_launch.ManagerOptions(port=port))
+            launch.resume(running.entry, options=launch.ManagerOptions(port=port))
     running.resume()
 
 
@@ -250,6 +253,27 @@ def test_a_full_disk_pauses_the_experiment_and_nothing_is_lost(
     assert all(curve == list(range(30)) for curve in curves(running).values())
     assert len(curves(running)) == 2
     running.stop()
+
+
+@pytest.mark.real
+def test_a_stop_on_a_full_disk_says_so_and_force_ends_the_manager(
+    small_disk: Path, start: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(small_disk))
+    running = start(PATIENT, maxTrialNumber=2)
+    running.wait_for(lambda: len(curves(running)) == 2)
+    _fill(small_disk / "ballast")
+    running.wait_for(lambda: "free some disk space" in running.client.profile()["reason"])
+    began = time.monotonic()
+    assert run(["stop", running.entry.id]) == 1
+    assert time.monotonic() - began < 15
+    assert "free some disk space" in (told := capsys.readouterr().err)
+    assert f"`nnictl stop --force {running.entry.id}`" in told
+    assert run(["stop", "--force", running.entry.id]) == 0
+    (small_disk / "ballast").unlink()
+    again = running.resume()
+    again.wait("DONE", timeout_s=90)
+    assert all(curve == list(range(30)) for curve in curves(again).values())
 
 
 @contextlib.contextmanager
@@ -321,9 +345,9 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_trials_report_over_tls(start: Any, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = _launch.ManagerOptions
+    plain = launch.ManagerOptions
     monkeypatch.setattr(
-        _launch, "ManagerOptions", lambda **known: plain(**known, tls_cert=certificate[0], tls_key=certificate[1])
+        launch, "ManagerOptions", lambda **known: plain(**known, tls_cert=certificate[0], tls_key=certificate[1])
     )
     running = start(certificate=certificate[0])
     assert running.entry.url.startswith("https://")

@@ -6,15 +6,14 @@ import json
 import re
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnilite import _launch
-from nnilite._client import Client
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
 from nnilite.testing import eventually
 from platforms.chromium import browser, open_page, serious_faults
@@ -59,18 +58,15 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NNILITE_HOME", str(folder / "home"))
-        entry = _launch.create(from_dict(config, folder), options=_launch.ManagerOptions(port=0), detach=False)
-        with Client(entry.url or "", _launch.token(entry)) as client:
+        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", launch.token(entry)) as client:
             wait_until_done(client)
             yield entry.url or "", client
             client.stop()
 
 
 def wait_until_done(client: Client) -> None:
-    deadline = time.monotonic() + 60
-    while client.profile()["state"] != "DONE":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: client.profile()["state"] == "DONE", 60)
 
 
 def drawn(page: Any, number: int = 1) -> None:
@@ -110,8 +106,8 @@ def test_mistakes_of_trials_are_told_in_few_words_on_pages_of_usual_size(open_pa
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NNILITE_HOME", str(tmp_path / "home"))
-        entry = _launch.create(from_dict(config, tmp_path), options=_launch.ManagerOptions(port=0), detach=False)
-    with Client(entry.url or "", _launch.token(entry)) as client:
+        entry = launch.create(from_dict(config, tmp_path), options=launch.ManagerOptions(port=0), detach=False)
+    with Client(entry.url or "", launch.token(entry)) as client:
         wait_until_done(client)
         page = open_page(f"{entry.url}/")
         trouble = page.get_by_role("region", name="Failures and waiting")
@@ -331,8 +327,10 @@ def test_everything_works_behind_a_prefix(open_page: Any, start: Any) -> None:
     running = start(maxTrialNumber=2)
     running.wait("DONE")
     running.stop()
-    entry = _launch.resume(running.entry, options=_launch.ManagerOptions(port=0, url_prefix="nni/a_b"), detach=False)
-    page = open_page(f"{entry.url}/#/charts/metric")
+    entry = launch.resume(running.entry, options=launch.ManagerOptions(port=0, url_prefix="nni/a_b"), detach=False)
+    with Client(entry.url or "", launch.token(entry)) as client:
+        page = open_page(client.sign_in_link())  # behind a proxy the kernel cannot say who asks
+    page.goto(f"{entry.url}/#/charts/metric")
     assert "/nni/a_b/" in page.url
     page.get_by_text("Live", exact=True).wait_for()
     drawn(page)

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnilite._manager import service_desk
-from nnilite._manager import steps as s
-from nnilite._manager.app import Machinery, Manager
-from nnilite._manager.engine import Clock, Engine, Parts, end_tasks
-from nnilite._manager.jobs import JobMaker
-from nnilite._manager.ledger import StoreLedger
-from nnilite._manager.reader import Reader
-from nnilite._manager.reading import About
-from nnilite._manager.rules import Rules
-from nnilite._manager.store import Store
+from nnilite._engine import messages as s
+from nnilite._engine import service_caller
+from nnilite._engine.engine import Clock, Engine, Parts, end_tasks
+from nnilite._engine.jobs import JobMaker
+from nnilite._engine.rules import Rules
+from nnilite._manager.manager import Machinery, Manager, Publisher
+from nnilite._manager.viewer import About
+from nnilite._store.async_store import AsyncStore
+from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
+from nnilite._store.reader import Reader
+from nnilite._store.writer import Store
 from nnilite.errors import TunerError
 from nnilite.records import Exited, Json, KeeperEvent, MetricKind, Reported, Started, Trial
 from nnilite.service import TrainingService
 from nnilite.testing.fakes import FakeService, fake_context
 from nnilite.tuner import Call
+from waiting import eventually_async
 
 
 class FakeTuner:
@@ -58,13 +60,6 @@ class FakeTuner:
             raise TunerError("no layers")
 
 
-class Watched:
-    """What was committed."""
-
-    def committed(self, records: Sequence[s.Record]) -> None:
-        """Nobody watches."""
-
-
 @dataclass
 class Bench:
     """A running engine and what is around it."""
@@ -72,9 +67,10 @@ class Bench:
     engine: Engine
     service: TrainingService
     tuner: FakeTuner
-    ledger: StoreLedger
+    store: AsyncStore
     manager: Manager
     ended: asyncio.Task[None]
+    wake: service_caller.WakeSignal
 
     @property
     def fake(self) -> FakeService:
@@ -87,10 +83,10 @@ class Bench:
 
     async def until(self, condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
         """Poll until it holds; fail at the deadline."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while not condition():
-            assert asyncio.get_running_loop().time() < deadline, f"not so within {timeout_s} s: {self.live}"
-            await asyncio.sleep(0.005)
+        try:
+            await eventually_async(condition, timeout_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.live}") from None
 
     async def run_job(self, name: str, value: float = 1.0, code: int = 0) -> None:
         """Be the keeper of a job from its start to its end."""
@@ -102,56 +98,66 @@ class Bench:
     async def run_all(self, trials: int) -> None:
         """Run whatever comes until so many trials have ended."""
         done: set[str] = set()
-        while sum(self.engine.rules.counts[state] for state in self.engine.rules.counts if state.ended) < trials:
-            for name in [name for name in self.fake.jobs if name not in done]:
+
+        def fresh() -> list[str]:
+            return [name for name in self.fake.jobs if name not in done]
+
+        def over() -> bool:
+            return sum(number for state, number in self.engine.rules.counts.items() if state.ended) >= trials
+
+        while not over():
+            for name in fresh():
                 done.add(name)
                 with contextlib.suppress(Exception):
                     await self.run_job(name)
-            await asyncio.sleep(0.005)
+            await self.until(lambda: fresh() or over())
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short pauses, in each module that imports it."""
-    monkeypatch.setattr(service_desk, "POLL_EVERY_S", 0.05)
-    monkeypatch.setattr(service_desk, "CALL_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(service_desk, "SUBMIT_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(service_desk, "_LONGEST_PAUSE_S", 0.1)
-    monkeypatch.setattr("nnilite._manager.live._LONGEST_RETRY_DELAY_S", 0.05)
-    monkeypatch.setattr("nnilite._manager.engine._TICK_S", 0.05)
+    monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.05)
+    monkeypatch.setattr(service_caller, "CALL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(service_caller, "_LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(service_caller, "UNREAD_PATIENCE_S", 0.3)
+    monkeypatch.setattr("nnilite._engine.live_trial._LONGEST_RETRY_DELAY_S", 0.05)
+    monkeypatch.setattr("nnilite._engine.engine._TICK_S", 0.05)
 
 
 @contextlib.asynccontextmanager
 async def bench(
     folder: Path,
     service: Callable[..., TrainingService] = FakeService,
-    ledger: Callable[[Store, Path], StoreLedger] = StoreLedger,
+    store: Callable[[Store, Path], AsyncStore] = AsyncStore,
     follow: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Bench]:
     """A running engine with an experiment named `e` of 4 trials, two at a time; it goes on where one was before."""
-    late: list[Engine] = []
-    store = Store(folder / "nnilite.sqlite")
-    if store.path.exists():
-        store.open()
+    wake = service_caller.WakeSignal()
+    database = Store(folder / "nnilite.sqlite")
+    if database.path.exists():
+        database.open()
     else:
-        store = Store.create(store.path, "e", 1.0)
+        database = Store.create(database.path, "e", 1.0)
     known = s.Settings(**{"concurrency": 2, "max_trials": 4, **settings})
     clock = Clock()
-    rules = Rules(known, store.snapshot(maximize=True), clock())
+    rules = Rules(known, database.snapshot(maximize=True), clock())
     numbers = itertools.count(rules.next_sequence)
-    made = service("fake", None, fake_context(folder, wake=lambda: late[0].desk.wake()))
+    made = service("fake", None, fake_context(folder, wake=wake.ring))
     jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, folder / "checkpoints")
-    tuner, kept = FakeTuner(), ledger(store, folder)
-    parts = Parts(rules, kept, tuner, made, Watched(), jobs, lambda: f"t{next(numbers)}", clock, 1.0, follow)  # type: ignore[arg-type]
-    late.append(Engine(parts))
-    reader = Reader(store.path)
+    tuner, kept = FakeTuner(), store(database, folder)
+    checkpoints = CheckpointFolders(folder / "checkpoints", CheckpointRule("all", None))
+    publisher = Publisher(rules, checkpoints, lambda state, ended: None)
+    parts = Parts(rules, kept, tuner, made, publisher, jobs, lambda: f"t{next(numbers)}", clock, wake, 1.0, follow)  # type: ignore[arg-type]
+    engine = Engine(parts)
+    reader = Reader(database.path)
     about = About("e", folder, {}, ("fake",), 1.0, True, {})
-    machinery = Machinery(late[0], jobs, made, kept, tuner)  # type: ignore[arg-type]
+    machinery = Machinery(engine, jobs, made, kept, tuner, publisher)  # type: ignore[arg-type]
     manager = Manager(about, machinery, reader, None)
-    task = asyncio.create_task(late[0].run())
+    task = asyncio.create_task(engine.run())
     try:
-        yield Bench(late[0], made, tuner, kept, manager, task)
+        yield Bench(engine, made, tuner, kept, manager, task, wake)
     finally:
         await end_tasks([task])
         reader.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 from collections import Counter
@@ -11,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nnilite._rest.backend import (
+from nnilite._answers.backend import (
     CallbackAnswer,
     Changes,
-    Gap,
-    GivenUp,
-    Limits,
+    ExperimentLimits,
+    FencedConflict,
+    GapConflict,
     Listed,
     MetricPage,
     MetricQuery,
@@ -26,7 +25,7 @@ from nnilite._rest.backend import (
     TrialPage,
     TrialQuery,
 )
-from nnilite._rest.insight_views import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 from nnilite.records import (
     Attempt,
@@ -41,6 +40,7 @@ from nnilite.records import (
     Trial,
     TrialState,
 )
+from waiting import others_turn
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 CONFIG = {"trialCommand": "python3 trial.py", "trainingService": {"platform": "local"}}
@@ -51,14 +51,14 @@ class FakeBackend:
     """Counts every change of its state in `revision`, so that a test can tell whether there was one."""
 
     folder: Path
-    token: str | None = None
+    token: str = "the token of the fake"
     read_only: bool = False
     experiment_id: str = "exp12345"
     revision: int = 0
     kept: dict[str, Trial] = field(default_factory=dict)
     reported: list[Metric] = field(default_factory=list)
     outputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    given_up: set[str] = field(default_factory=set)
+    fenced: set[str] = field(default_factory=set)
     canceled: set[str] = field(default_factory=set)
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
     updates: dict[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class FakeBackend:
         if self.failure is not None:
             raise self.failure
         counts = Counter(trial.state for trial in self.kept.values())
-        limits = Limits(self.updates.get("trial_concurrency", 2), self.updates.get("max_trial_number", 10))
+        limits = ExperimentLimits(self.updates.get("trial_concurrency", 2), self.updates.get("max_trial_number", 10))
         return Profile(
             self.experiment_id,
             "a fake",
@@ -160,8 +160,11 @@ class FakeBackend:
             and query.trial in (None, metric.trial)
             and query.kind in (None, metric.kind)
             and query.attempt in (None, metric.attempt)
+            and not (query.current and metric.attempt != self.kept[metric.trial].attempt)
+            and not (query.last and (metric.trial, query.kind) in [(m.trial, m.kind) for m in self.reported[number:]])
         ][: query.limit]
-        return MetricPage([metric for _, metric in found], found[-1][0] if found else query.after)
+        ids = [self.kept[metric.trial].parameter_id for _, metric in found]
+        return MetricPage([metric for _, metric in found], found[-1][0] if found else query.after, ids)
 
     async def rows(self, table: Table, after: Cursor, limit: int) -> RowPage:
         found = [trial for trial in self.kept.values() if trial.sequence > after.minor][:limit]
@@ -178,14 +181,14 @@ class FakeBackend:
         trial = next((trial for trial in self.kept if self.job_of(trial) == job), None)
         if trial is None:
             raise NotFound(f"there is no job {job}")
-        if job in self.given_up:
-            raise GivenUp("this attempt was silent for too long")
+        if job in self.fenced:
+            raise FencedConflict("this attempt was silent for too long")
         first = next((event.index for event in events if isinstance(event, Reported)), 0)
         if first > len(await self._metrics_of(trial)):
-            raise Gap(await self._answer(trial))
+            raise GapConflict(await self._answer(trial))
         for event in events:
             await self._take(trial, event)
-        await asyncio.sleep(0)
+        await others_turn()
         return await self._answer(trial)
 
     async def _metrics_of(self, trial: str) -> Sequence[Metric]:
@@ -269,7 +272,7 @@ def _piece(text: bytes, offset: int, limit: int) -> Piece:
     return Piece(text[start : start + limit], start, len(text))
 
 
-def filled(folder: Path, token: str | None = None) -> FakeBackend:
+def filled(folder: Path, token: str = FakeBackend.token) -> FakeBackend:
     """A fake with a running trial `Run01`, an ended one `End02`, and files of the latter."""
     backend = FakeBackend(folder, token)
     backend.put(Trial("Run01", 0, {"x": 0.25}, 0, state=TrialState.RUNNING, created=1000.0, started=1002.0))

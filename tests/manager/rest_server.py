@@ -52,8 +52,7 @@ class Client:
         """`headers` with underscores for dashes; an empty one is not sent."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         wanted = {"Content-Type": "application/json"} if method in ("POST", "PUT", "PATCH") else {}
-        if self.backend.token:
-            wanted["Authorization"] = f"Bearer {self.backend.token}"
+        wanted["Authorization"] = f"Bearer {self.backend.token}"
         wanted |= {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {name: value for name, value in wanted.items() if value}
         connection = self.kept or http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)

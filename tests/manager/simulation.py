@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nnilite._manager import steps as s
-from nnilite._manager.intake import Cursor, fresh
-from nnilite._manager.rules import Rules
+from nnilite._engine import messages as s
+from nnilite._engine.dedupe import MetricCursor, fresh
+from nnilite._engine.rules import Rules
 from nnilite.records import (
     Attempt,
+    EndCause,
     Exited,
     ExperimentState,
     KeeperEvent,
@@ -43,8 +44,8 @@ class SimulatedJob:
         kind = MetricKind.FINAL if final else MetricKind.PERIODICAL
         self.spool.append(Reported(len(metrics), kind, 0 if final else len(metrics), value, 0.0))
 
-    def exit(self, code: int) -> None:
-        self.spool.append(Exited(0.0, code))
+    def exit(self, code: int, cause: EndCause = EndCause.ITSELF) -> None:
+        self.spool.append(Exited(0.0, code, cause=cause))
         self.alive = False
 
 
@@ -71,7 +72,7 @@ class Committed:
             elif isinstance(record, s.SaveCall):
                 self.calls.append(record)
             elif isinstance(record, s.SaveRemoval):
-                change = self.removals.add if record.owed else self.removals.discard
+                change = self.removals.add if record.pending else self.removals.discard
                 change((record.trial, record.attempt))
             else:
                 self.experiment = record
@@ -117,10 +118,11 @@ class World:
     def __init__(self, settings: s.Settings) -> None:
         self.settings = settings
         self.now = 1000.0
+        self.lived = 0.0  # by the manager that runs now
         self.committed = Committed()
         self.rules = Rules(settings, EMPTY, self.now)
         self.jobs: dict[tuple[str, int], SimulatedJob] = {}
-        self.cursors: dict[tuple[str, int], Cursor] = {}
+        self.cursors: dict[tuple[str, int], MetricCursor] = {}
         self.actions: list[s.Action] = []
         self.told: list[s.Tell] = []
         self.answer: s.Proposed | None = None  # of the tuner, on its way to the rules: no other call before it is there
@@ -218,12 +220,24 @@ class World:
         if job is not None:
             job.exit(code)
 
+    def interrupt(self, index: int, code: int) -> None:
+        """The platform tells the keeper to stop: nobody of ours has asked for that."""
+        job = self._pick(index, alive=True)
+        if job is not None:
+            job.exit(code, EndCause.INTERRUPTED)
+
+    def orphan(self, index: int) -> None:
+        """The keeper gives its manager up."""
+        job = self._pick(index, alive=True)
+        if job is not None:
+            job.exit(-15, EndCause.ORPHANED)
+
     def lose(self, index: int) -> None:
         """The worker is gone, and its spool with it."""
         job = self._pick(index, alive=True)
         if job is not None:
             job.alive = False
-            self.give(s.Seen(job.trial, job.attempt, JobStatus(JobState.LOST, "node gone"), self.now))
+            self.give(s.Polled(job.trial, job.attempt, JobStatus(JobState.LOST, "node gone"), self.now))
 
     def deliver(self, index: int, first: int, count: int) -> None:
         """A keeper sends part of its spool, perhaps again."""
@@ -236,15 +250,16 @@ class World:
             return  # refused: a newer attempt has taken its place
         first %= len(job.spool)
         batch = job.spool[first : first + count]
-        cursor = self.cursors.setdefault(key, Cursor())
+        cursor = self.cursors.setdefault(key, MetricCursor())
         known = sum(isinstance(e, Reported) for e in job.spool[:first])
         if known > cursor.metrics:
             return  # a gap: the keeper is told where to begin
-        news, _ = fresh(cursor, batch)
+        found = fresh(cursor, batch)
         if job.trial in self.rules.live:
-            self.give(s.Told(*key, tuple(news), self.now))
-        elif news:
-            self.give(s.Late(trial, self.committed.attempts[key], tuple(news), self.now))
+            self.give(s.LiveEvents(*key, tuple(found.events), self.now))
+        elif found.events:
+            self.give(s.LateEvents(trial, self.committed.attempts[key], tuple(found.events), self.now))
+        self.cursors[key] = found.cursor
 
     def stale(self, index: int) -> None:
         """A word about an attempt that has been superseded must change nothing."""
@@ -253,10 +268,10 @@ class World:
             return
         late = Reported(999, MetricKind.FINAL, 0, 1.0, self.now)
         for given in (
-            s.Told(job.trial, job.attempt, (Started(self.now), late, Exited(self.now, 0)), self.now),
-            s.Seen(job.trial, job.attempt, JobStatus(JobState.SUCCEEDED), self.now),
+            s.LiveEvents(job.trial, job.attempt, (Started(self.now), late, Exited(self.now, 0)), self.now),
+            s.Polled(job.trial, job.attempt, JobStatus(JobState.SUCCEEDED), self.now),
             s.Submitted(job.trial, job.attempt, "fake", {"stale": 1}, self.now),
-            s.Refused(job.trial, job.attempt, "stale", False, self.now, final=True),
+            s.SubmitRefused(job.trial, job.attempt, "stale", False, self.now, final=True),
             s.Assessed(job.trial, job.attempt, False, self.now),
         ):
             before = self.committed.trials[job.trial]
@@ -276,7 +291,7 @@ class World:
             end = next((e for e in job.spool if isinstance(e, Exited)), None)
             states = {None: JobState.LOST, 0: JobState.SUCCEEDED}
             status = JobStatus(states.get(end.code if end else None, JobState.FAILED), "", end.code if end else None)
-        self.give(s.Seen(job.trial, job.attempt, status, self.now))
+        self.give(s.Polled(job.trial, job.attempt, status, self.now))
 
     def deliver_all(self, job: SimulatedJob) -> None:
         index = list(self.jobs.values()).index(job)
@@ -299,7 +314,7 @@ class World:
         for action in self.actions:
             if isinstance(action, s.Submit) and (action.trial.id, action.attempt.number) not in self.jobs:
                 self.actions.remove(action)
-                self.give(s.Refused(action.trial.id, action.attempt.number, "no room", busy, self.now))
+                self.give(s.SubmitRefused(action.trial.id, action.attempt.number, "no room", busy, self.now))
                 return
 
     def swallow(self, crash: bool) -> None:
@@ -312,7 +327,7 @@ class World:
             if key not in self.jobs and not self.rules.live[key[0]].refusals:
                 self.actions.remove(action)
                 self.jobs[key] = SimulatedJob(*key, [Started(self.now)])
-                self.crash() if crash else self.give(s.Refused(*key, "no answer", False, self.now))
+                self.crash() if crash else self.give(s.SubmitRefused(*key, "no answer", False, self.now))
                 return
 
     def hold_on(self) -> None:
@@ -328,19 +343,29 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.give(s.Tick(self.now))
+        self.lived += seconds
+        self.give(s.Tick(self.now, self.lived))
+
+    def be_stopped(self, seconds: float) -> None:
+        """The manager's process is stopped for a while: nothing that runs may be held to be silent for that."""
+        attempts = {name: live.trial.attempt for name, live in self.rules.live.items()}
+        self.now += seconds
+        self.give(s.Tick(self.now, self.lived))
+        again = [name for name, live in self.rules.live.items() if attempts.get(name) != live.trial.attempt]
+        assert not again, "an attempt was given up for a time in which nobody could have heard it"
 
     def crash(self) -> None:
         """kill -9 of the manager: what was not committed is gone, jobs go on."""
         self.actions.clear()
         self.answer = None
+        self.lived = 0.0
         self.rules = Rules(self.settings, self.committed.snapshot(), self.now)
         self.heard = self.committed.calls_until(self.rules.calls)
         self.cursors = {
-            key: Cursor(
+            key: MetricCursor(
                 sum(m[:2] == key for m in self.committed.metrics),
                 attempt.started is not None,
-                attempt.state in ("SUCCEEDED", "FAILED", "CANCELED"),
+                attempt.state in ("SUCCEEDED", "FAILED", "CANCELED") or attempt.reported_end is not None,
             )
             for key, attempt in self.committed.attempts.items()
         }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._manager.checkpoints import CheckpointRule, Checkpoints
+from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -31,7 +31,7 @@ def left(folder: Path) -> list[str]:
 def ended(
     folder: Path, keep: str, best: str = "a", live: frozenset[str] = NOBODY, size: int | None = None
 ) -> list[str]:
-    Checkpoints(folder, CheckpointRule(keep, size)).trial_ended("b", best, live)
+    CheckpointFolders(folder, CheckpointRule(keep, size)).trial_ended("b", best, live)
     return left(folder)
 
 

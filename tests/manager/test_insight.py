@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from nnilite._manager import steps as s
-from nnilite._manager.importance import columns, compute, flatten
-from nnilite._manager.insight import Insight
-from nnilite._manager.reader import Reader
-from nnilite._manager.store import Store
-from nnilite._rest.backend import TrialQuery
+from nnilite._answers.backend import TrialQuery
+from nnilite._answers.bulk_queries import Cursor, ImportanceMethod, Table
+from nnilite._engine import messages as s
 from nnilite._rest.insight import TRIAL_COLUMNS, rows_text
-from nnilite._rest.insight_views import Cursor, ImportanceMethod, Table
+from nnilite._store.importance import columns, compute, flatten
+from nnilite._store.reader import Reader
+from nnilite._store.tables import Insight
+from nnilite._store.writer import Store
 from nnilite.records import Attempt, Metric, MetricKind, Trial, TrialState
 
 Ask = Callable[[Callable[[Insight], Coroutine[Any, Any, Any]]], Any]

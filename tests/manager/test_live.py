@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._manager.live import error_kind, retry_delay_s
+from nnilite._engine.live_trial import error_kind, retry_delay_s
 from nnilite.tuner import scalar
 
 

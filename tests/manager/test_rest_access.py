@@ -16,6 +16,7 @@ from nnilite._rest import Options, SecretFilter, listen, make_application, sign_
 from nnilite._rest.auth import LINK_LIFE_S, SESSION_LIFE_S, Access, HostNames, SignIn
 from nnilite._rest.routes import ROUTES
 from nnilite.errors import ConfigError
+from nnilite.testing import eventually
 
 TOKEN = "manager-token-1234"
 EXAMPLES = {
@@ -28,17 +29,12 @@ EXAMPLES = {
     "high": 9,
 }
 EVERY_CALL = [(route, method) for route in ROUTES for method in route.operations]
+GUARDED_CALLS = [(route, method) for route, method in EVERY_CALL if route.access is not Access.OPEN]
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
     with serving(filled(tmp_path, TOKEN)) as client:
-        yield client
-
-
-@pytest.fixture
-def unguarded(tmp_path: Path) -> Iterator[Client]:
-    with serving(filled(tmp_path)) as client:
         yield client
 
 
@@ -48,7 +44,7 @@ def address(path: str, job: str = "nni-exp12345-Run01-0") -> str:
 
 @pytest.mark.parametrize("authorization", ["", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \u00e9"])
 def test_every_route_needs_a_token(client: Client, authorization: str) -> None:
-    for route, method in EVERY_CALL:
+    for route, method in GUARDED_CALLS:
         reply = client.ask(method, address(route.path), {}, Authorization=authorization)
         assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer"), route.path
     assert client.backend.revision == 2
@@ -67,33 +63,33 @@ def test_every_route_refuses_a_foreign_host_name(client: Client, host: str) -> N
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1", "https://[", "file://"])
-def test_every_route_refuses_a_foreign_origin(unguarded: Client, origin: str) -> None:
+def test_every_route_refuses_a_foreign_origin(client: Client, origin: str) -> None:
     for route, method in EVERY_CALL:
-        assert unguarded.ask(method, address(route.path), {}, Origin=origin).status == 403, route.path
-    assert unguarded.backend.revision == 2
+        assert client.ask(method, address(route.path), {}, Origin=origin).status == 403, route.path
+    assert client.backend.revision == 2
 
 
-def test_a_form_of_another_site_cannot_change_anything(unguarded: Client) -> None:
+def test_a_form_of_another_site_cannot_change_anything(client: Client) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
-        assert unguarded.post("/experiment/stop", {}, Content_Type=kind).status in (415, 403)
-    assert unguarded.post("/experiment/stop", {}, Sec_Fetch_Site="cross-site").status == 403
-    assert unguarded.post("/experiment/stop", {}, Sec_Fetch_Site="same-site").status == 403
-    assert not unguarded.backend.stopped
+        assert client.post("/experiment/stop", {}, Content_Type=kind).status in (415, 403)
+    assert client.post("/experiment/stop", {}, Sec_Fetch_Site="cross-site").status == 403
+    assert client.post("/experiment/stop", {}, Sec_Fetch_Site="same-site").status == 403
+    assert not client.backend.stopped
 
 
-def test_the_own_origin_is_welcome(unguarded: Client) -> None:
-    origin = f"http://127.0.0.1:{unguarded.port}"
-    assert unguarded.post("/experiment/stop", {}, Origin=origin, Sec_Fetch_Site="same-origin").status == 202
+def test_the_own_origin_is_welcome(client: Client) -> None:
+    origin = f"http://127.0.0.1:{client.port}"
+    assert client.post("/experiment/stop", {}, Origin=origin, Sec_Fetch_Site="same-origin").status == 202
 
 
-def test_no_answer_invites_another_origin(unguarded: Client) -> None:
-    reply = unguarded.get("/experiment", Origin=f"http://127.0.0.1:{unguarded.port}")
+def test_no_answer_invites_another_origin(client: Client) -> None:
+    reply = client.get("/experiment", Origin=f"http://127.0.0.1:{client.port}")
     assert not [name for name in reply.headers if name.lower().startswith("access-control")]
 
 
 def test_the_token_of_a_trial_opens_its_callback_and_nothing_else(client: Client) -> None:
     token = "Bearer " + client.backend.callback_token("nni-exp12345-Run01-0")
-    for route, method in EVERY_CALL:
+    for route, method in GUARDED_CALLS:
         opened = client.ask(method, address(route.path), {"events": []}, Authorization=token).status
         assert (opened == 200) == (route.path == "/callback/{job}"), route.path
     assert client.callback("Run01", []).status == 200
@@ -215,6 +211,21 @@ def test_a_request_without_a_host_name_is_refused(client: Client) -> None:
     connection.close()
 
 
+def test_refusals_for_want_of_a_token_do_not_fill_the_log(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in range(20):
+        assert client.ask("GET", "/api/v1/experiment", Authorization="").status == 401
+        assert client.callback("Run01", [], Authorization="Bearer wrong").status == 401
+    lines = [record for record in caplog.records if record.getMessage().startswith("401 ")]
+    assert len(lines) == 2, "one for each reason"
+    monkeypatch.setattr("nnilite._rest.refusal_log.TELL_EVERY_S", 0.0)
+    client.ask("GET", "/api/v1/experiment", Authorization="")
+    # It is written after the answer.
+    eventually(lambda: "19 more like this since the last such line" in caplog.text)
+
+
 def test_secrets_do_not_reach_the_logs(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     path = client.post("/sign-in-links", {}).json["path"]
@@ -237,6 +248,6 @@ def test_the_filter_removes_tokens_and_cookies_from_any_record() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "192.168.1.2"])
 def test_without_a_token_only_this_machine_can_connect(tmp_path: Path, host: str) -> None:
-    application = make_application(FakeBackend(tmp_path), Options(bind=host))
+    application = make_application(FakeBackend(tmp_path), Options(bind=host, own_user=True))
     with pytest.raises(ConfigError, match="needs a token"):
         listen(application, host, 0)

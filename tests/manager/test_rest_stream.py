@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
+from nnilite._answers.changes import Reset
 from nnilite._rest import Changes, Options
-from nnilite._rest.changes import Reset
 from nnilite.records import Metric, MetricKind, Trial
+from waiting import eventually_async as until
 
 TOKEN = "manager-token-1234"
 
@@ -33,12 +36,6 @@ def in_time(coroutine: Any) -> Any:
         return await asyncio.wait_for(coroutine, 20)
 
     return asyncio.run(bounded())
-
-
-async def until(done: Callable[[], bool]) -> None:
-    """`in_time` sets the deadline."""
-    while not done():
-        await asyncio.sleep(0.01)
 
 
 async def connect(client: Client, query: str = "", **headers: str) -> WebSocketClientConnection:
@@ -140,6 +137,19 @@ def test_streams_are_counted_and_given_back(client: Client) -> None:
         return refused.status
 
     assert in_time(open_and_close()) == 503
+
+
+def test_of_many_that_come_at_once_no_more_are_let_in(client: Client) -> None:
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in UPGRADE.items())
+    request = f"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n{head}\r\n"
+    with ExitStack() as stack:
+        links = [stack.enter_context(closing(socket.create_connection(("127.0.0.1", client.port)))) for _ in range(12)]
+        for link in links:
+            link.settimeout(20)
+            link.sendall(request.encode())
+        answers = [link.recv(1000)[9:12] for link in links]
+        assert client.application.site.streams.open == len(client.backend.changes._subscriptions) == 2
+    assert set(answers) <= {b"101", b"503"}
 
 
 def test_a_reader_that_left_is_forgotten(client: Client) -> None:

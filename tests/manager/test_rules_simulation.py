@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulation import EMPTY, World
+from simulation import EMPTY, Committed, World
 
-from nnilite._manager import steps as s
-from nnilite._manager.rules import Rules
-from nnilite.records import Exited, ExperimentState, MetricKind, Reported, TrialState
+from nnilite._engine import messages as s
+from nnilite._engine.rules import Rules
+from nnilite.records import EndCause, Exited, ExperimentState, MetricKind, Reported, Started, TrialState
 from nnilite.service import JobState, JobStatus
 
 RUNS = int(os.environ.get("NNILITE_SIMULATION_RUNS", "500"))
@@ -24,6 +26,9 @@ STEP = st.one_of(
     st.tuples(st.just("report"), INDEX, st.booleans()),
     st.tuples(st.just("exit"), INDEX, st.sampled_from([0, 0, 1, 77, -9])),
     st.tuples(st.just("lose"), INDEX),
+    st.tuples(st.just("interrupt"), INDEX, st.sampled_from([0, -15])),
+    st.tuples(st.just("orphan"), INDEX),
+    st.tuples(st.just("be_stopped"), st.sampled_from([10.0, 100_000.0])),
     st.tuples(st.just("deliver"), INDEX, INDEX, st.integers(1, 10)),
     st.tuples(st.just("poll"), INDEX),
     st.tuples(st.just("stale"), INDEX),
@@ -131,7 +136,7 @@ def test_a_running_trial_of_which_nothing_is_heard_says_so_until_something_is() 
     rules.step(s.Submitted("t", 0, "remote", {}, 0.0))
     reasons = []
     for state, reason in ((JobState.RUNNING, ""), (JobState.UNKNOWN, "box is down"), (JobState.RUNNING, "")):
-        rules.step(s.Seen("t", 0, JobStatus(state, reason), 1.0))
+        rules.step(s.Polled("t", 0, JobStatus(state, reason), 1.0))
         trial = rules.live["t"].trial
         reasons.append((trial.state, trial.reason))
     assert reasons == [(TrialState.RUNNING, reason) for reason in ("", "box is down", "")]
@@ -142,7 +147,7 @@ def test_a_tuner_without_ideas_is_asked_again_when_a_result_came_while_it_was_as
     rules.step(s.TunerReady())
     rules.step(s.Customized("t", {}, 0.0))
     rules.step(s.Submitted("t", 0, "local", {}, 0.0))
-    rules.step(s.Told("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 1.0), Exited(1.0, 0)), 1.0))
+    rules.step(s.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 1.0), Exited(1.0, 0)), 1.0))
     asked = rules.step(s.Proposed((), 1, 1.0)).actions
     assert [type(action) for action in asked] == [s.Ask]
     rules.step(s.Proposed((), 1, 1.0))
@@ -156,7 +161,7 @@ def test_a_result_must_have_numbers_for_the_objectives() -> None:
         rules.step(s.Customized(trial, {}, 0.0))
         rules.step(s.Submitted(trial, 0, "local", {}, 0.0))
         records = rules.step(
-            s.Told(trial, 0, (Reported(0, MetricKind.FINAL, 0, value, 1.0), Exited(1.0, 0)), 1.0)
+            s.LiveEvents(trial, 0, (Reported(0, MetricKind.FINAL, 0, value, 1.0), Exited(1.0, 0)), 1.0)
         ).records
         ended += [r.trial.reason for r in records if isinstance(r, s.SaveTrial) and r.trial.state.ended]
     assert ended == ["", *["its final result is not a dict with numbers for acc and size"] * 2]
@@ -165,11 +170,11 @@ def test_a_result_must_have_numbers_for_the_objectives() -> None:
 def test_what_the_tuner_was_asked_for_before_the_time_was_over_still_runs() -> None:
     rules = Rules(s.Settings(1, max_duration_s=10.0), EMPTY, 0.0)
     rules.step(s.TunerReady())
-    rules.step(s.Tick(20.0))
+    rules.step(s.Tick(20.0, 20.0))
     assert rules.state is ExperimentState.NO_MORE_TRIAL, "it would not propose the same again when the limit is raised"
     rules.step(s.Proposed(((0, "t", {"x": 0}),), 1, 21.0))
     rules.step(s.Submitted("t", 0, "local", {}, 21.0))
-    rules.step(s.Told("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0)), 22.0))
+    rules.step(s.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0)), 22.0))
     assert rules.state is ExperimentState.DONE
 
 
@@ -183,3 +188,125 @@ def test_a_tuner_is_not_asked_for_thousands_of_parameters_at_once() -> None:
         actions = rules.step(s.Proposed(tuple((i, f"t{i}", {}) for i in ids), len(ids), 1.0)).actions
     assert asked == [50, 50, 20]
     assert len(rules.live) == 120
+
+
+def running(rules: Rules, trial: str = "t") -> Rules:
+    """With one trial that its service has."""
+    rules.step(s.Customized(trial, {}, 0.0))
+    rules.step(s.Submitted(trial, 0, "kubernetes", {}, 0.0))
+    rules.step(s.LiveEvents(trial, 0, (Started(0.0),), 0.0))
+    return rules
+
+
+INTERRUPTED = Exited(5.0, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
+
+
+@pytest.mark.parametrize("state", [JobState.LOST, JobState.FAILED, JobState.CANCELED, JobState.SUCCEEDED])
+def test_a_trial_that_its_platform_ended_is_lost_for_the_reason_that_the_platform_gives(state: JobState) -> None:
+    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    assert "waiting for what its platform says" in rules.live["t"].trial.reason
+    rules.step(s.Polled("t", 0, JobStatus(state, "evicted: the node is drained", 143), 6.0))
+    trial = rules.live["t"].trial
+    assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)
+    assert trial.reason == "attempt 1 was lost: evicted: the node is drained; trying again"
+
+
+def test_a_platform_that_does_not_say_why_it_ended_a_trial_is_not_waited_for_without_end() -> None:
+    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules.step(s.Tick(60.0, 59.0))
+    assert rules.live["t"].trial.attempt == 0
+    rules.step(s.Tick(70.0, 61.0))
+    assert rules.live["t"].trial.attempt == 1
+
+
+def test_a_failure_that_its_platform_tells_without_an_exit_code_gets_none() -> None:
+    """Its command never ran: an image that cannot be pulled, say."""
+    rules = running(Rules(s.Settings(1), EMPTY, 0.0))
+    found = rules.step(s.Polled("t", 0, JobStatus(JobState.FAILED, "given up after 600 s"), 6.0))
+    [attempt] = [record.attempt for record in found.records if isinstance(record, s.SaveAttempt)]
+    assert (attempt.state, attempt.exit_code) == (JobState.FAILED.value, None)
+
+
+def test_a_trial_that_came_to_its_result_though_it_was_told_to_stop_has_succeeded() -> None:
+    rules = running(Rules(s.Settings(1, max_trials=1), EMPTY, 0.0))
+    end = replace(INTERRUPTED, code=0)
+    rules.step(s.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 1.0), end), 5.0))
+    assert rules.counts[TrialState.SUCCEEDED] == 1
+
+
+def test_a_trial_that_somebody_asked_to_end_is_canceled_and_not_lost() -> None:
+    rules = running(Rules(s.Settings(1, max_trials=1), EMPTY, 0.0))
+    rules.step(s.CancelTrial("t", 4.0))
+    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    assert rules.counts[TrialState.USER_CANCELED] == 1
+
+
+def test_a_trial_whose_platform_ended_it_can_be_canceled_while_the_reason_is_waited_for() -> None:
+    rules = running(Rules(s.Settings(1, max_trials=1), EMPTY, 0.0))
+    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules.step(s.CancelTrial("t", 6.0))
+    assert rules.counts[TrialState.USER_CANCELED] == 1
+
+
+def restarted(rules: Rules, *outcomes: s.Outcome) -> Rules:
+    """The rules of the next manager, from what was committed."""
+    committed = Committed()
+    for outcome in outcomes:
+        committed.take(outcome.records)
+    return Rules(rules.settings, committed.snapshot(), 10.0)
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, TrialState.SUCCEEDED), (1, TrialState.FAILED)])
+def test_an_end_that_is_reported_before_the_service_has_answered_outlives_the_manager(
+    code: int, state: TrialState
+) -> None:
+    rules = Rules(s.Settings(1, max_trials=1), EMPTY, 0.0)
+    made = rules.step(s.Customized("t", {}, 0.0))
+    told = rules.step(s.LiveEvents("t", 0, (Started(1.0), Exited(2.0, code)), 2.0))
+    rules = restarted(rules, made, told)
+    rules.step(s.TunerReady())
+    rules.step(s.Submitted("t", 0, "local", {}, 11.0))
+    assert rules.counts[state] == 1
+
+
+def test_the_end_that_waits_for_the_platforms_reason_outlives_the_manager() -> None:
+    rules = Rules(s.Settings(1, max_trials=1, retries_lost=1), EMPTY, 0.0)
+    steps = (s.Customized("t", {}, 0.0), s.Submitted("t", 0, "k", {}, 0.0), s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules = restarted(rules, *[rules.step(step) for step in steps])
+    rules.step(s.Polled("t", 0, JobStatus(JobState.FAILED, "the node is drained", 143), 11.0))
+    trial = rules.live["t"].trial
+    assert (trial.attempt, trial.reason) == (1, "attempt 1 was lost: the node is drained; trying again")
+
+
+def test_a_service_that_refuses_a_job_whose_end_is_known_does_not_have_it_run_again() -> None:
+    rules = Rules(s.Settings(1, max_trials=1), EMPTY, 0.0)
+    rules.step(s.Customized("t", {}, 0.0))
+    rules.step(s.LiveEvents("t", 0, (Started(1.0), Exited(2.0, 0)), 2.0))
+    rules.step(s.SubmitRefused("t", 0, "no room", True, 3.0))
+    assert rules.counts[TrialState.SUCCEEDED] == 1
+
+
+@pytest.mark.parametrize("cause", [EndCause.ORPHANED, EndCause.CANCELED, EndCause.FENCED])
+def test_a_trial_that_its_keeper_ended_and_nobody_of_ours_had_asked_is_lost(cause: EndCause) -> None:
+    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(s.LiveEvents("t", 0, (Exited(5.0, -15, "nothing was heard of its manager for 60 s", cause),), 5.0))
+    trial = rules.live["t"].trial
+    assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)
+    assert "was lost" in trial.reason
+    assert "nothing was heard of its manager for 60 s" in trial.reason
+
+
+def test_a_trial_that_its_keeper_ended_for_its_time_limit_is_canceled() -> None:
+    rules = running(Rules(s.Settings(1, max_trials=1, retries_lost=1), EMPTY, 0.0))
+    rules.step(s.LiveEvents("t", 0, (Exited(5.0, -15, "went over its time limit of 5 s", EndCause.DURATION),), 5.0))
+    assert rules.counts[TrialState.SYS_CANCELED] == 1
+
+
+def test_time_that_the_manager_did_not_live_is_nobodys_silence() -> None:
+    rules = running(Rules(s.Settings(1, silence_s=100.0), EMPTY, 0.0))
+    rules.step(s.Tick(3600.0, 3.0))  # it was stopped for an hour
+    assert rules.live["t"].trial.attempt == 0
+    rules.step(s.Tick(3800.0, 104.0))
+    assert rules.live["t"].trial.attempt == 1

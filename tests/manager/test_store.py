@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import sqlite3
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from nnilite._manager import steps as s
-from nnilite._manager.store import SCHEMA_VERSION, Store
+from nnilite._answers.backend import Backend, MetricPage, MetricQuery
+from nnilite._answers.queries import TrialQuery
+from nnilite._engine import messages as s
+from nnilite._rest.nni_api import records
+from nnilite._store.contents import check_schema
+from nnilite._store.reader import Reader
+from nnilite._store.writer import SCHEMA, SCHEMA_VERSION, Store
 from nnilite.errors import StoreError
-from nnilite.records import Attempt, ExperimentState, Metric, MetricKind, Trial, TrialState
+from nnilite.records import Attempt, EndCause, Exited, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
 from nnilite.tuner import Call
 
 FILE = "it's $HOME; a\n.sqlite"
@@ -43,8 +51,8 @@ def trial(sequence: int, **changes: object) -> Trial:
 def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result(store: Store) -> None:
     running = trial(0, state=TrialState.RUNNING, attempt=1)
     attempts = [
-        Attempt("t0", 0, state="LOST"),
-        Attempt("t0", 1, "local", {"pid": 7}, "RUNNING", cancel="EARLY_STOPPED"),
+        Attempt("t0", 0, state=JobState.LOST),
+        Attempt("t0", 1, "local", {"pid": 7}, JobState.RUNNING, cancel=TrialState.EARLY_STOPPED),
     ]
     metric = Metric("t0", 1, 0, MetricKind.PERIODICAL, 0, {"default": 0.5}, 2.0)
     store.write([s.SaveTrial(running), *map(s.SaveAttempt, attempts), s.SaveMetric(metric)])
@@ -83,11 +91,11 @@ def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> Non
     assert store.calls(2) == calls[:2]
 
 
-def test_a_removal_is_owed_until_it_is_done(store: Store) -> None:
-    ended = Attempt("t0", 0, "local", {"pid": 7}, "FAILED")
-    store.write([s.SaveTrial(trial(0)), s.SaveAttempt(ended), s.SaveRemoval("t0", 0, owed=True)])
+def test_a_removal_is_pending_until_it_is_done(store: Store) -> None:
+    ended = Attempt("t0", 0, "local", {"pid": 7}, JobState.FAILED)
+    store.write([s.SaveTrial(trial(0)), s.SaveAttempt(ended), s.SaveRemoval("t0", 0, pending=True)])
     assert store.snapshot(True).removals == (ended,)
-    store.write([s.SaveRemoval("t0", 0, owed=True), s.SaveRemoval("t0", 0, owed=False)])
+    store.write([s.SaveRemoval("t0", 0, pending=True), s.SaveRemoval("t0", 0, pending=False)])
     assert store.snapshot(True).removals == ()
 
 
@@ -137,6 +145,102 @@ def test_a_database_of_a_newer_nnilite_is_refused(path: Path) -> None:
         reopened(path)
 
 
+@pytest.mark.parametrize(
+    "what", ["TRIGGER evil AFTER INSERT ON trials BEGIN DELETE FROM metrics; END", "VIEW evil AS SELECT 1"]
+)
+def test_a_database_with_somebody_elses_triggers_or_views_is_refused(path: Path, what: str) -> None:
+    Store.create(path, "abc", 1.0).close()
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute(f"CREATE {what}")
+    with pytest.raises(StoreError, match=r"what nnilite did not make: the (trigger|view) 'evil'"):
+        reopened(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE meta SET value = 'EVIL' WHERE key = 'state'",
+        "UPDATE meta SET value = '{\"concurrency\": \"x\"}' WHERE key = 'limits'",
+        "UPDATE trials SET state = 'EVIL'",
+        "UPDATE attempts SET handle = '" + "[" * 100_000 + "'",
+    ],
+)
+def test_rows_that_nnilite_does_not_write_are_told_at_a_resume(store: Store, change: str) -> None:
+    experiment = s.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, s.Settings(7))
+    store.write([experiment, s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, handle={}))])
+    assert store._db is not None
+    store._db.execute(change)
+    read = store.settings if "limits" in change else store.snapshot
+    with pytest.raises(StoreError, match="holds what nnilite does not write"):
+        read(s.Settings(1))  # type: ignore[operator]
+
+
+def test_only_the_last_manager_that_claims_a_database_can_write(store: Store) -> None:
+    store.claim()
+    store.write([s.SaveTrial(trial(0))])
+    with contextlib.closing(reopened(store.path)) as second:
+        second.claim()
+        with pytest.raises(StoreError, match="taken over by another manager") as caught:
+            store.write([s.SaveTrial(trial(1))])
+        assert not caught.value.busy
+        second.write([s.SaveTrial(trial(2))])
+        assert second.snapshot(True).next_sequence == 3
+        assert [t.trial.id for t in second.snapshot(True).live] == ["t0", "t2"]
+
+
+@pytest.mark.parametrize("gone", [["", "-wal", "-shm"], [""], ["-wal"], ["-shm"]], ids=["all", "file", "wal", "shm"])
+def test_what_is_written_while_the_files_are_deleted_is_found_at_the_path(store: Store, gone: list[str]) -> None:
+    store.write([s.SaveTrial(trial(0))])
+    for suffix in gone:
+        store.path.with_name(store.path.name + suffix).unlink()
+    store.write([s.SaveTrial(trial(1))])
+    store.write([s.SaveTrial(trial(2))])
+    with contextlib.closing(reopened(store.path)) as again:
+        assert again.snapshot(True).next_sequence == 3
+
+
+def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once(store: Store, tmp_path: Path) -> None:
+    metric = [s.SaveTrial(trial(0)), s.SaveMetric(Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0))]
+    (tmp_path / "other").write_text("an older copy")
+    (tmp_path / "other").replace(store.path)
+    for _ in range(2):  # as the engine does until it succeeds
+        with pytest.raises(StoreError, match="replaced by another file") as caught:
+            store.write(metric)
+        assert caught.value.busy
+    assert store.path.read_text() == "an older copy"
+    store.path.unlink()
+    store.write(metric)
+    with contextlib.closing(reopened(store.path)) as again:
+        assert again.attempt("t0", 0) is None
+        assert again.snapshot(True).live[0].trial.id == "t0"
+
+
+def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -> None:
+    async def look() -> list[int]:
+        reader = Reader(store.path)
+        found = [(await reader.trials(TrialQuery())).total]
+        store.path.unlink()
+        store.write([s.SaveTrial(trial(1))])
+        found += [(await reader.trials(TrialQuery())).total for _ in range(4)]  # each thread closes the deleted one
+        reader.close()
+        return found
+
+    store.write([s.SaveTrial(trial(0))])
+    assert asyncio.run(look()) == [1, 2, 2, 2, 2]
+    store.write([s.SaveTrial(trial(2))])
+    with contextlib.closing(reopened(store.path)) as again:
+        assert again.snapshot(True).next_sequence == 3, "a reader that closes takes no log away from its writer"
+
+
+def test_a_database_without_a_sound_secret_gets_one_that_stays(store: Store) -> None:
+    first = store.secret()
+    assert store.secret() == first
+    assert store._db is not None
+    store._db.execute("UPDATE meta SET value = '' WHERE key = 'secret'")
+    assert len(store.secret()) == 64
+    assert store.secret() != first
+
+
 def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
     assert store._db is not None
     store._db.execute("PRAGMA max_page_count = 12")  # SQLite's own way to run out of space
@@ -148,10 +252,10 @@ def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
 
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.create(path, "abc", 1.0).close()
-    monkeypatch.setattr("nnilite._manager.store.SCHEMA_VERSION", SCHEMA_VERSION + 2)
+    monkeypatch.setattr("nnilite._store.writer.SCHEMA_VERSION", SCHEMA_VERSION + 2)
     first, second = "ALTER TABLE meta ADD COLUMN a TEXT", "ALTER TABLE meta ADD COLUMN b TEXT"
     steps = {SCHEMA_VERSION: first, SCHEMA_VERSION + 1: second}
-    monkeypatch.setattr("nnilite._manager.store._MIGRATIONS", steps)
+    monkeypatch.setattr("nnilite._store.writer._MIGRATIONS", steps)
     for _ in range(2):
         reopened(path).close()
     with sqlite3.connect(path) as db:
@@ -163,19 +267,77 @@ def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: p
 def test_a_database_without_removals_gets_them(path: Path) -> None:
     Store.create(path, "abc", 1.0).close()
     with sqlite3.connect(path) as db:
-        db.executescript("DROP TABLE removals; PRAGMA user_version = 1")
+        db.executescript("ALTER TABLE attempts DROP COLUMN reported_end; DROP TABLE removals; PRAGMA user_version = 1")
     db.close()
     with contextlib.closing(reopened(path)) as store:
         assert store.snapshot(True).removals == ()
 
 
+def test_a_database_of_an_earlier_version_becomes_one_of_this_version(path: Path) -> None:
+    Store.create(path, "abc", 1.0).close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript("ALTER TABLE attempts DROP COLUMN reported_end; PRAGMA user_version = 2")
+    reopened(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        check_schema(db, SCHEMA)
+
+
+def test_a_reported_end_is_read_back(path: Path) -> None:
+    end = Exited(2.5, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
+    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
+        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, reported_end=end))])
+        known = store.attempt("t0", 0)
+        assert known is not None
+        assert known[1].reported_end == end
+
+
 def test_a_migration_that_fails_leaves_the_database_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.create(path, "abc", 1.0).close()
-    monkeypatch.setattr("nnilite._manager.store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr("nnilite._store.writer.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     broken = "ALTER TABLE meta ADD COLUMN a TEXT; ALTER TABLE nothing ADD COLUMN b TEXT"
-    monkeypatch.setattr("nnilite._manager.store._MIGRATIONS", {SCHEMA_VERSION: broken})
+    monkeypatch.setattr("nnilite._store.writer._MIGRATIONS", {SCHEMA_VERSION: broken})
     with pytest.raises(StoreError):
         reopened(path)
     with sqlite3.connect(path) as db:
         assert [row[1] for row in db.execute("PRAGMA table_info(meta)")] == ["key", "value"]
     db.close()
+
+
+def put_metrics(store: Store, size: int, *places: tuple[int, int, MetricKind]) -> None:
+    """Metrics of `size` bytes, each at (trial, attempt); the trials' present attempts are 1."""
+    store.write([s.SaveTrial(trial(number, attempt=1)) for number in {place[0] for place in places}])
+    store.write(
+        [
+            s.SaveMetric(Metric(f"t{number}", attempt, index, kind, index, "x" * size, 1.0))
+            for index, (number, attempt, kind) in enumerate(places)
+        ]
+    )
+
+
+def test_metrics_are_read_for_nni_by_the_bytes_that_they_take(store: Store) -> None:
+    """A metric may have a megabyte, so a page of a thousand could have a gigabyte."""
+    put_metrics(store, 1_000_000, *[(0, 1, MetricKind.PERIODICAL)] * 30)
+
+    async def count() -> int:
+        with contextlib.closing(Reader(store.path)) as reader:
+            return sum([1 async for record in records(cast(Backend, reader), MetricQuery())])
+
+    tracemalloc.start()
+    try:
+        assert asyncio.run(count()) == 30
+        assert tracemalloc.get_traced_memory()[1] < 15_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_last_intermediate_result_is_that_of_the_present_attempt(store: Store) -> None:
+    periodical, final = MetricKind.PERIODICAL, MetricKind.FINAL
+    put_metrics(store, 1, (0, 0, periodical), (0, 1, periodical), (1, 1, periodical), (0, 1, periodical), (0, 1, final))
+
+    async def found() -> MetricPage:
+        with contextlib.closing(Reader(store.path)) as reader:
+            return await reader.metrics(MetricQuery(kind=periodical, current=True, last=True))
+
+    page = asyncio.run(found())
+    assert [(metric.trial, metric.index) for metric in page.metrics] == [("t1", 2), ("t0", 3)]
+    assert page.parameter_ids == [1, 0]

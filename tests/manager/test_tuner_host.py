@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from nnilite._manager.steps import Assess
-from nnilite._manager.tuner_child import Child
-from nnilite._manager.tuner_host import History, TunerHost, TunerPlan
-from nnilite.errors import TunerError
+from nnilite._engine.messages import Assess
+from nnilite._tuner_host.child import Child
+from nnilite._tuner_host.tuner_client import History, TunerHost, TunerPlan
+from nnilite.errors import StoreError, TunerError
 from nnilite.tuner import Call
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -98,6 +100,54 @@ def test_a_space_is_tried_without_the_tuner_that_runs(tmp_path: Path) -> None:
         return await host.generate((1,), 1)
 
     assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
+
+
+def test_a_machine_without_file_descriptors_is_waited_for_and_is_not_the_tuners_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnilite._tuner_host.tuner_client._START_AGAIN_S", 0.01)
+    real, refused = Path.open, []
+
+    def full(path: Path, *arguments: Any, **more: Any) -> Any:
+        if path.name == "tuner.log" and len(refused) < 5:
+            refused.append(path)
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return real(path, *arguments, **more)
+
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        monkeypatch.setattr(Path, "open", full)
+        return await host.generate((4,), 0)
+
+    assert run(tmp_path, scenario) == [{"x": 4, "results": 0}]
+    assert len(refused) == 5
+
+
+def test_a_history_that_cannot_be_read_now_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnilite._tuner_host.tuner_client._START_AGAIN_S", 0.01)
+    troubles = [StoreError("disk I/O error", busy=True)] * 5
+
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        async def until(number: int) -> list[Call]:
+            if troubles:
+                raise troubles.pop()
+            return past.calls[:number]
+
+        await tell(host, past, 0.5)
+        host._calls = until
+        os.kill(host.pid or 0, signal.SIGKILL)
+        return await host.generate((1,), 1)
+
+    assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
+    assert not troubles
+
+
+def test_a_folder_that_is_gone_ends_the_waiting_with_a_sentence(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        shutil.rmtree(host._plan.directory / "log")
+        with pytest.raises(TunerError, match=r"process cannot be started: .*No such file"):
+            await host.open(0)
+
+    run(tmp_path, scenario)
 
 
 def test_a_killed_host_is_rebuilt_from_the_history(tmp_path: Path) -> None:

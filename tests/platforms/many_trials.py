@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite import _launch
-from nnilite._client import Client
-from nnilite._registry import Entry, is_alive
+from nnilite._registry import RegistryEntry, is_alive
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
+from nnilite.testing import eventually
 
 KINDS = ("adam", "sgd", "rmsprop")
 SPACE = {
@@ -37,18 +38,18 @@ def many_trials(trials: int, metrics: int) -> Iterator[tuple[str, Client]]:
         try:
             entry = _stopped(Path(folder))
             fill(entry.directory / "nnilite.sqlite", trials, metrics)
-            again = _launch.resume(entry, options=_launch.ManagerOptions(port=0), detach=False)
-            with Client(again.url or "", _launch.token(again)) as client:
+            again = launch.resume(entry, options=launch.ManagerOptions(port=0), detach=False)
+            with Client(again.url or "", launch.token(again)) as client:
                 try:
                     yield again.url or "", client
                 finally:
                     client.stop()
-            _wait_until_gone(entry)
+            eventually(lambda: not is_alive(entry.directory), 60)
         finally:
             os.environ.pop("NNILITE_HOME") if before is None else os.environ.update(NNILITE_HOME=before)
 
 
-def _stopped(folder: Path) -> Entry:
+def _stopped(folder: Path) -> RegistryEntry:
     """An experiment of one trial at a time that has been stopped."""
     config = {
         "searchSpace": SPACE,
@@ -59,17 +60,11 @@ def _stopped(folder: Path) -> Entry:
         "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "local"},
     }
-    entry = _launch.create(from_dict(config, folder), options=_launch.ManagerOptions(port=0), detach=False)
-    with Client(entry.url or "", _launch.token(entry)) as client:
+    entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
+    with Client(entry.url or "", launch.token(entry)) as client:
         client.stop()
-    _wait_until_gone(entry)
+    eventually(lambda: not is_alive(entry.directory), 60)
     return entry
-
-
-def _wait_until_gone(entry: Entry) -> None:
-    deadline = time.monotonic() + 60
-    while is_alive(entry.directory) and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def fill(path: Path, trials: int, metrics: int) -> None:
@@ -84,7 +79,7 @@ def fill(path: Path, trials: int, metrics: int) -> None:
             (_trial(luck, i, begin) for i in range(trials)),
         )
         db.executemany(
-            "INSERT OR REPLACE INTO attempts VALUES (?, 0, 'local', NULL, 'SUCCEEDED', ?, ?, 0, '', ?, '', '')",
+            "INSERT OR REPLACE INTO attempts VALUES (?, 0, 'local', NULL, 'SUCCEEDED', ?, ?, 0, '', ?, '', '', NULL)",
             ((i, begin + 2 * i, begin + 2 * i + 1.8, f"node-{i % 4}") for i in range(trials)),
         )
         db.executemany(

@@ -7,6 +7,7 @@ Modules say by the fixture `platform` which service they test, and what the clus
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from platforms.kube import apiserver
 from platforms.kube.bench import KubeBench, Platform
 from platforms.kube.cluster import Cluster, Given, RealServer, StandIn
 from platforms.kube.faults import Faults
+from platforms.pai.bench import bench_on
+from platforms.pai.server import FakePai
 
 GIVEN = os.environ.get("NNILITE_TEST_KUBECONFIG")
 _REAL = pytest.param("kube-apiserver", marks=[pytest.mark.real, pytest.mark.xdist_group("kube-apiserver")])
@@ -102,12 +105,27 @@ def nnictl(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def experiment(kubeflow_experiment, cluster):
+    """The same, of plain Jobs."""
+
+    def write(command: str, **more) -> str:
+        return kubeflow_experiment(command, {"platform": "kubernetes", "dockerImage": cluster.image}, **more)
+
+    return write
+
+
+@pytest.fixture
 def kubeflow_experiment(tmp_path, cluster):
     """Writes the config of a search of one trial on this cluster, whose code directory is `code`; its path."""
 
     def write(command: str, section: dict, **more) -> str:
         (tmp_path / "code").mkdir(exist_ok=True)
-        place = {"platform": "kubeflow", "kubeconfig": str(cluster.kubeconfig()), "namespace": cluster.namespace}
+        place = {
+            "platform": "kubeflow",
+            "nniManagerIp": "127.0.0.1",
+            "kubeconfig": str(cluster.kubeconfig()),
+            "namespace": cluster.namespace,
+        }
         config = {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
             "trialCommand": command,
@@ -137,3 +155,17 @@ def open_bench(tmp_path, cluster, platform):
     yield make
     for bench in opened:
         bench.__exit__()
+
+
+@pytest.fixture
+def pai(tmp_path):
+    """A cluster of OpenPAI; with it ends the test of whether all calls were within the contract."""
+    with FakePai(tmp_path / "the cluster's $HOME").running() as found:
+        yield found
+
+
+@pytest.fixture
+def open_pai(pai, tmp_path):
+    """Opens the service on that cluster, with other fields; its bench."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **fields: stack.enter_context(bench_on(pai, tmp_path, **fields))

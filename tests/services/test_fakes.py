@@ -111,7 +111,7 @@ def test_the_never_service_never_returns_but_can_be_given_up(call):
             await asyncio.wait_for(getattr(service, call)(*argument), 0.05)
 
     asyncio.run(ask())
-    assert service.given_up == 1
+    assert service.timeouts == 1
 
 
 @pytest.mark.parametrize("call", ["submit", "poll", "cancel"])

@@ -9,7 +9,7 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_kubernetes import AdlConfig, AdlService
 from platforms.kube.bench import ClusterContract, Platform
-from platforms.kube.client import ADAPTDLJOBS, CLAIMS
+from platforms.kube.client import ADAPTDLJOBS, CLAIMS, PODS
 from platforms.kube.cluster import IMAGE
 from platforms.kube.other_operators import install_adaptdl
 
@@ -42,6 +42,30 @@ def test_the_metrics_are_one_curve_while_replicas_come_and_go(machinery, cluster
     assert bench.finish(name).values == [1, 2, 3, True]
     assert bench.status(name).state is JobState.SUCCEEDED
     assert len(bench.received(name).exits) == 1
+
+
+@pytest.mark.everywhere
+def test_memory_at_dev_shm_is_left_to_adaptdl_which_mounts_it_itself(cluster, open_bench):
+    bench = open_bench(shm_size=64)
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+    [job] = cluster.all(ADAPTDLJOBS)
+    assert "nnilite-shm" not in str(job["spec"])
+
+
+def test_a_template_that_mounts_something_at_dev_shm_too_is_refused():
+    mount = {"name": "mine", "mountPath": "/dev/shm"}
+    template = {"spec": {"containers": [{"volumeMounts": [mount]}], "volumes": [{"name": "mine", "emptyDir": {}}]}}
+    with pytest.raises(ConfigError, match=r"podTemplate: cannot mount anything at /dev/shm: AdaptDL does"):
+        AdlConfig(docker_image=IMAGE, pod_template=template)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_trial_whose_pod_is_deleted_goes_on_only_where_it_is_adaptive(cluster, open_bench, machinery, adaptive):
+    bench = open_bench(adaptive=adaptive)
+    name = bench.run('test "$ADAPTDL_NUM_RESTARTS" = 1 || sleep 60')
+    bench.wait(name, JobState.RUNNING)
+    cluster.delete(PODS, cluster.pods()[0])
+    assert bench.wait(name).state is (JobState.SUCCEEDED if adaptive else JobState.LOST)
 
 
 def test_a_trial_owns_its_volume(cluster, open_bench):

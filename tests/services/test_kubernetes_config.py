@@ -7,7 +7,6 @@ import pytest
 from nnilite.config import from_dict, load
 from nnilite.errors import ConfigError
 from nnilite_kubernetes import _manifest as manifests
-from nnilite_kubernetes._address import check_listening, pods_address
 
 BASE = {
     "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -118,24 +117,6 @@ def test_names_of_different_jobs_differ_and_suit_kubernetes():
 def test_labels_take_any_name_of_an_experiment():
     assert manifests.label("abc") == "abc"
     assert manifests.label("ünfit name") != manifests.label("unfit name ")
-
-
-@pytest.mark.parametrize(
-    ("url", "given", "expected"),
-    [
-        ("http://127.0.0.1:8080", "10.0.0.5", "http://10.0.0.5:8080"),
-        ("https://127.0.0.1:8080/nni", "fd00::1", "https://[fd00::1]:8080/nni"),
-        ("http://10.0.0.9:8080", None, "http://10.0.0.9:8080"),
-        ("http://127.0.0.1:8080", None, "http://127.0.0.1:8080"),
-    ],
-)
-def test_the_address_for_pods_is_given_or_found(url, given, expected):
-    assert pods_address(url, given, "http://127.0.0.1:6443") == expected
-
-
-def test_a_manager_that_pods_cannot_reach_is_told_what_would_help():
-    with pytest.raises(ConfigError, match=r"does not listen there: start it with --host 0\.0\.0\.0"):
-        check_listening("http://127.0.0.1:9")
 
 
 def test_a_template_is_merged_by_name():

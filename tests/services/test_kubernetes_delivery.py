@@ -23,7 +23,7 @@ from nnilite_kubernetes import (
 from nnilite_kubernetes._azure_files import Share
 from nnilite_kubernetes._config import RoleConfig, StorageConfig
 from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
-from nnilite_kubernetes._manifest import Source, source_of
+from nnilite_kubernetes._manifest import CodeSource, source_of
 from nnilite_kubernetes._s3 import Bucket
 from platforms.azure_files import AzureFiles
 from platforms.kube.bench import Platform
@@ -215,14 +215,14 @@ def test_a_source_that_is_not_there_is_refused(fields, message):
 @pytest.mark.parametrize(
     ("storage", "code_from", "report", "source"),
     [
-        (None, None, "rest", Source.MANAGER),
-        (None, None, "stdout", Source.SECRET),
-        (_NFS, None, "rest", Source.MANAGER),
-        (_NFS, None, "stdout", Source.VOLUME),
-        (_NFS, "storage", "rest", Source.VOLUME),
-        (_NFS, "manager", "stdout", Source.SECRET),
-        (StorageConfig(storage_type="s3", bucket="b"), None, "rest", Source.OBJECTS),
-        (StorageConfig(storage_type="s3", bucket="b"), "storage", "stdout", Source.OBJECTS),
+        (None, None, "rest", CodeSource.MANAGER),
+        (None, None, "stdout", CodeSource.SECRET),
+        (_NFS, None, "rest", CodeSource.MANAGER),
+        (_NFS, None, "stdout", CodeSource.VOLUME),
+        (_NFS, "storage", "rest", CodeSource.VOLUME),
+        (_NFS, "manager", "stdout", CodeSource.SECRET),
+        (StorageConfig(storage_type="s3", bucket="b"), None, "rest", CodeSource.OBJECTS),
+        (StorageConfig(storage_type="s3", bucket="b"), "storage", "stdout", CodeSource.OBJECTS),
     ],
 )
 def test_where_the_code_comes_from_follows_from_storage_and_callback(storage, code_from, report, source):

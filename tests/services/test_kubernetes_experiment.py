@@ -26,15 +26,15 @@ def platform():
 
 @pytest.fixture
 def create(tmp_path, monkeypatch):
-    """Runs `nnictl create` on a config; its standard output."""
+    """Runs `nnictl create` on a config; its standard output, or its complaint."""
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
 
-    def one(config: Path, kubeconfig: Path, *more: str) -> str:
+    def one(config: Path, kubeconfig: Path, *more: str, code: int = 0) -> str:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(config), *more]
         ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        return ran.stderr if code else ran.stdout
 
     return one
 
@@ -45,7 +45,8 @@ def adapted(tmp_path, cluster):
 
     def one(service=None, **fields) -> Path:
         config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
-        config["trainingService"].update(namespace=cluster.namespace, dockerImage=cluster.image, **(service or {}))
+        place = {"namespace": cluster.namespace, "dockerImage": cluster.image, "nniManagerIp": "127.0.0.1"}
+        config["trainingService"].update({**place, **(service or {})})
         path = tmp_path / "config.yaml"
         path.write_text(yaml.safe_dump(config))
         return path
@@ -74,3 +75,14 @@ def test_a_dry_run_prints_the_manifests_and_needs_no_cluster(create, tmp_path):
     text = create(EXAMPLE, nowhere, "--dry-run", "--json")
     assert '"kind": "Job"' in text
     assert '"tolerations"' in text
+    assert "the API server http://127.0.0.1:9 cannot be reached" in json.loads(text)["unchecked"]
+
+
+@pytest.mark.everywhere
+def test_a_dry_run_finds_the_rights_that_are_missing_and_starts_nothing(create, adapted, cluster):
+    account = cluster.limited(("", ["pods"], ["list", "watch"]))
+    text = create(adapted(), account, "--dry-run", code=1)
+    assert "this account may not create, get, list, watch, patch, delete jobs.batch" in text
+    assert cluster.secrets() == []
+    planned = json.loads(create(adapted(), cluster.kubeconfig(), "--dry-run", "--json"))
+    assert planned["unchecked"] == ""

@@ -28,6 +28,12 @@ nnilite.report_final_result(hosts)
 """
 
 
+_SLEEPER = {
+    "metadata": {"name": "of-somebody-else"},
+    "spec": {"containers": [{"name": "sleep", "image": IMAGE, "command": ["sleep", "600"]}]},
+}
+
+
 def role(**fields):
     return RoleConfig(**{"docker_image": IMAGE, **fields})
 
@@ -102,37 +108,49 @@ def test_pytorch_workers_know_their_rank(open_bench):
     assert bench.finish(bench.run(command)).values == ["3"]
 
 
+@pytest.mark.everywhere
+@pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])
+def test_a_launcher_that_cannot_be_made_is_given_up_though_its_workers_run(cluster, open_bench, machinery):
+    bench = open_bench(operator="mpi-operator", worker=role(replicas=2), schedule_limit=6)
+    taken = cluster.api.create(PODS, cluster.namespace, _SLEEPER)
+    cluster.limit(pods=3)
+    name = bench.run("true")
+    eventually(lambda: "exceeded quota: pods" in bench.status(name).reason, cluster.limit_s)
+    assert sum("-worker-" in pod["metadata"]["name"] for pod in cluster.pods()) == 2
+    assert bench.status(name).state is JobState.WAITING
+    status = bench.wait(name)
+    cluster.delete(PODS, taken)
+    assert status.state is JobState.FAILED
+    assert "given up after 6 s: FailedCreate" in status.reason
+
+
 # elastic jobs
 
 
 @pytest.mark.everywhere
 @pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])
-def test_workers_come_and_go_while_the_trial_goes_on(cluster, open_bench, tmp_path):
-    go = tmp_path / "go"
+def test_workers_come_and_go_while_the_trial_goes_on(cluster, open_bench):
     bench = open_bench(operator="mpi-operator", worker=role(replicas=2), min_replicas=1, max_replicas=4)
-    name = bench.python(_FOLLOW.format(go=str(go)))
-    values = bench.received(name).values
-    eventually(lambda: bench.received(name).values[-1:] == [2])
-    bench.call(bench.service.scale(bench.handles[name], 4))
-    eventually(lambda: bench.received(name).values[-1:] == [4])
-    bench.call(bench.service.scale(bench.handles[name], 1))
-    eventually(lambda: bench.received(name).values[-1:] == [1])
-    go.touch()
+    name = bench.python(_FOLLOW.format(go=str(bench.sign("go"))))
+    bench.eventually(lambda: bench.report(name).values[-1:] == [2])
+    for number in (4, 1):
+        bench.call(bench.service.scale(bench.handles[name], number))
+        bench.eventually(lambda n=number: bench.report(name).values[-1:] == [n])
+    bench.give("go")
     assert len(bench.finish(name).values[-1]) == 1
-    assert values is not bench.received(name).values
     assert bench.status(name).state is JobState.SUCCEEDED
 
 
-def test_a_lost_worker_comes_back_and_the_trial_is_not_lost(cluster, open_bench, tmp_path):
-    go = tmp_path / "go"
+def test_a_lost_worker_comes_back_and_the_trial_is_not_lost(cluster, open_bench):
     bench = open_bench(operator="mpi-operator", worker=role(replicas=2), min_replicas=1, max_replicas=2)
-    name = bench.python(_FOLLOW.format(go=str(go)))
-    eventually(lambda: bench.received(name).values[-1:] == [2])
+    name = bench.python(_FOLLOW.format(go=str(bench.sign("go"))))
+    bench.eventually(lambda: bench.report(name).values[-1:] == [2])
     [victim] = [pod for pod in cluster.pods() if pod["metadata"]["name"].endswith("-worker-1")]
     name_of_it, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
     cluster.api.delete(PODS, cluster.namespace, name_of_it, gracePeriodSeconds=0)
-    eventually(lambda: (pod := cluster.api.get(PODS, cluster.namespace, name_of_it)) and pod["metadata"]["uid"] != uid)
-    go.touch()
+    get = lambda: cluster.api.get(PODS, cluster.namespace, name_of_it)  # noqa: E731
+    bench.eventually(lambda: (pod := get()) and pod["metadata"]["uid"] != uid)
+    bench.give("go")
     assert len(bench.finish(name).values) >= 2
     assert bench.status(name).state is JobState.SUCCEEDED
 

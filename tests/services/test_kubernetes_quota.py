@@ -172,6 +172,18 @@ def test_a_quota_that_stays_used_up_is_not_asked_again_and_again(cluster, open_b
 # nothing stays, and nothing of others is touched
 
 
+def test_a_job_that_the_cluster_has_is_found_though_others_are_refused_for_the_quota(cluster, open_bench):
+    """Its answer was lost with the last manager. Were it called refused, another service would run it, too."""
+    bench = open_bench()
+    job = bench.job("sleep 60")
+    handle = bench.call(bench.service.submit(job))
+    eventually(lambda: bench.service._opened.known.watched(bench.service._submitter.name(job.name)))
+    cluster.limit(jobs=0)
+    for _ in range(3):
+        assert isinstance(bench.refusal(bench.service.submit(bench.job("true"))), NoCapacity)
+    assert bench.call(bench.service.submit(job)) == handle
+
+
 def test_the_secret_of_a_refused_job_does_not_stay(cluster, open_bench):
     if cluster.minor < 25:
         pytest.skip("before Kubernetes 1.25, unknown fields are dropped without a word")

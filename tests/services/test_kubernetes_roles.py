@@ -19,12 +19,13 @@ from nnilite_kubernetes import (
 from nnilite_kubernetes._config import RoleConfig
 from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
 from platforms.kube.bench import Platform
-from platforms.kube.client import PODS
+from platforms.kube.client import MPIJOBS_V1, PODS
 from platforms.kube.cluster import IMAGE
 from platforms.kube.operators import install
 from platforms.kube.other_operators import install_frameworkcontroller
 
 _TF = Platform(KubeflowService, KubeflowConfig, {"operator": "tf-operator"}, install())
+_MPI = Platform(KubeflowService, KubeflowConfig, {"operator": "mpi-operator"}, install(MPIJOBS_V1))
 _FC = Platform(FrameworkControllerService, FrameworkControllerConfig, {"barrier": False}, install_frameworkcontroller())
 
 
@@ -78,7 +79,7 @@ def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(clus
 
 def test_a_log_is_kept_though_the_watch_has_not_told_of_its_pod_when_the_job_is_removed(cluster, open_bench):
     bench = open_bench(chief=role("sleep 1"), worker=role("echo a worker"))
-    bench.service._pods.close()
+    bench.service._opened.known._pods.close()
     name = bench.run("")
     eventually(lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Succeeded"] * 2, cluster.limit_s)
     bench.call(bench.service.remove(bench.handles[name]))
@@ -140,7 +141,7 @@ def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_benc
 
 @pytest.mark.everywhere
 def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(machinery, cluster, open_bench):
-    bench = open_bench(worker=role("trap '' TERM; while :; do sleep 0.1; done"))
+    bench = open_bench(worker=role("sleep 60"), ps=role("trap '' TERM; while :; do sleep 0.1; done"))
     name = bench.submit(bench.job("", grace_s=60))
     bench.wait(name, JobState.RUNNING)
     bench.call(bench.service.cancel(bench.handles[name]))
@@ -149,7 +150,8 @@ def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(mac
     bench.close()
     eventually(lambda: not readers(), 5)
     bench.open()
-    machinery.node.run_of(cluster.pods()[0]["metadata"]["name"]).kill()
+    for pod in cluster.pods():
+        machinery.node.run_of(pod["metadata"]["name"]).kill()
 
 
 @pytest.mark.slow
@@ -170,6 +172,29 @@ def test_people_read_what_pods_printed_when_all_is_over(nnictl, kubeflow_experim
     assert nnictl("log", "trial", profile["id"], "-T", trial, "--file", "0/roles/ps-0.log") == "serving\n"
     entries = json.loads(nnictl("log", "trial", profile["id"], "-T", trial, "--file", "0/roles.json"))
     assert {entry["role"]: entry["exitCode"] for entry in entries}["worker"] == 0
+
+
+@pytest.mark.parametrize("platform", [_MPI], indirect=True, ids=["MPIJob"])
+def test_no_role_stays_ending_though_its_manager_goes_before_its_pods(open_bench, machinery):
+    """Workers of the training-operator are `sleep`, which as the first process of a container ignores SIGTERM."""
+    bench = open_bench(worker=role(""))
+    name = bench.run("sleep 1")
+    bench.finish(name)
+    bench.call(bench.service.remove(bench.handles[name]))
+    eventually(lambda: records(bench, name)["worker-0"]["state"] == "ENDING")
+    bench.close()
+    assert records(bench, name)["worker-0"]["state"] == "DELETED"
+    bench.open()
+
+
+def test_containers_that_never_ran_have_no_exit_code(open_bench):
+    init = [{"name": "early", "image": IMAGE, "command": ["sh", "-c", "exit 1"]}]
+    bench = open_bench(worker=role("true", pod_template={"spec": {"initContainers": init}}))
+    name = bench.run("")
+    status = bench.wait(name)
+    assert (status.state, status.exit_code) == (JobState.FAILED, None)
+    assert "its init container early failed" in status.reason
+    assert records(bench, name)["worker-0"]["exitCode"] is None
 
 
 def test_a_pod_with_labels_that_are_not_ours_writes_nowhere(cluster, open_bench, machinery):

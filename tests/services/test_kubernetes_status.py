@@ -93,6 +93,59 @@ def test_a_deleted_pod_of_a_living_job_waits_for_the_jobs_own_word():
     assert of(pod, canceled=True).state is JobState.CANCELED
 
 
+INTERRUPTED = json.dumps({"nnilite": {"code": -15, "message": "canceled by SIGTERM", "cause": "interrupted"}})
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for another"}
+
+
+def test_a_container_that_was_told_to_end_waits_for_the_clusters_reason():
+    ended_pod = ended(143, message=INTERRUPTED)
+    assert of(a_pod(ended_pod)).state is JobState.RUNNING
+    found = of(a_pod(ended_pod, "Failed", reason="Evicted", message="low on memory"))
+    assert (found.state, found.reason, found.exit_code) == (JobState.LOST, "Evicted: low on memory", None)
+
+
+def test_a_reason_that_comes_before_the_end_waits_for_the_end():
+    running = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
+    assert of(a_pod(running, conditions=[PREEMPTED])).state is JobState.RUNNING
+    found = of(a_pod(ended(143, message=INTERRUPTED), "Failed", conditions=[PREEMPTED]))
+    assert (found.state, found.reason) == (JobState.LOST, "PreemptionByScheduler: for another")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_a_trial_makes_of_its_eviction_is_not_its_end(code):
+    message = json.dumps({"nnilite": {"code": code, "message": "", "cause": "interrupted"}})
+    found = of(a_pod(ended(code, message=message), "Failed", conditions=[PREEMPTED]), ("Failed", "True", "x"))
+    assert (found.state, found.exit_code) == (JobState.LOST, None)
+
+
+def test_a_failure_of_its_own_stays_one_though_its_pod_is_taken_away():
+    message = json.dumps({"nnilite": {"code": 3, "message": "exit code 3"}})
+    found = of(a_pod(ended(3, message=message), "Failed", conditions=[PREEMPTED]))
+    assert (found.state, found.exit_code) == (JobState.FAILED, 3)
+
+
+def test_a_container_that_was_ended_before_its_keeper_could_say_so_is_lost_with_the_objects_reason():
+    pod = a_pod(ended(143), "Failed")
+    assert of(pod).state is JobState.RUNNING
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:40Z"
+    found = of(pod, ("Failed", "True", "BackoffLimitExceeded"))
+    assert found.state is JobState.LOST
+    assert found.reason == "its pod j-trial was deleted by somebody else (BackoffLimitExceeded)"
+
+
+def test_a_role_that_was_taken_away_counts_before_those_that_failed_because_of_it():
+    roles = (Role("chief", "trial", CONFIG), Role("worker", "trial", CONFIG, reports=False))
+    failed, taken = a_pod(ended(1), "Failed", role="chief"), a_pod(ended(143), "Failed", role="worker")
+    taken["status"]["conditions"] = [PREEMPTED]
+    found = status(
+        KubeflowJob(KubeflowConfig(operator="tf-operator", chief=RoleConfig())),
+        Facts(an_object(("Failed", "True", "TFJobFailed")), [failed, taken], roles),
+    )
+    assert found.state is JobState.FAILED  # the chief has said so itself
+    silent = status(MPI, Facts(an_object(("Failed", "True", "x")), [taken], (TRIAL, roles[1])))
+    assert (silent.state, silent.reason) == (JobState.LOST, "j-worker: PreemptionByScheduler: for another")
+
+
 def test_a_job_without_pods_shows_the_clusters_warning():
     facts = Facts(an_object(creationTimestamp="2026-01-01T00:00:00Z"), [], (TRIAL,), note="FailedCreate: quota")
     assert status(PLAIN, facts).reason == "FailedCreate: quota"

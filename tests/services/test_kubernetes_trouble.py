@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 
-from nnilite.errors import ConfigError, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.receiver import Receiver
@@ -106,7 +107,7 @@ def test_an_evicted_pod_is_lost_with_the_reason_of_its_node(machinery, cluster, 
     bench = open_bench()
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
-    machinery.node.run_of(cluster.pods()[0]["metadata"]["name"]).evict(_MESSAGE)
+    machinery.node.run_of(cluster.pods()[0]["metadata"]["name"]).end("Evicted", _MESSAGE)
     status = bench.wait(name)
     assert status.state is JobState.LOST
     assert f"Evicted: {_MESSAGE}" in status.reason
@@ -149,13 +150,34 @@ def test_a_restarted_api_server_changes_nothing(machinery, cluster, open_bench):
 
 
 @pytest.mark.everywhere
-@pytest.mark.parametrize("status", [409, 429, 500])
+@pytest.mark.parametrize("status", [409, 500])
 def test_a_server_in_trouble_is_asked_again_later(faults, open_bench, status):
     bench = open_bench(faults.kubeconfig)
     faults.fail("POST", status)
     job = bench.job("true")
     assert isinstance(bench.refusal(bench.service.submit(job)), ServiceError)
     assert bench.wait(bench.submit(job)).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_server_that_is_still_starting_is_waited_for_when_an_experiment_begins(faults, open_bench, method, status):
+    """etcd is restored, say: "storage is (re)initializing"."""
+    for _ in range(2):
+        faults.fail(method, status)
+    bench = open_bench(faults.kubeconfig)
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+    assert not faults.failing
+
+
+def test_a_server_that_stays_busy_is_told_of_after_a_while(faults, open_bench, monkeypatch):
+    monkeypatch.setattr("nnilite_kubernetes._api._PATIENCE_S", 1.5)
+    bench = open_bench(faults.kubeconfig)
+    for _ in range(5):
+        faults.fail("POST", 429)
+    refusal = bench.refusal(bench.service.submit(bench.job("true")))
+    assert isinstance(refusal, ServiceError)
+    assert "as the test wants it" in str(refusal)
 
 
 def test_a_cancellation_that_the_server_has_refused_is_made_up_for(faults, open_bench):
@@ -165,6 +187,39 @@ def test_a_cancellation_that_the_server_has_refused_is_made_up_for(faults, open_
     faults.fail("DELETE", 500)
     assert isinstance(bench.refusal(bench.service.cancel(bench.handles[name])), ServiceError)
     assert bench.wait(name).state is JobState.CANCELED
+
+
+# whether pods reach the manager
+
+
+@pytest.mark.everywhere
+def test_a_manager_that_no_pod_can_reach_is_told_before_anything_starts(cluster, open_bench):
+    if not cluster.callback:
+        pytest.skip("trials report by their logs")
+    with pytest.raises(ConfigError, match=r"nniManagerIp: trials would look for the manager at .*callback: log"):
+        open_bench(nni_manager_ip=None)
+    assert cluster.all(JOBS) == []
+
+
+def test_trials_of_a_manager_that_no_pod_can_reach_any_more_wait_and_say_so(cluster, open_bench, this_machine):
+    bench = open_bench()
+    bench.wait(bench.run("sleep 60"), JobState.RUNNING)
+    config = replace(bench.service.config, nni_manager_ip=None)
+    moved = KubernetesService(bench.service.name, config, bench.context())
+    bench.call(moved.open())
+    refusal = bench.refusal(moved.submit(bench.job("true")))
+    bench.call(moved.close())
+    assert isinstance(refusal, NoCapacity)
+    assert "trials would look for the manager at" in str(refusal)
+
+
+@pytest.mark.everywhere
+def test_a_trial_is_told_to_run_on_its_node_and_not_in_its_pod(cluster, open_bench):
+    bench = open_bench()
+    name = bench.run("true")
+    received = bench.finish(name)
+    [pod] = cluster.pods()
+    assert received.started[0]["host"] == bench.status(name).host == pod["spec"]["nodeName"]
 
 
 # what one may do there
@@ -232,7 +287,7 @@ def test_removing_jobs_leaves_nothing_of_ours_and_all_of_others(cluster, open_be
         bench.call(bench.service.remove(bench.handles[name]))
     eventually(lambda: [secret["metadata"]["name"] for secret in cluster.secrets()] == ["theirs"])
     eventually(lambda: not cluster.all(JOBS) and not cluster.pods())
-    eventually(lambda: not bench.service._memories)
+    eventually(lambda: not bench.service._opened.known._memories)
 
 
 def test_services_of_one_experiment_in_one_namespace_leave_each_others_jobs_alone(cluster, open_bench):

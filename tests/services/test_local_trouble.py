@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -199,6 +201,69 @@ def test_a_folder_that_cannot_be_written_refuses_only_that_job(bench):
     assert isinstance(error, ServiceError)
     assert "cannot be written" in str(error)
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+
+
+def test_a_second_keeper_that_could_not_do_its_work_is_followed_by_another_one(bench, monkeypatch):
+    monkeypatch.setattr("nnilite_local._second_keepers._SPEAK_AGAIN_S", 0.05)
+    name = running(bench)
+    spec = Path(bench.handles[name]["directory"]) / "spec.json"
+    text = spec.read_text()
+    spec.write_text("")
+    kill(bench.handles[name]["pid"])
+    eventually(lambda: bench.status(name).reason and bench.service._second_keepers._started.total() > 1)
+    assert (bench.status(name).state, runs(int(bench.lines()[0]))) == (JobState.RUNNING, True)
+    spec.write_text(text)
+    bench.wait(name, JobState.LOST)
+    assert not runs(int(bench.lines()[0]))
+
+
+def refuse_to_read(monkeypatch, name: str) -> None:
+    """The disk is in trouble, or this process has no file descriptors left."""
+
+    def read(path, *arguments, **more):
+        if str(path).endswith(f"/{name}"):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return open(path, *arguments, **more)  # noqa: PTH123 - in the place of that very function
+
+    for module in ("folder", "attempt_files"):
+        monkeypatch.setattr(f"nnilite._keeper.{module}.open", read, raising=False)
+
+
+def test_a_job_whose_end_cannot_be_read_now_is_not_lost(bench, monkeypatch):
+    name = bench.run("true")
+    bench.finish(name)
+    with monkeypatch.context() as trouble:
+        refuse_to_read(trouble, "exit")
+        status = bench.status(name)
+        assert (status.state, "cannot be read now: Too many open files" in status.reason) == (JobState.UNKNOWN, True)
+    assert bench.status(name).state is JobState.SUCCEEDED
+
+
+def test_a_handle_that_cannot_be_read_now_refuses_the_job_and_starts_no_second_keeper(bench, monkeypatch):
+    job = bench.job(f"echo x >> {quoted(bench.mark())}; sleep 60")
+    bench.submit(job)
+    eventually(bench.lines)
+    with monkeypatch.context() as trouble:
+        refuse_to_read(trouble, "job.json")
+        assert "Too many open files" in str(bench.refusal(bench.service.submit(job)))
+    assert bench.call(bench.service.submit(job))["pid"] == bench.handles[job.name]["pid"]
+    assert bench.lines() == ["x"]
+
+
+def test_the_specification_of_a_keeper_at_work_is_removed_when_it_has_left(bench):
+    name = running(bench, "trap '' TERM; sleep 60")  # else the keeper, told to end, is through before it is killed
+    assert "is still at work" in str(bench.refusal(bench.service.remove(bench.handles[name])))
+    kill(bench.handles[name]["pid"])
+    bench.wait(name, JobState.LOST)
+    bench.call(bench.service.remove(bench.handles[name]))
+    assert not list(bench.folder.rglob("spec.json"))
+
+
+def test_reports_that_cannot_be_read_now_are_not_taken_for_none(bench):
+    name = bench.run("true")
+    bench.finish(name)
+    (Path(bench.handles[name]["directory"]) / ".nni" / "metrics").mkdir()
+    assert "cannot be read now" in str(bench.refusal(bench.service.reports(bench.handles[name])))
 
 
 def test_a_keeper_that_cannot_be_started_is_said(tmp_path):

@@ -8,13 +8,15 @@ import tarfile
 
 import pytest
 
+from waiting import others_turn
+
 pytest.importorskip("paramiko")
 
 from nnilite.errors import NoCapacity
-from nnilite_remote._checkpoints import Checkpoints, rank
-from nnilite_remote._errors import MachineError
+from nnilite.ssh.errors import MachineError
+from nnilite_remote._checkpoints import HostCheckpoints, rank
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
-from nnilite_remote._worker.processes import Refusal
+from nnilite_remote._worker.processes import WorkerRefusal
 
 # on a machine
 
@@ -81,7 +83,7 @@ def test_a_damaged_archive_leaves_what_was_there(tmp_path):
     save(tmp_path)
     attempt(tmp_path, 0)
     (tmp_path / "a.tar").write_bytes(b"nonsense" * 100)
-    with pytest.raises(Refusal, match="damaged"):
+    with pytest.raises(WorkerRefusal, match="damaged"):
         restore(str(tmp_path), "t", 1, str(tmp_path / "a.tar"))
     assert found(tmp_path) == (0, False, 0)
 
@@ -105,6 +107,7 @@ class Box:
         self, title: str, attempt=None, lost=False, checkpoint=None, trouble: str = "", error=MachineError
     ) -> None:
         self.title = title
+        self.attempts = self
         self._error = error
         self.up = True
         self.got = self.refused = 0
@@ -128,7 +131,7 @@ class Box:
         self._trace["checkpoint"] = attempt
 
 
-async def settle(checkpoints: Checkpoints, boxes: list[Box], target: Box) -> list[str]:
+async def settle(checkpoints: HostCheckpoints, boxes: list[Box], target: Box) -> list[str]:
     """Ask again and again until the trial may start there; what it was told to wait for."""
     waits = []
     while True:
@@ -136,14 +139,14 @@ async def settle(checkpoints: Checkpoints, boxes: list[Box], target: Box) -> lis
             checkpoints.bring("t", target, await checkpoints.traces("t", boxes))
         except NoCapacity as wait:
             waits.append(str(wait))
-            await asyncio.sleep(0)
+            await others_turn()
         else:
             return list(dict.fromkeys(waits))
 
 
 def test_the_newest_checkpoints_are_brought_once(tmp_path):
     boxes = [Box("old", 0, checkpoint=0), Box("new", 1, lost=True, checkpoint=1), Box("target")]
-    waits = asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[2]))
+    waits = asyncio.run(settle(HostCheckpoints(tmp_path), boxes, boxes[2]))
     assert waits == ["its checkpoints are being brought from new to target"]
     assert [box.got for box in boxes] == [0, 0, 1]
     assert list(tmp_path.iterdir()) == []
@@ -151,13 +154,13 @@ def test_the_newest_checkpoints_are_brought_once(tmp_path):
 
 def test_nothing_is_moved_where_the_newest_are_already(tmp_path):
     boxes = [Box("old", 0, checkpoint=0), Box("same", 1, checkpoint=1)]
-    assert asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[1])) == []
+    assert asyncio.run(settle(HostCheckpoints(tmp_path), boxes, boxes[1])) == []
 
 
 @pytest.mark.parametrize("error", [MachineError, OSError, RuntimeError])
 def test_a_trial_starts_without_them_if_they_cannot_be_moved(tmp_path, caplog, error):
     boxes = [Box("source", 0, lost=True, checkpoint=0), Box("full", trouble="no space", error=error)]
-    asyncio.run(settle(Checkpoints(tmp_path), boxes, boxes[1]))
+    asyncio.run(settle(HostCheckpoints(tmp_path), boxes, boxes[1]))
     assert boxes[1].refused == 3
     assert "starts on full without its checkpoints on source" in caplog.text
 
@@ -169,5 +172,5 @@ def test_a_retried_trial_prefers_the_machine_that_has_its_checkpoints_to_one_tha
         Box("other"),
         Box("mute", trouble="silent"),
     ]
-    traces = asyncio.run(Checkpoints(tmp_path).traces("t", boxes))
+    traces = asyncio.run(HostCheckpoints(tmp_path).traces("t", boxes))
     assert [rank(box, traces) for box in boxes] == [1, -1, 0, 1]

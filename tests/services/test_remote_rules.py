@@ -13,19 +13,22 @@ import pytest
 
 paramiko = pytest.importorskip("paramiko")
 
+from nnilite._keeper.link import RestLink  # noqa: E402
+from nnilite._keeper.spec import parse  # noqa: E402
 from nnilite.config import from_dict  # noqa: E402
 from nnilite.errors import ConfigError, NoCapacity  # noqa: E402
 from nnilite.gpu import Gpu  # noqa: E402
+from nnilite.ssh.download import unpack  # noqa: E402
+from nnilite.ssh.errors import MachineError  # noqa: E402
+from nnilite.ssh.known_hosts import HostKey, KnownHosts, host_name  # noqa: E402
+from nnilite.ssh.route import RouteMap  # noqa: E402
+from nnilite.testing.receiver import Receiver  # noqa: E402
 from nnilite_remote import HostKeyPolicy, MachineConfig, RemoteConfig  # noqa: E402
 from nnilite_remote._agent_link import command, pythons  # noqa: E402
 from nnilite_remote._bookings import Booking, Bookings  # noqa: E402
-from nnilite_remote._download import unpack  # noqa: E402
-from nnilite_remote._errors import MachineError  # noqa: E402
-from nnilite_remote._known_hosts import HostKey, KnownHosts, host_name  # noqa: E402
-from nnilite_remote._owed import CANCEL, REMOVE, Owed  # noqa: E402
-from nnilite_remote._placement import Candidate, Choice, choose_machine  # noqa: E402
-from nnilite_remote._route import RouteMap  # noqa: E402
-from nnilite_remote._tunnel import Gate, Refused, read_request  # noqa: E402
+from nnilite_remote._pending_commands import CANCEL, REMOVE, PendingCommands  # noqa: E402
+from nnilite_remote._placement import Choice, HostCandidate, choose_machine  # noqa: E402
+from nnilite_remote._tunnel import TunnelGate, TunnelRefused, read_request  # noqa: E402
 from nnilite_remote._worker import program  # noqa: E402
 
 KEY = HostKey("ssh-ed25519", b"one")
@@ -179,14 +182,18 @@ def test_labels_that_no_machine_has_are_refused(tmp_path):
 
 
 def test_a_job_goes_to_the_machine_with_the_most_room():
-    machines = [Candidate("a", "a", slots=4, jobs={"1": (), "2": ()}), Candidate("b", "b", slots=1)]
+    machines = [HostCandidate("a", "a", slots=4, jobs={"1": (), "2": ()}), HostCandidate("b", "b", slots=1)]
     assert choose_machine(machines, None, set()) == Choice("b", None)
-    machines[1] = Candidate("b", "b", slots=1, jobs={"3": ()})
+    machines[1] = HostCandidate("b", "b", slots=1, jobs={"3": ()})
     assert choose_machine(machines, 0, set()) == Choice("a", ())
 
 
 def test_a_job_goes_first_where_its_checkpoints_are_and_last_where_it_was_lost():
-    machines = [Candidate("a", "a", rank=1), Candidate("b", "b", jobs={"1": ()}), Candidate("c", "c", slots=1, rank=-1)]
+    machines = [
+        HostCandidate("a", "a", rank=1),
+        HostCandidate("b", "b", jobs={"1": ()}),
+        HostCandidate("c", "c", slots=1, rank=-1),
+    ]
     assert choose_machine(machines, None, set()) == Choice("c", None)
     assert choose_machine(machines[:2], None, set()) == Choice("b", None)
     assert choose_machine(machines[:1], None, set()) == Choice("a", None)
@@ -194,9 +201,9 @@ def test_a_job_goes_first_where_its_checkpoints_are_and_last_where_it_was_lost()
 
 def test_each_machine_tells_why_it_takes_nothing():
     machines = [
-        Candidate("a", "a", trouble="is down: no answer"),
-        Candidate("b", "b", slots=1, jobs={"1": ()}),
-        Candidate("c", "c", gpus=[Gpu(0)], jobs={"2": (0,)}),
+        HostCandidate("a", "a", trouble="is down: no answer"),
+        HostCandidate("b", "b", slots=1, jobs={"1": ()}),
+        HostCandidate("c", "c", gpus=[Gpu(0)], jobs={"2": (0,)}),
     ]
     with pytest.raises(NoCapacity) as caught:
         choose_machine(machines, 1, set())
@@ -232,7 +239,7 @@ def test_bookings_outlive_the_manager_and_broken_files(tmp_path):
     ],
 )
 def test_the_gate_refuses_what_keepers_do_not_ask(text):
-    with pytest.raises(Refused):
+    with pytest.raises(TunnelRefused):
         read_request(io.BytesIO(text.encode()))
 
 
@@ -252,7 +259,7 @@ def test_the_gate_hands_on_a_keepers_request_and_nothing_of_its_other_headers():
     with HTTPServer(("127.0.0.1", 0), Manager) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         here, there = socket.socketpair()
-        Gate(lambda: f"http://127.0.0.1:{server.server_port}/pre").admit(there)
+        TunnelGate(lambda: f"http://127.0.0.1:{server.server_port}/pre").admit(there)
         here.sendall(b"POST /api/v1/callback/j-1 HTTP/1.1\r\nAuthorization: Bearer t\r\nCookie: c\r\n")
         here.sendall(b"Content-Length: 2\r\n\r\nhi")
         here.settimeout(10)
@@ -262,6 +269,39 @@ def test_the_gate_hands_on_a_keepers_request_and_nothing_of_its_other_headers():
         here.close()
         server.shutdown()
     assert text.endswith(b"/pre/api/v1/callback/j-1 Bearer t None hi")
+
+
+def test_a_keeper_proves_the_manager_through_the_tunnel(tmp_path):
+    receiver, package = Receiver(), tmp_path / "package"
+    package.write_bytes(b"code" * 100_000)
+    receiver.packages["a" * 64] = package
+    received = receiver.expect("j-1", "secret")
+    receiver.start()
+    link = RestLink(parse({**SPEC, "job": "j-1", "token": "secret", "callback": tunnel_to(receiver.url)}))
+    assert [link.post([]).status for _ in range(3)] == [200] * 3
+    received.cancel = True
+    assert link.post([]).cancel
+    link.close()
+    fetched = io.BytesIO()
+    link.download("a" * 64, fetched)
+    receiver.stop()
+    assert fetched.getvalue() == package.read_bytes()
+
+
+SPEC = {"experiment": "x", "trial": "t", "command": "true", "directory": "/x"}
+
+
+def tunnel_to(manager):
+    """The address of a gate that serves two connections."""
+    server, gate = socket.create_server(("127.0.0.1", 0)), TunnelGate(lambda: manager)
+
+    def serve():
+        with server:
+            for _ in range(2):
+                gate.admit(server.accept()[0])
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 # what is sent and what comes
@@ -310,10 +350,10 @@ def test_a_fetched_folder_stays_inside_its_target(tmp_path):
 # what machines are still to be told
 
 
-def test_what_is_owed_outlives_the_manager_and_nothing_is_left_when_it_is_settled(tmp_path):
+def test_what_is_pending_outlives_the_manager_and_nothing_is_left_when_it_is_settled(tmp_path):
     place, handle = tmp_path / "owed.json", {"machine": "box", "job": "j", "directory": "/d"}
-    Owed(place).add(CANCEL, handle)
-    again = Owed(place)
+    PendingCommands(place).add(CANCEL, handle)
+    again = PendingCommands(place)
     again.load()
     assert again.to("box") == [(CANCEL, handle)]
     assert (again.jobs(CANCEL), again.jobs(REMOVE), again.to("other")) == ({"j": handle}, {}, [])

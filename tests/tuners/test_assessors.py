@@ -9,9 +9,9 @@ import pytest
 
 from nnilite._plugins import assessor_class
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.class_args import construct
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError
+from nnilite.tuning.class_args import construct
 
 EVERY = {
     "Medianstop": {},

@@ -9,8 +9,8 @@ import random
 import pytest
 
 from nnilite.assessor import AssessResult
-from nnilite.class_args import construct
 from nnilite.errors import ConfigError, NoMoreTrialError, SpaceError
+from nnilite.tuning.class_args import construct
 from nnilite_basic import BatchTuner, GridSearchTuner, MedianstopAssessor, RandomTuner
 
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from nnilite.class_args import construct
 from nnilite.errors import ConfigError, NoMoreTrialError
+from nnilite.tuning.class_args import construct
 from nnilite_basic import PBTTuner
 from nnilite_optuna import ASHATuner, BOHBTuner, HyperbandTuner
 

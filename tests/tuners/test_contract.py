@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import pytest
 
 from nnilite._plugins import TUNERS, names, tuner_class
-from nnilite.class_args import construct
 from nnilite.testing import TunerContract
+from nnilite.tuning.class_args import construct
 
 
 class BuiltIn(TunerContract):

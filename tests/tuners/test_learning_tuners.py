@@ -16,9 +16,9 @@ from contextlib import suppress
 import pytest
 
 from nnilite._plugins import tuner_class
-from nnilite.class_args import construct
 from nnilite.errors import ConfigError, NoMoreTrialError, SpaceError
 from nnilite.tuner import Call
+from nnilite.tuning.class_args import construct
 
 NESTED = {
     "x": {"_type": "uniform", "_value": [-5, 5]},

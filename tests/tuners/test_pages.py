@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nnilite._plugins import ASSESSORS, TUNERS, assessor_class, names, tuner_class
-from nnilite.class_args import construct
+from nnilite.tuning.class_args import construct
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference" / "tuners"
 OURS = [

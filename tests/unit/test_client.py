@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nnilite._client import Client, ManagerError, Unreachable
+from nnilite._running.connection import ManagerError, Unreachable
+from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, Conflict, NotFound, ServiceError
 from stand_in_manager import StandIn, stand_in_manager
 
@@ -206,8 +207,7 @@ def test_a_download_that_cannot_be_written_leaves_the_client_usable(client: Clie
 
 
 def test_the_client_needs_nothing_but_the_standard_library() -> None:
-    code = (
-        "import sys, nnilite._client; print([m for m in sys.modules if m.split('.')[0] in ('tornado', 'rich', 'yaml')])"
-    )
+    others = "m for m in sys.modules if m.split('.')[0] in ('tornado', 'rich', 'yaml')"
+    code = f"import sys, nnilite._running.manager_client; print([{others}])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

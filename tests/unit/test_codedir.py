@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nnilite import codedir
-from nnilite.codedir import Limits, list_files, pack
+from nnilite.codedir import PackageLimits, list_files, pack
 from nnilite.errors import CodeDirError
 
 HOSTILE = [
@@ -244,28 +244,28 @@ def test_what_cannot_be_read_is_named(tmp_path, name):
 def test_exactly_the_allowed_number_of_files_is_packed(code, tmp_path):
     for number in range(20):
         put(code, f"{number}.py")
-    assert len(pack(code, tmp_path / "cache", Limits(20)).files) == 20
+    assert len(pack(code, tmp_path / "cache", PackageLimits(20)).files) == 20
     with pytest.raises(CodeDirError, match="has 20 files"):
-        pack(code, tmp_path / "cache", Limits(19))
+        pack(code, tmp_path / "cache", PackageLimits(19))
 
 
 def test_exactly_the_allowed_size_is_packed(code, tmp_path):
     put(code, "a", b"x" * 600)
     put(code, "b", b"x" * 400)
-    assert pack(code, tmp_path / "cache", Limits(max_bytes=1000)).total_bytes == 1000
+    assert pack(code, tmp_path / "cache", PackageLimits(max_bytes=1000)).total_bytes == 1000
     with pytest.raises(CodeDirError, match="Largest: a"):
-        pack(code, tmp_path / "cache", Limits(max_bytes=999))
+        pack(code, tmp_path / "cache", PackageLimits(max_bytes=999))
 
 
 def test_the_default_cap_is_that_of_nni():
-    assert Limits() == Limits(2000, 300 * 1024 * 1024)
+    assert PackageLimits() == PackageLimits(2000, 300 * 1024 * 1024)
 
 
 def test_ignored_files_do_not_count(code):
     for number in range(30):
         put(code, f"data/{number}.png")
     put(code, ".nniignore", "data/")
-    assert list_files(code, Limits(1)).total_bytes == 5
+    assert list_files(code, PackageLimits(1)).total_bytes == 5
 
 
 def test_the_lines_that_the_error_names_do_help(code):
@@ -275,10 +275,10 @@ def test_the_lines_that_the_error_names_do_help(code):
         put(code, f"{number}.csv")
     put(code, "trial.py")
     with pytest.raises(CodeDirError) as caught:
-        list_files(code, Limits(5, 1000))
+        list_files(code, PackageLimits(5, 1000))
     lines = [line[2:] for line in str(caught.value).splitlines() if line.startswith("  ")]
     put(code, ".nniignore", "\n".join(lines))
-    left = [file.path for file in list_files(code, Limits(5, 1000)).files]
+    left = [file.path for file in list_files(code, PackageLimits(5, 1000)).files]
     assert left == [".nniignore", "data/raw *[x]", "trial.py"]
 
 
@@ -289,7 +289,7 @@ def test_the_error_names_the_deepest_folder_that_matters(code):
     with pytest.raises(
         CodeDirError, match=r"Largest: data/raw/images/ \(30 files, [^)]*\)\.(?s:.*)\n  /data/raw/images/\n"
     ):
-        list_files(code, Limits(10))
+        list_files(code, PackageLimits(10))
 
 
 # the package
@@ -422,7 +422,7 @@ def test_a_removed_archive_is_made_again(code, tmp_path, monkeypatch):
 
 def meddle(monkeypatch, times: int, change) -> None:
     """Call `change` in the middle of reading, `times` times."""
-    real = codedir._Source.read
+    real = codedir._SourceFile.read
     left = [times]
 
     def read(self, n_bytes=codedir._CHUNK):
@@ -431,7 +431,7 @@ def meddle(monkeypatch, times: int, change) -> None:
             change()
         return real(self, n_bytes)
 
-    monkeypatch.setattr(codedir._Source, "read", read)
+    monkeypatch.setattr(codedir._SourceFile, "read", read)
 
 
 def test_a_file_that_changes_once_is_packed_in_its_new_state(code, tmp_path, monkeypatch):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from fake_platforms import platforms
-from nnilite.config import from_dict
+from nnilite.config import from_dict, load
 from nnilite.errors import ConfigError
 
 __all__ = ["platforms"]
@@ -70,3 +74,79 @@ def test_a_secret_that_is_no_text_is_not_quoted_in_the_error():
     with pytest.raises(ConfigError) as caught:
         config(token=123456).checked()
     assert "123456" not in str(caught.value)
+
+
+LEAK = "pw7-LEAK"
+MACHINE = {"host": "h", "user": "u", "password": LEAK}
+
+
+def errors_of(data):
+    """All that is said of a config with something wrong in it; "" if nothing is."""
+    try:
+        config = from_dict(data)
+        config.checked()
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("machines", [MACHINE, [[MACHINE]], {"a": MACHINE}, [{**MACHINE, "port": {"password": LEAK}}]])
+@pytest.mark.parametrize("platform", ["cloud", None, 5, {"platform": "cloud", "password": LEAK}])
+def test_a_password_in_a_config_of_the_wrong_shape_is_not_quoted(machines, platform):
+    service = {"platform": platform, "machineList": machines}
+    for shape in (service, [service], {"service": service}, str(service), [str(service)]):
+        said = errors_of({"trialCommand": "run", "trialConcurrency": 1, "searchSpace": {}, "trainingService": shape})
+        assert said
+        assert LEAK not in said
+
+
+@pytest.mark.parametrize("value", [[LEAK], {"value": LEAK}, {"password": [LEAK]}, 3.5])
+@pytest.mark.parametrize("field", ["password", "sshPassphrase", "port", "sshKeyFile", "user"])
+def test_a_secret_of_the_wrong_type_is_not_quoted(field, value):
+    if field not in ("password", "sshPassphrase") and value in ([LEAK], {"value": LEAK}):
+        value = {"apiKey": value}
+    said = errors_of({"trainingService": {"platform": "cloud", "machineList": [{**MACHINE, field: value}]}})
+    assert LEAK not in said
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"machineList: [{{host: h, password:{LEAK}}}]",
+        f"machineList: [{{host: h, user: u, password: !{LEAK}}}]",
+        f"machineList: [{{host: h, user: u, password: *{LEAK}}}]",
+        f"machineList:\n  - host: h\n    password: '{LEAK}' '{LEAK}'",
+        f"machineList:\n  - password:{LEAK}",
+        f"machineList: host=h password={LEAK}",
+        f"machineList: ssh://me:{LEAK}@host",
+        f"memory: token = {LEAK}",
+        f"mode: 'secret: {LEAK}'",
+    ],
+)
+def test_a_password_in_yaml_that_went_wrong_is_not_quoted(tmp_path: Path, lines: str):
+    (tmp_path / "config.yaml").write_text(
+        "trainingService:\n  platform: cloud\n" + lines.replace("\n", "\n  ").join(["  ", "\n"])
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "config.yaml").checked()
+    assert LEAK not in str(caught.value)
+    assert "password:" not in str(caught.value) or "********" in str(caught.value)
+
+
+FIELDS = ["trialConcurrency", "maxExperimentDuration", "tuner", "assessor", "trialCommand", "searchSpace", "checkpoint"]
+FIELDS += ["codeLimits", "sharedStorage", "debug", "logLevel", "retryOn", "trainingService", "tunerGpuIndices"]
+ANY = st.recursive(
+    st.sampled_from([MACHINE, {"password": LEAK}, {"apiKey": [LEAK]}, f"password: {LEAK}", 1, None, "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["platform", "name", "a", *FIELDS]), inner)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example({"tuner": {"name": f"password: {LEAK}"}, "assessor": {"className": f"password: {LEAK}"}})
+@example({"trainingService": {"platform": f"password: {LEAK}"}})
+@given(st.dictionaries(st.sampled_from(FIELDS), ANY, min_size=1))
+def test_no_error_of_any_config_quotes_a_password(data):
+    assert LEAK not in errors_of({"trialCommand": "run", **data})

@@ -7,7 +7,7 @@ import yaml
 
 from fake_platforms import platforms
 from nnilite.config import from_dict, load
-from nnilite.config._source import Source
+from nnilite.config._source import ConfigSource
 from nnilite.config._v1 import convert
 from nnilite.errors import ConfigError
 
@@ -55,7 +55,7 @@ def file(folder, text):
 
 
 def converted(text):
-    return convert(yaml.safe_load(text), Source()).config
+    return convert(yaml.safe_load(text), ConfigSource()).config
 
 
 def test_an_older_local_file_is_carried_over_completely(folder):
@@ -184,7 +184,7 @@ trainingServicePlatform: kubeflow
 trial: {codeDir: d, worker: {replicas: 1, command: w, image: i, privateRegistryAuthPath: x}}
 kubeflowConfig: {operator: tf-operator}
 """
-    [warning] = convert(yaml.safe_load(text), Source()).warnings
+    [warning] = convert(yaml.safe_load(text), ConfigSource()).warnings
     assert warning.endswith("was left out; name a Secret of the cluster by imagePullSecrets instead")
 
 
@@ -221,13 +221,15 @@ amlConfig: {subscriptionId: s, resourceGroup: r, workspaceName: w, computeTarget
 @pytest.mark.parametrize(
     ("platform", "more", "field", "value"),
     [
-        ("dlts", "dltsConfig: {dashboard: d, email: e, password: p}\ntrial: {image: i}", "dashboard", "d"),
+        ("dlts", "dltsConfig: {dashboard: d, email: e, password: p}\ntrial: {image: i}", "image", "i"),
+        ("dlts", "dltsConfig: {dashboard: d, cluster: c, team: t}\ntrial: {image: i}", "cluster", "c"),
         ("adl", "trial: {image: i, adaptive: true, checkpoint: {storageSize: 1Gi}, memorySize: 1Gi}", "adaptive", True),
+        ("adl", "trial: {image: i}", "dockerImage", "i"),
     ],
 )
 def test_platforms_that_nni_dropped_are_carried_over(platform, more, field, value):
     service = converted(f"trainingServicePlatform: {platform}\n{more}")["trainingService"]
-    assert (service["platform"], service[field], service["dockerImage"]) == (platform, value, "i")
+    assert (service["platform"], service[field]) == (platform, value)
 
 
 @pytest.mark.parametrize(
@@ -242,3 +244,14 @@ def test_platforms_that_nni_dropped_are_carried_over(platform, more, field, valu
 def test_what_cannot_be_carried_over_gets_a_sentence(given, reason):
     with pytest.raises(ConfigError, match=reason):
         from_dict({"trainingServicePlatform": "local", **given})
+
+
+def test_openpai_keeps_its_password():
+    text = "trainingServicePlatform: pai\npaiConfig: {userName: u, passWord: p, host: h}\ntrial: {command: c}\n"
+    assert converted(text)["trainingService"]["password"] == "p"
+
+
+@pytest.mark.parametrize(("platform", "words"), [("paiYarn", "on YARN"), ("paiK8S", "called `pai` here")])
+def test_what_became_of_openpais_older_names_is_told(platform, words):
+    with pytest.raises(ConfigError, match=f"trainingServicePlatform: is .*{words}"):
+        converted(f"trainingServicePlatform: {platform}\npaiYarnConfig: {{userName: u, host: h}}\n")

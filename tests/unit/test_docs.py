@@ -103,3 +103,32 @@ def test_every_nnictl_line_in_the_docs_is_one_that_nnictl_takes() -> None:
     for _, words in commands:
         program._parser(words[0]).parse_args(words)
     assert len(commands) > 20
+
+
+MAP = (ROOT / "docs/explanation/architecture.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["docs/explanation/architecture.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_map_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"(?<![\w./])(?:nnilite|training_services|tuners|tests|scripts|docs)/[\w./-]*\w", text))
+    assert len(named) > 5
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_every_function_that_the_map_names_exists() -> None:
+    named = set(re.findall(r"`nnilite\.(\w+)\(", MAP))
+    assert named
+    assert [name for name in named if not hasattr(nnilite, name)] == []
+
+
+def test_the_map_has_the_rows_of_the_import_contract_in_their_order() -> None:
+    contract = re.search(
+        r'containers = \["nnilite"\].*?layers = \[(.*?)\]', (ROOT / "pyproject.toml").read_text(), re.DOTALL
+    )
+    assert contract is not None
+    heights = {name: row for row, line in enumerate(contract[1].splitlines()) for name in re.findall(r"\w+", line)}
+    table = MAP.partition("## Who may import whom")[2]
+    rows = [re.findall(r"`nnilite/(\w+)", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")]
+    assert [len({heights[name] for name in row}) for row in rows] == [1] * len(rows)
+    assert sorted(rows, key=lambda row: heights[row[0]]) == rows

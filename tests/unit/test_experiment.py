@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import math
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnilite import _launch, _managers, _registry
-from nnilite._registry import Entry
+from nnilite import _registry
+from nnilite._registry import RegistryEntry
+from nnilite._running import launch, managers
 from nnilite.errors import Conflict, NotFound
 from nnilite.experiment import Experiment, NotRunning, RunMode, TrialHyperParameters, TrialResult
 from stand_in_manager import StandIn, stand_in_manager
@@ -69,14 +69,14 @@ def manager() -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def entry(manager: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+def entry(manager: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RegistryEntry:
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
     port = int(manager.url.rpartition(":")[2])
-    return Entry(id="abcd", name="", directory=tmp_path / "abcd", port=port, url=manager.url, alive=True)
+    return RegistryEntry(id="abcd", name="", directory=tmp_path / "abcd", port=port, url=manager.url, alive=True)
 
 
 @pytest.fixture
-def experiment(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> Experiment:
+def experiment(entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     monkeypatch.setattr(_registry, "entries", lambda: [entry])
     assert entry.port is not None
     return Experiment.connect(entry.port)
@@ -89,7 +89,7 @@ class _Config:
         return self
 
 
-def test_a_trial_job_has_nnis_fields(experiment: Experiment, entry: Entry) -> None:
+def test_a_trial_job_has_nnis_fields(experiment: Experiment, entry: RegistryEntry) -> None:
     job = experiment.get_trial_job("trial1")
     assert (job.trialJobId, job.status, job.sequenceId) == ("trial1", "SUCCEEDED", 3)
     assert (job.startTime, job.endTime, job.message) == (1500, 3500, "--")
@@ -158,23 +158,41 @@ def test_a_customized_trial_is_added_by_its_parameters(
 
 
 def test_run_returns_soon_after_the_experiment_is_done(
-    entry: Entry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
-    done = threading.Timer(0.2, manager.says, ("GET /experiment", {**PROFILE, "state": "DONE"}))
-    done.start()
-    begun = time.monotonic()
+    pauses_s: list[float] = []
+
+    def done_meanwhile(pause_s: float) -> None:
+        pauses_s.append(pause_s)
+        manager.says("GET /experiment", {**PROFILE, "state": "DONE"})
+
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr("nnilite.experiment.time.sleep", done_meanwhile)
     experiment = Experiment(_Config())  # type: ignore[arg-type]
     assert experiment.run(0) is True
-    assert time.monotonic() - begun < 2
+    assert len(pauses_s) == 1
+    assert pauses_s[0] <= 1
     atexit.unregister(experiment.stop)
+
+
+def test_the_address_that_start_logs_is_one_that_opens_the_page(
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    manager.says("GET /version", {"error": "sign in first"}, 401)
+    manager.says("POST /sign-in-links", {"path": "/?token=once"}, 201)
+    experiment = Experiment(_Config())  # type: ignore[arg-type]
+    experiment.start(0)
+    atexit.unregister(experiment.stop)
+    assert f"{manager.url}/?token=once" in caplog.text
 
 
 @pytest.mark.parametrize(("state", "result"), [("DONE", True), ("STOPPED", True), ("ERROR", False)])
 def test_run_tells_how_the_experiment_ended(
-    entry: Entry, manager: StandIn, monkeypatch: pytest.MonkeyPatch, state: str, result: bool
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch, state: str, result: bool
 ) -> None:
-    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
     manager.says("GET /experiment", {**PROFILE, "state": state})
     experiment = Experiment(_Config())  # type: ignore[arg-type]
     assert experiment.run(0) is result
@@ -182,13 +200,13 @@ def test_run_tells_how_the_experiment_ended(
 
 
 def test_ctrl_c_during_run_stops_the_experiment(
-    entry: Entry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
-    monkeypatch.setattr(_managers, "wait_until_ended", lambda entry: None)
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(managers, "wait_until_ended", lambda entry: None)
     monkeypatch.setattr("nnilite.experiment.time.sleep", interrupted)
     assert Experiment(_Config()).run(0) is None  # type: ignore[arg-type]
     assert manager.asked[-1].path == "/api/v1/experiment/stop"
@@ -196,11 +214,11 @@ def test_ctrl_c_during_run_stops_the_experiment(
 
 @pytest.mark.parametrize(("mode", "detach"), [(RunMode.Background, False), (RunMode.Detach, True)])
 def test_the_manager_outlives_the_program_only_if_detached(
-    entry: Entry, monkeypatch: pytest.MonkeyPatch, mode: RunMode, detach: bool
+    entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch, mode: RunMode, detach: bool
 ) -> None:
     given: dict[str, Any] = {}
     registered: list[object] = []
-    monkeypatch.setattr(_launch, "create", lambda *_, **options: given.update(options) or entry)
+    monkeypatch.setattr(launch, "create", lambda *_, **options: given.update(options) or entry)
     monkeypatch.setattr(atexit, "register", registered.append)
     Experiment(_Config()).start(0, run_mode=mode)  # type: ignore[arg-type]
     assert given["detach"] is detach
@@ -210,7 +228,7 @@ def test_the_manager_outlives_the_program_only_if_detached(
 def test_after_stop_every_question_says_that_it_is_not_running(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_managers, "wait_until_ended", lambda entry: None)
+    monkeypatch.setattr(managers, "wait_until_ended", lambda entry: None)
     experiment.stop()
     experiment.stop()
     for question in (experiment.get_status, experiment.list_trial_jobs, experiment.export_data):
@@ -219,7 +237,7 @@ def test_after_stop_every_question_says_that_it_is_not_running(
     assert issubclass(NotRunning, Conflict)
 
 
-def test_an_experiment_elsewhere_is_reached_by_address_and_token(manager: StandIn, entry: Entry) -> None:
+def test_an_experiment_elsewhere_is_reached_by_address_and_token(manager: StandIn, entry: RegistryEntry) -> None:
     experiment = Experiment.connect(url=manager.url, token="secret")
     assert (experiment.id, experiment.get_status()) == ("abcd", "RUNNING")
     assert manager.asked[-1].headers["Authorization"] == "Bearer secret"
@@ -230,17 +248,17 @@ def test_an_experiment_without_a_config_cannot_be_started() -> None:
         Experiment().start()
 
 
-def test_resuming_an_unknown_experiment_is_not_found(entry: Entry) -> None:
+def test_resuming_an_unknown_experiment_is_not_found(entry: RegistryEntry) -> None:
     with pytest.raises(NotFound):
         Experiment.resume("nosuch")  # type: ignore[arg-type]
     assert Experiment(id="nosuch").has_checkpoint() is False
 
 
 def test_in_the_foreground_the_managers_log_is_shown(
-    entry: Entry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_launch, "create", lambda *_, **__: entry)
-    monkeypatch.setattr(_managers, "wait_until_ended", lambda entry: None)
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(managers, "wait_until_ended", lambda entry: None)
     (entry.directory / "log").mkdir(parents=True)
     (entry.directory / "log" / "manager.log").write_text("the tuner is ready\n")
     with Experiment(_Config()) as experiment:  # type: ignore[arg-type]

@@ -6,14 +6,14 @@ import json
 import os
 import random
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from keeper_bench import HOSTILE, Bench, running, until
-from nnilite import spool
+from nnilite import keeper_folder
 from nnilite._keeper import process
+from waiting import pause
 
 WORK = """"$PYTHON" -c "
 import nnilite, time
@@ -33,11 +33,11 @@ def test_after_a_kill_at_any_moment_every_metric_is_delivered_once(tmp_path, num
         bench.callback.script = random.choices(["ok", "drop", "lose", "500"], (6, 1, 1, 1), k=40)
         keeper = bench.start(WORK)
         bench.wait_for_start()
-        time.sleep(random.uniform(0, 0.6))
+        pause(random.uniform(0, 0.6), "the kill comes at any moment")
         keeper.kill()
         keeper.wait()
         assert bench.deliver() == 0
-        reported = [metric.value for metric in spool.read_metrics(bench.folder)]
+        reported = [metric.value for metric in keeper_folder.read_metrics(bench.folder)]
         assert bench.callback.values == reported == list(range(len(reported)))
         own = len((bench.folder / "own").read_text().split())
         assert own <= len(reported) <= own + 1
@@ -50,7 +50,7 @@ def test_a_kill_around_the_start_leaves_nothing_running(tmp_path, number):
     with Bench(tmp_path) as bench:
         keeper = bench.start("echo up; sleep 1000")
         until(lambda: (bench.folder / ".nni" / "exit.new").exists())
-        time.sleep(random.uniform(0, 0.05))
+        pause(random.uniform(0, 0.05), "the kill comes at any moment")
         keeper.kill()
         keeper.wait()
         assert bench.deliver() == 0
@@ -177,7 +177,7 @@ def test_a_full_disk_ends_the_trial_with_a_sentence_and_the_end_arrives(tmp_path
         bench.run(f'cat /dev/zero > filler; "$PYTHON" -Bc "{code}"')
         assert bench.callback.exits[0].code == 1
         assert f"the disk of the trial's folder {bench.folder} is full" in bench.callback.exits[0].message
-        assert bench.callback.values == [metric.value for metric in spool.read_metrics(bench.folder)]
+        assert bench.callback.values == [metric.value for metric in keeper_folder.read_metrics(bench.folder)]
         assert bench.inner("exit")["code"] == 1
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
+from nnilite.records import EndCause
+from waiting import pause
 
 REPORT = '"$PYTHON" -c "import nnilite as n; p = n.get_next_parameter(); {}"'
 
@@ -112,7 +114,25 @@ def test_sigterm_ends_the_whole_process_group(bench):
     keeper.terminate()
     assert keeper.wait(10) == 143
     assert not running(inner)
-    assert bench.callback.exits[0].message == "canceled"
+    told = bench.callback.exits[0]
+    assert (told.message, told.cause) == ("canceled by SIGTERM", EndCause.INTERRUPTED)
+
+
+def test_a_sigterm_that_reaches_the_command_before_its_keeper_is_the_platforms_all_the_same(bench):
+    keeper = bench.start("echo up; exec sleep 60")
+    os.killpg(bench.wait_for_start(), signal.SIGTERM)
+    pause(0.15, "the platform signals one process after the other")
+    keeper.send_signal(signal.SIGTERM)
+    keeper.wait(20)
+    told = bench.callback.exits[0]
+    assert (told.message, told.cause) == ("canceled by SIGTERM", EndCause.INTERRUPTED)
+
+
+def test_a_command_that_somebody_else_ends_by_sigterm_was_not_interrupted(bench):
+    keeper = bench.start("echo up; exec sleep 60")
+    os.killpg(bench.wait_for_start(), signal.SIGTERM)
+    keeper.wait(20)
+    assert (bench.callback.exits[0].code, bench.callback.exits[0].cause) == (-15, EndCause.ITSELF)
 
 
 def test_a_trial_can_save_in_the_grace_though_its_shell_ends_at_once(tmp_path):
@@ -158,7 +178,8 @@ def test_an_answer_can_cancel(tmp_path):
     with Bench(tmp_path) as bench:
         bench.callback.script = ["cancel"]
         assert bench.run("sleep 100") == 143
-        assert bench.callback.exits[0].message == "canceled"
+        told = bench.callback.exits[0]
+        assert (told.message, told.cause) == ("canceled", EndCause.CANCELED)
 
 
 def test_a_cancel_right_after_the_start_ends_the_trial(tmp_path):
@@ -167,7 +188,7 @@ def test_a_cancel_right_after_the_start_ends_the_trial(tmp_path):
             bench.spec_file.parent.mkdir()
             keeper = bench.start("sleep 100")
             until(lambda bench=bench: (bench.folder / ".nni" / "lock").exists())
-            time.sleep(delay_s)
+            pause(delay_s, "the keeper is somewhere in its start")
             keeper.terminate()
             assert keeper.wait(10) in (4, 143)
             assert "canceled" in bench.callback.exits[0].message
@@ -179,7 +200,7 @@ def test_a_time_limit_ends_the_trial_and_says_so(tmp_path):
         assert bench.callback.exits[0].message == "went over its time limit of 0.2 s"
 
 
-def test_a_given_up_attempt_is_killed_without_a_grace(tmp_path):
+def test_a_fenced_attempt_is_killed_without_a_grace(tmp_path):
     with Bench(tmp_path) as bench:
         bench.callback.script = ["410"]
         assert bench.run("trap 'touch written; exit' TERM; while :; do sleep 0.05; done") == 5
@@ -269,3 +290,11 @@ def test_an_sdk_folder_that_others_can_write_is_not_used(tmp_path):
         finally:
             shared.chmod(0o700)
         assert bench.text("stdout").startswith(f"{bench.folder}/.nni/sdk")
+
+
+def test_a_keeper_that_is_started_by_a_relative_path_brings_the_sdk(bench, tmp_path):
+    shutil.copyfile(zipapp(), tmp_path / "keeper.pyz")
+    spec = bench.spec(REPORT.format("n.report_final_result(1)"))
+    command = [bench.python, "-I", "-S", "keeper.pyz", "run", str(spec)]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode == 0
+    assert bench.callback.values == [1]

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnilite import spool
+from nnilite import keeper_folder
 from nnilite._keeper.spool import SpoolReader
+from nnilite.errors import ConfigError
+from nnilite.keeper_events import parse_event
 from nnilite.records import Exited, MetricKind, Output, Reported, Started
 
 
@@ -117,16 +119,33 @@ def test_the_public_reader_tells_all_events(tmp_path):
     inner.mkdir()
     (inner / "started").write_text(json.dumps({"time": 5.0, "pid": 12, "host": "box", "start": "1"}))
     (inner / "metrics").write_bytes(of_nni(0.5, time=6.0) + of_nni({"default": 1}, "FINAL", time=7.0))
-    assert spool.read_events(tmp_path)[-1] == Reported(1, MetricKind.FINAL, 0, {"default": 1}, 7.0)
+    assert keeper_folder.read_events(tmp_path)[-1] == Reported(1, MetricKind.FINAL, 0, {"default": 1}, 7.0)
     (inner / "exit").write_text(json.dumps({"time": 8.0, "code": None, "message": "no"}))
-    events = spool.read_events(tmp_path)
+    events = keeper_folder.read_events(tmp_path)
     assert events[0] == Started(5.0, "box", 12)
     assert events[1] == Reported(0, MetricKind.PERIODICAL, 0, 0.5, 6.0)
     assert events[-1] == Exited(8.0, None, "no")
 
 
 def test_a_folder_without_a_keeper_has_no_events(tmp_path):
-    assert spool.read_events(tmp_path) == []
+    assert keeper_folder.read_events(tmp_path) == []
+
+
+def test_values_that_cannot_be_kept_say_so_in_the_folder_as_in_the_callback(tmp_path):
+    (tmp_path / ".nni").mkdir()
+    (tmp_path / ".nni/metrics").write_bytes(of_nni(10**400) + b"final " + b"[" * 400 + b"]" * 400 + b"\nfinal 1\n")
+    first, second, third = keeper_folder.read_events(tmp_path)
+    assert (first.value, "300 digits" in first.refused) == (None, True)
+    assert (second.value, "100 deep" in second.refused) == (None, True)
+    assert (third.value, third.refused) == (1, "")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"time": 1e400}', '{"code": "x", "time": 1}', '{"time": null}', "{}"])
+def test_a_false_start_or_end_in_the_folder_is_left_out(tmp_path, text):
+    (tmp_path / ".nni").mkdir()
+    for name in ("started", "exit"):
+        (tmp_path / ".nni" / name).write_text(text)
+    assert [event for event in keeper_folder.read_events(tmp_path) if not isinstance(event, Started)] == []
 
 
 def test_events_are_found_in_a_platforms_log():
@@ -138,7 +157,7 @@ def test_events_are_found_in_a_platforms_log():
         'NNILITE_EVENT {"type": "exit", "time": 3, "code": -9, "message": "m"}\n'
         'NNILITE_EVENT {"type": "exit", "time"'
     )
-    started, metric, output, exited = spool.read_log(log.encode())
+    started, metric, output, exited = keeper_folder.read_log(log.encode())
     assert started == Started(1, "h", 2)
     assert math.isnan(metric.value)
     assert output == Output("stdout", 0, b"hi")
@@ -149,5 +168,5 @@ def test_events_are_found_in_a_platforms_log():
     "event", [None, [], {}, {"type": "x"}, {"type": "exit"}, {"type": "started", "time": "now"}, {"type": []}]
 )
 def test_what_is_no_event_is_refused(event):
-    with pytest.raises(ValueError, match=r"."):
-        spool.parse_event(event)
+    with pytest.raises(ConfigError, match=r"."):
+        parse_event(event)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnilite.errors import ConfigError
-from nnilite.objectives import front, gains, signs
+from nnilite.tuning.objectives import front, gains, signs
 
 GOALS = signs({"good": "maximize", "cost": "minimize"})
 RESULTS = st.lists(st.fixed_dictionaries({"good": st.integers(0, 6), "cost": st.integers(0, 6)}), max_size=12)

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from nnilite.positions import neighbour, position, raw_at
 from nnilite.space import SearchSpace
+from nnilite.tuning.positions import neighbour, position, raw_at
 
 SPACE = SearchSpace.parse(
     {

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from nnilite.errors import Place, SpaceError
-from nnilite.space import Kind, SearchSpace
+from nnilite.space import ParameterKind, SearchSpace
 
 NESTED = {
     "lr": {"_type": "loguniform", "_value": [1e-5, 0.1]},
@@ -258,6 +258,6 @@ def test_a_continuous_parameter_cannot_be_listed():
 
 
 def test_kinds_are_their_nni_names():
-    assert {kind.value for kind in Kind if kind == kind.value} == {kind.value for kind in Kind}
+    assert {kind.value for kind in ParameterKind if kind == kind.value} == {kind.value for kind in ParameterKind}
     assert one("randint", 0, 2).categorical
     assert one("qloguniform", 1, 2, 1).log

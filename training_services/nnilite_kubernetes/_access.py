@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite_kubernetes._api import LIMIT_RANGES, PODS, QUOTAS, SECRETS, ApiError, Cluster, Resource
-from nnilite_kubernetes._kind import Kind
+from nnilite_kubernetes._kind import OperatorKind
 from nnilite_kubernetes._quota import Demand, refusals
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ Right = tuple[Resource, str, str]
 """A resource, a verb and a part of the resource, or ""."""
 
 
-def check_rights(cluster: Cluster, namespace: str, kind: Kind, sends_code: bool) -> None:
+def check_rights(cluster: Cluster, namespace: str, kind: OperatorKind, sends_code: bool) -> None:
     """`sends_code`: keeper and code go to a volume, by a pod. Raises: ConfigError that names all that is missing."""
     missing: dict[str, list[str]] = {}
     for resource, verb, part in rights(kind, sends_code):
@@ -33,7 +33,7 @@ def check_rights(cluster: Cluster, namespace: str, kind: Kind, sends_code: bool)
         )
 
 
-def rights(kind: Kind, sends_code: bool) -> Iterator[Right]:
+def rights(kind: OperatorKind, sends_code: bool) -> Iterator[Right]:
     """All that will be needed."""
     yield from ((kind.resource, verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete"))
     for resource in (SECRETS, *kind.owned):

@@ -16,7 +16,7 @@ from nnilite.service import Job, JobState
 from nnilite.units import NonNegativeInt, PositiveInt, parse_memory_mb
 from nnilite_kubernetes._api import CLAIMS, Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, about
-from nnilite_kubernetes._kind import Kind, Outcome
+from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
 from nnilite_kubernetes._manifest import Role
 
 ADAPTDLJOBS = Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob")
@@ -33,7 +33,7 @@ class NfsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointConfig:
+class AdlCheckpointConfig:
     """The volume of a trial."""
 
     storage_class: str | None = field(default=None, metadata=about("one that many pods can write; the cluster's own"))
@@ -49,7 +49,7 @@ class AdlConfig(ClusterConfig, ContainerConfig):
     adaptive: bool = field(default=False, metadata=about("let the scheduler change the number of replicas"))
     min_replicas: NonNegativeInt | None = field(default=None, metadata=about("the fewest replicas"))
     max_replicas: PositiveInt | None = field(default=None, metadata=about("the most replicas"))
-    checkpoint: CheckpointConfig | None = field(default=None, metadata=about("a volume for each trial"))
+    checkpoint: AdlCheckpointConfig | None = field(default=None, metadata=about("a volume for each trial"))
     nfs: NfsConfig | None = field(default=None, metadata=about("mounted into the pods"))
 
     def __post_init__(self) -> None:
@@ -64,24 +64,36 @@ class AdlConfig(ClusterConfig, ContainerConfig):
             object.__setattr__(self, "memory_size", size)
         if self.min_replicas and self.max_replicas and self.max_replicas < self.min_replicas:
             raise ConfigError(f"must be at least minReplicas, {self.min_replicas}", Place(field="maxReplicas"))
+        if "/dev/shm" in _mounted(self.pod_template):
+            raise ConfigError(
+                "cannot mount anything at /dev/shm: AdaptDL does, in each pod", Place(field="podTemplate")
+            )
         if self.storage is not None and self.storage.can_be_mounted:
             raise ConfigError("may only be s3 here, for the code: use checkpoint, or nfs", Place(field="storage"))
 
     @property
-    def volume(self) -> CheckpointConfig | None:
+    def volume(self) -> AdlCheckpointConfig | None:
         """The volume that a trial gets. Without one, nothing could be kept while replicas change."""
-        return self.checkpoint or (CheckpointConfig() if self.adaptive else None)
+        return self.checkpoint or (AdlCheckpointConfig() if self.adaptive else None)
 
 
-class AdaptDLJob(Kind):
+def _mounted(template: Any) -> set[str]:
+    """Where the containers of a podTemplate mount volumes."""
+    containers = ((template or {}).get("spec") or {}).get("containers") or []
+    return {str(mount.get("mountPath")) for each in containers for mount in each.get("volumeMounts") or []}
+
+
+class AdaptDLJob(OperatorKind):
     """An AdaptDLJob for each trial, with a claim of its name for what it keeps."""
 
     resource = ADAPTDLJOBS
     pod_end_counts = False
     logs_stay = False
+    has_shm = True
 
     def __init__(self, config: AdlConfig) -> None:
         self._config = config
+        self.ends_with_pod = not config.adaptive
         self.owned = (CLAIMS,) if config.volume is not None else ()
 
     def check(self, cluster: Cluster) -> None:
@@ -148,10 +160,10 @@ class AdaptDLJob(Kind):
             f"true it chooses between minReplicas ({least}) and maxReplicas ({most})"
         )
 
-    def outcome(self, content: Json) -> Outcome:
+    def outcome(self, content: Json) -> ObjectOutcome:
         status = content.get("status") or {}
         message = ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))
         phase = status.get("phase")
         if phase in ("Stopping", "Starting") and status.get("group"):
             message = f"its number of replicas is being changed ({status['group']} times so far)"
-        return Outcome(_PHASES.get(str(phase)), message[:2000])
+        return ObjectOutcome(_PHASES.get(str(phase)), message[:2000])

@@ -4,7 +4,8 @@ Objects are plain JSON here: the client's own classes check bodies by the versio
 from, and differently from one release of the client to the next, while what counts is what this server accepts. Of
 the client come the kubeconfig, the service account of a pod, their certificates, tokens and plugins for signing in.
 
-Every call blocks, within a time limit, and belongs in a thread. A `Cluster` may be used by several threads.
+Every call blocks, within a time limit, and belongs in a thread. A `Cluster` may be used by several threads. What a
+server that is too busy, or still starting, has turned away and asked for again later, is asked for again, for a while.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +29,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
-from nnilite_kubernetes._connections import Connections
+from nnilite_kubernetes._connections import ApiConnections
 from nnilite_kubernetes._exec import Execution
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,9 @@ log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
 _WATCH_S = 240  # a watch is asked for so long, then begun anew
 _SILENCE_S = _WATCH_S + 60.0  # so long nothing may come of an answer that follows what happens
+_BUSY = (429, 503)
+_PATIENCE_S = 30.0  # for a server that asks us to come back later: for all the tries of one request
+_LONGEST_WAIT_S = 10.0
 _CONTENT = {
     "json": "application/json",
     "merge": "application/merge-patch+json",
@@ -113,10 +118,12 @@ class Cluster:
         self.host = str(configuration.host).rstrip("/")
         self._configuration = configuration
         self._pool = RESTClientObject(configuration).pool_manager
-        self._connections = Connections(self._pool)
+        self._connections = ApiConnections(self._pool)
+        self._closed = threading.Event()
 
     def close(self) -> None:
         """Let connections go. Calls and streams of other threads end with an ApiError."""
+        self._closed.set()
         self._connections.break_off()
         self._pool.clear()
 
@@ -171,11 +178,11 @@ class Cluster:
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
         return bytes(self._exchange("GET", path, None, "json").data)
 
-    def log_stream(self, namespace: str, pod: str, container: str, most_bytes: int, follow: bool) -> Stream:
+    def log_stream(self, namespace: str, pod: str, container: str, most_bytes: int, follow: bool) -> LogStream:
         """What a container has printed, and goes on to print until it ends if `follow`. Raises: ApiError."""
         query = {"container": container, "limitBytes": str(most_bytes), **({"follow": "true"} if follow else {})}
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
-        return Stream(self._exchange("GET", path, None, "json", _SILENCE_S if follow else _TIMEOUT_S))
+        return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S if follow else _TIMEOUT_S))
 
     def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         """Run a command in a container that runs. Raises: ExecError."""
@@ -240,7 +247,18 @@ class Cluster:
         return Watch(self._exchange("GET", path, None, "json", _SILENCE_S))
 
     def _exchange(self, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None = None) -> Any:
-        """The answer; bit by bit if `stream_s` says for how long nothing may come."""
+        """The answer; bit by bit if `stream_s` says for how long nothing may come. Raises: ApiError."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return self._ask(method, path, data, kind, stream_s)
+            except ApiError as error:
+                later = error.status in _BUSY and error.wait_s > 0
+                pause_s = min(error.wait_s, _LONGEST_WAIT_S)
+                if not later or time.monotonic() + pause_s > deadline or self._closed.wait(pause_s):
+                    raise
+
+    def _ask(self, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None) -> Any:
         headers = {"Accept": "application/json, */*", **self._authorization()}
         if data is not None:
             headers["Content-Type"] = _CONTENT[kind]
@@ -270,7 +288,7 @@ class Cluster:
         return found
 
 
-class Stream:
+class LogStream:
     """An answer that comes bit by bit. `stop` may come from another thread."""
 
     def __init__(self, answer: Any) -> None:
@@ -299,7 +317,7 @@ class Stream:
             self._answer.shutdown()  # wakes the reader
 
 
-class Watch(Stream):
+class Watch(LogStream):
     """The events of one watch."""
 
     def __iter__(self) -> Iterator[tuple[str, Json]]:

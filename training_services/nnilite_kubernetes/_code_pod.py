@@ -12,8 +12,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from nnilite.bootstrap import python_command
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Json
+from nnilite_kubernetes import _receive
 from nnilite_kubernetes._api import PODS, Cluster
 from nnilite_kubernetes._exec import ExecError, Execution
 from nnilite_kubernetes._manifest import CODE_CONTAINER
@@ -24,53 +26,7 @@ log = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 _SLEEP_S = 3600  # a manager that dies here leaves the pod for so long
 
-SLEEP = ["python3", "-I", "-S", "-c", f"import time; time.sleep({_SLEEP_S})"]
-
-RECEIVE = r"""
-import hashlib, json, os, sys
-
-folder, source = sys.argv[1], sys.stdin.buffer
-
-
-def digest_of(path):
-    found = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(1 << 20), b""):
-            found.update(chunk)
-    return found.hexdigest()
-
-
-def there(entry):
-    path = os.path.join(folder, entry["name"])
-    return os.path.exists(path) and os.path.getsize(path) == entry["size"] and digest_of(path) == entry["digest"]
-
-
-def take(entry):
-    path = os.path.join(folder, entry["name"])
-    draft, left = "%s.%d.new" % (path, os.getpid()), entry["size"]
-    with open(draft, "wb") as file:
-        while left:
-            data = source.read(min(left, 1 << 20))
-            if not data:
-                sys.exit("the connection broke off")
-            file.write(data)
-            left -= len(data)
-        file.flush()
-        os.fsync(file.fileno())
-    if digest_of(draft) != entry["digest"]:
-        os.remove(draft)
-        sys.exit("%s was damaged on its way" % entry["name"])
-    os.chmod(draft, 0o644)
-    os.replace(draft, path)
-
-
-os.makedirs(folder, mode=0o755, exist_ok=True)
-missing = [entry for entry in json.loads(source.readline()) if not there(entry)]
-print(json.dumps([entry["name"] for entry in missing]), flush=True)
-for entry in missing:
-    take(entry)
-print("done", flush=True)
-"""
+SLEEP = ["sleep", str(_SLEEP_S)]
 
 
 class CodePod:
@@ -86,7 +42,7 @@ class CodePod:
     def put(self, folder: str, files: Mapping[str, tuple[Path, str]]) -> None:
         """Files, by their names there, with their hashes. Raises: NoCapacity while the pod waits, or a refusal."""
         self._await_start()
-        command = ["python3", "-I", "-S", "-c", RECEIVE, folder]
+        command = python_command(Path(_receive.__file__).read_text("ascii"), folder)
         try:
             execution = self._cluster.execute(self._namespace, self._name, CODE_CONTAINER, command)
             try:

@@ -36,13 +36,13 @@ class StorageConfig:
         default=None, metadata=about("in place of azureKey: a Secret of the namespace that holds account and key")
     )
     azure_endpoint: str | None = field(
-        default=None, metadata=about("of the account's file service, where it is not at file.core.windows.net")
+        default=None, metadata=about("of the account's file service, if it is not at file.core.windows.net")
     )
     key_vault_name: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
     key_vault_key: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
     bucket: str | None = field(default=None, metadata=about("of s3: the bucket"))
-    prefix: str = field(default="", metadata=about("of s3: what the names of our objects begin with"))
-    endpoint: str | None = field(default=None, metadata=about("of s3: its URL, where it is not that of AWS"))
+    prefix: str = field(default="", metadata=about("of s3: what the names of nnilite's objects begin with"))
+    endpoint: str | None = field(default=None, metadata=about("of s3: its URL, if it is not that of AWS"))
     region: str | None = field(default=None, metadata=about("of s3: the region"))
     access_key: str | None = field(
         default=None, metadata=about("of s3, with secretKey; if not set, what boto3 finds: environment, profile, role")
@@ -121,7 +121,7 @@ class RoleConfig(ContainerConfig):
 class ClusterConfig:
     """Where trials run and how long they may wait."""
 
-    namespace: str = field(default="default", metadata=about("for all objects of ours"))
+    namespace: str = field(default="default", metadata=about("for all objects of nnilite"))
     kubeconfig: AnyPath | None = field(
         default=None, metadata=about("instead of KUBECONFIG, ~/.kube/config, or a pod's service account")
     )
@@ -131,22 +131,25 @@ class ClusterConfig:
     )
     code_from: Literal["manager", "storage"] | None = field(
         default=None,
-        metadata=about("where pods get the code; if not set: storage with callback: log and with s3, else the manager"),
+        metadata=about(
+            "where pods get the code; if not set: storage with callback: log and with s3; else the Secret of the "
+            "trial, up to 64 kB, and then the manager"
+        ),
     )
-    service_account_name: str | None = field(default=None, metadata=about("that pods run as"))
+    service_account_name: str | None = field(default=None, metadata=about("the service account of the pods"))
     image_pull_secrets: list[dict[str, str]] = field(
-        default_factory=list, metadata=about("to get images with: [{name: my-registry}]")
+        default_factory=list, metadata=about("Secrets for pulling images: [{name: my-registry}]")
     )
     shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm, 64 MB if not set"))
-    gpu_resource: str = field(default="nvidia.com/gpu", metadata=about("by which the cluster counts GPUs"))
+    gpu_resource: str = field(default="nvidia.com/gpu", metadata=about("the cluster's name for GPUs as a resource"))
     schedule_limit: Duration = field(
-        default=86400, metadata=about("how long a trial may wait for a node before it is given up")
+        default=86400, metadata=about("how long a trial may wait for a node before it fails")
     )
     image_pull_limit: Duration = field(
         default=600, metadata=about("how long an image may fail to be pulled before the trial is given up")
     )
     nni_manager_ip: str | None = field(
-        default=None, metadata=about("where pods reach the manager: a name or an address; found out if not set")
+        default=None, metadata=about("where pods reach the manager: a name or an address; detected if not set")
     )
     trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
     reuse_mode: bool = field(default=False, metadata=about("accepted, as in NNI; has no effect here"))

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from urllib3 import PoolManager
 
 
-class Connections:
+class ApiConnections:
     """Notes the sockets of the pools that the manager makes from now on."""
 
     def __init__(self, manager: PoolManager) -> None:

@@ -19,7 +19,7 @@ from nnilite.service import Job, JobState
 from nnilite.units import FilePath, NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, about
-from nnilite_kubernetes._kind import Kind, Outcome
+from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
 from nnilite_kubernetes._manifest import Role
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
@@ -122,12 +122,13 @@ def _role_of(entry: Mapping[str, Any]) -> TaskRoleConfig:
     )
 
 
-class Framework(Kind):
+class Framework(OperatorKind):
     """A Framework for each trial, tried once."""
 
     resource = FRAMEWORKS
     dashes = False
     logs_stay = False
+    ends_with_pod = False  # the controller makes no pod twice, and deletes all of them before it tells the end
 
     def __init__(self, config: FrameworkControllerConfig) -> None:
         self._config = config
@@ -206,10 +207,10 @@ class Framework(Kind):
             "minSucceededTaskCount": policy.min_succeed_task_count,
         }
 
-    def outcome(self, content: Json) -> Outcome:
+    def outcome(self, content: Json) -> ObjectOutcome:
         status = content.get("status") or {}
         if status.get("state") != "Completed":
-            return Outcome(None, "")
+            return ObjectOutcome(None, "")
         done = (status.get("attemptStatus") or {}).get("completionStatus") or {}
         kind = (done.get("type") or {}).get("name")
         code = done.get("code")
@@ -217,4 +218,4 @@ class Framework(Kind):
         state = JobState.SUCCEEDED if kind == "Succeeded" else JobState.FAILED
         if state is JobState.FAILED and "Transient" in ((done.get("type") or {}).get("attributes") or []):
             state = JobState.LOST
-        return Outcome(state, message[:2000], code if isinstance(code, int) and code >= 0 else None)
+        return ObjectOutcome(state, message[:2000], code if isinstance(code, int) and code >= 0 else None)

@@ -15,7 +15,7 @@ from nnilite_kubernetes._manifest import Role
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ObjectOutcome:
     """What the object of a job says. `state` is None where it says nothing of use."""
 
     state: JobState | None = None
@@ -23,7 +23,7 @@ class Outcome:
     exit_code: int | None = None
 
 
-class Kind(ABC):
+class OperatorKind(ABC):
     """One kind of object. Pure, but for `check`."""
 
     resource: Resource
@@ -32,7 +32,8 @@ class Kind(ABC):
     dashes = True  # whether names may have dashes
     pod_end_counts = True  # the trial has ended when its reporting pod has; else its object alone tells
     logs_stay = True  # the logs of ended pods can be read; else keepers stay until they have delivered all
-    remakes_pods = False  # the operator makes a pod anew that somebody has deleted
+    ends_with_pod = True  # a trial whose reporting pod is gone is lost; else its object alone tells what that means
+    has_shm = False  # the operator mounts /dev/shm itself
     deletion = "Foreground"  # the object stays until its pods are gone: the end of a canceled job can be seen
 
     @abstractmethod
@@ -44,7 +45,7 @@ class Kind(ABC):
         """The object; `pods` are the templates by the names of the roles."""
 
     @abstractmethod
-    def outcome(self, content: Json) -> Outcome:
+    def outcome(self, content: Json) -> ObjectOutcome:
         """What the object says of the job."""
 
     def storage(self, name: str) -> StorageConfig | None:
@@ -58,6 +59,10 @@ class Kind(ABC):
     def check(self, cluster: Cluster) -> None:
         """Whether the cluster has the operator. Raises: ConfigError, ApiError."""
         return
+
+    def makers(self, content: Json) -> list[str]:
+        """The names of further objects that make pods of this job, and whose warnings tell why they cannot."""
+        return []
 
     def replaces(self, role: Role) -> bool:
         """Whether a pod of this role that was lost is to be deleted, so that the operator makes another."""
@@ -76,17 +81,17 @@ def condition(content: Json, kind: str) -> Json | None:
     return None
 
 
-def by_conditions(content: Json, done: str, failed: str) -> Outcome:
+def by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
     """The outcome of an object that tells it by conditions."""
     for kind, state in ((done, JobState.SUCCEEDED), (failed, JobState.FAILED)):
         found = condition(content, kind)
         if found is not None:
             parts = (str(found.get("reason") or ""), str(found.get("message") or ""))
-            return Outcome(state, ": ".join(filter(None, parts)))
-    return Outcome()
+            return ObjectOutcome(state, ": ".join(filter(None, parts)))
+    return ObjectOutcome()
 
 
-class PlainJob(Kind):
+class PlainJob(OperatorKind):
     """batch/v1 Job with one pod, which is never started again."""
 
     resource = JOBS
@@ -111,5 +116,5 @@ class PlainJob(Kind):
             },
         }
 
-    def outcome(self, content: Json) -> Outcome:
+    def outcome(self, content: Json) -> ObjectOutcome:
         return by_conditions(content, "Complete", "Failed")

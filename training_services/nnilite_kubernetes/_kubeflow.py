@@ -12,7 +12,7 @@ from nnilite.service import Job, JobState
 from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
 from nnilite_kubernetes._config import RoleConfig, TtlConfig, about
-from nnilite_kubernetes._kind import Kind, Outcome, by_conditions, condition
+from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, by_conditions, condition
 from nnilite_kubernetes._manifest import Role, merged
 
 GROUP = "kubeflow.org"
@@ -162,10 +162,8 @@ class KubeflowConfig(TtlConfig):
         return found
 
 
-class KubeflowJob(Kind):
+class KubeflowJob(OperatorKind):
     """One of kubeflow's kinds. Which version of MPIJob is served is known after `check`."""
-
-    remakes_pods = True
 
     def __init__(self, config: KubeflowConfig) -> None:
         self._config = config
@@ -248,16 +246,20 @@ class KubeflowJob(Kind):
             return "Never"
         return "Never" if self._config.operator == "mpi-operator" else "ExitCode"
 
+    def makers(self, content: Json) -> list[str]:
+        """The MPI operator has the launcher's pod made by a Job."""
+        return [f"{content['metadata']['name']}-launcher"] if self._config.operator == "mpi-operator" else []
+
     def replaces(self, role: Role) -> bool:
         """The operators make MPI workers anew that are gone, but not those that are there and have failed."""
         return self._config.elastic and self._config.operator == "mpi-operator" and role.name == "worker"
 
-    def outcome(self, content: Json) -> Outcome:
+    def outcome(self, content: Json) -> ObjectOutcome:
         found = by_conditions(content, "Succeeded", "Failed")
         if found.state is not None:
             return found
         restarting = condition(content, "Restarting")
-        return Outcome(None, str(restarting.get("message") or "restarting") if restarting else "")
+        return ObjectOutcome(None, str(restarting.get("message") or "restarting") if restarting else "")
 
     def scaling(self, content: Json, workers: int) -> Json:
         if not self._config.elastic:

@@ -2,9 +2,10 @@
 
 A job has one Secret, mounted into its pods:
 
-    spec        what its keepers are told, compressed: {"spec": ..., "roles": {role: {"reports", "spec"}}, ...}
+    spec        the instructions of `nnilite.bootstrap`
     callback    the manager's address, changed when the manager has moved; mounted files follow
-    keeper code compressed; only where pods get them neither from the manager nor from storage
+    keeper      compressed; unless pods get it from storage
+    code        only where pods get it neither from the manager nor from storage
 """
 
 from __future__ import annotations
@@ -13,22 +14,20 @@ import base64
 import hashlib
 import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from nnilite.bootstrap import Instructions, JobProcess, Supply, command
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
-from nnilite_kubernetes._bootstrap import BOOTSTRAP
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, is_main
 
 SECRET_PLACE = "/var/run/nnilite"
 WORK_PLACE = "/nnilite"
 CHECKPOINT_PLACE = "/nnilite-checkpoints"
-NOWHERE = "-"
 CODE_PLACE = "/nnilite-code"
 CODE_CONTAINER = "nnilite-code"
 MESSAGE_PLACE = "/dev/termination-log"
@@ -70,28 +69,28 @@ class Delivery:
     code_hash: str
     keeper_hash: str = ""
     logs_stay: bool = True  # what keepers cannot deliver may be left in the log
-    keeper: bytes | None = None  # both are given where pods cannot fetch them
-    code: bytes | None = None
+    keeper: bytes | None = None  # packed; given where it does not come from storage
+    code: bytes | None = None  # given where pods cannot fetch it
     urls: Mapping[str, str] = field(default_factory=dict)  # of both, where they are in an object store
 
 
-class Source(str, Enum):
-    """Where pods get keeper and code."""
+class CodeSource(str, Enum):
+    """Where pods get the code; the keeper comes with it from storage, and else from the Secret of the trial."""
 
     MANAGER = "manager"  # its REST interface
-    SECRET = "secret"  # that of the trial, if they are small
+    SECRET = "secret"  # that of the trial, if it is small
     VOLUME = "volume"  # the storage that is mounted into pods
     OBJECTS = "objects"  # an object store, by URLs that open one object for a while
 
 
-def source_of(config: ClusterConfig, report: Json) -> Source:
+def source_of(config: ClusterConfig, report: Json) -> CodeSource:
     """As the config says; `report` is how keepers report: where they print, they do not reach the manager."""
     storage, prints = config.storage, report == "stdout"
     if storage is not None and (config.code_from == "storage" or not storage.can_be_mounted):
-        return Source.VOLUME if storage.can_be_mounted else Source.OBJECTS
+        return CodeSource.VOLUME if storage.can_be_mounted else CodeSource.OBJECTS
     if storage is not None and config.code_from is None and prints:
-        return Source.VOLUME
-    return Source.SECRET if prints else Source.MANAGER
+        return CodeSource.VOLUME
+    return CodeSource.SECRET if prints else CodeSource.MANAGER
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,8 @@ class Setup:
     service: str
     config: ClusterConfig
     storage: StorageConfig | None  # mounted into them
-    source: Source
+    source: CodeSource
+    shm_mb: int | None = None  # of /dev/shm, where we are to mount it
 
 
 def file_names(delivery: Delivery) -> tuple[str, str]:
@@ -167,7 +167,7 @@ def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: D
     """The Secret of a job. Raises: ConfigError if it is too large for one."""
     values = {"spec": _packed(job, setup, roles, delivery), "callback": delivery.callback.encode()}
     if delivery.keeper is not None:
-        values["keeper"] = zlib.compress(delivery.keeper, 9)
+        values["keeper"] = delivery.keeper
     if delivery.code is not None:
         values["code"] = delivery.code
     storage = setup.storage
@@ -191,24 +191,42 @@ def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: D
 
 
 def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: Delivery) -> bytes:
-    more: dict[str, Json] = {"callback": delivery.callback, "send_output": True, "platform": job.spec.get("platform")}
-    if setup.source is Source.MANAGER:
+    more: dict[str, Json] = {
+        "callback": delivery.callback,
+        "callback_file": "callback",
+        "send_output": True,
+        "platform": job.spec.get("platform"),
+    }
+    if setup.source is CodeSource.MANAGER:
         more["code"] = {"download": delivery.code_hash}
     if job.gpus == 0 and not any(role.gpus for role in roles):
         more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
-    content = {
-        "spec": job.spec_for(WORK_PLACE, **more),
-        "roles": {
+    keeper, code = _supplies(setup.source, delivery)
+    instructions = Instructions(
+        job.spec_for(WORK_PLACE, **more),
+        keeper,
+        delivery.keeper_hash,
+        code,
+        delivery.code_hash,
+        {
             role.name: {"reports": role.reports, "spec": {"command": role.command} if role.command else {}}
             for role in roles
         },
-        "code_hash": delivery.code_hash,
-        "keeper_hash": delivery.keeper_hash,
-        "urls": dict(delivery.urls),
-        "logs_stay": delivery.logs_stay,
-        "shared": setup.storage is not None,
-    }
-    return zlib.compress(json.dumps(content).encode(), 6)
+        log_stays=delivery.logs_stay,
+        shared=setup.storage is not None,
+    )
+    return instructions.packed()
+
+
+def _supplies(source: CodeSource, delivery: Delivery) -> tuple[Supply, Supply | None]:
+    """Where pods get keeper and code."""
+    if source is CodeSource.OBJECTS:
+        return Supply(url=delivery.urls.get("keeper", "")), Supply(url=delivery.urls.get("code", ""))
+    if source is CodeSource.VOLUME:
+        keeper, code = file_names(delivery)
+        return Supply(file=keeper), Supply(file=code)
+    in_secret = Supply(file="keeper", packed=True)
+    return in_secret, Supply(file="code") if source is CodeSource.SECRET else None
 
 
 def hidden(manifest: Json) -> Json:
@@ -220,7 +238,7 @@ def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
     """The template of a role's pods, with the user's own template merged into it."""
     spec: dict[str, Json] = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": int(float(job.spec.get("grace_s") or 0)) + _DELIVERY_S,
+        "terminationGracePeriodSeconds": _grace_s(job, role),
         "enableServiceLinks": False,
         "containers": [_container(job, setup, role)],
         "volumes": _volumes(name, setup),
@@ -238,6 +256,11 @@ def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
     template["spec"] = merged(spec, deepcopy(dict(role.extra)))
     own = role.settings.pod_template
     return merged(template, _named(own, role.container)) if own else template
+
+
+def _grace_s(job: Job, role: Role) -> int:
+    """A keeper has still to deliver after its trial's grace. Where the operator's command runs there is none."""
+    return int(float(job.spec.get("grace_s") or 0)) + (0 if role.own_command else _DELIVERY_S)
 
 
 def code_pod_name(experiment: str, service: str) -> str:
@@ -294,11 +317,15 @@ def _container(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
     }
     if not role.own_command:
         container["command"] = _command(setup, role, role.task)
-        container["env"] = [_rank_variable()] if role.rank == "NNILITE_RANK" else []
+        container["env"] = [_NODE, *([_rank_variable()] if role.rank == "NNILITE_RANK" else [])]
     resources = _resources(setup.config, role)
     if resources:
         container["resources"] = {"requests": resources, "limits": dict(resources)}
     return {key: value for key, value in container.items() if value != []}
+
+
+# By it the keeper says where it runs: what it sees as the name of its machine is the pod's.
+_NODE = {"name": "NNILITE_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
 
 def _rank_variable() -> dict[str, Json]:
@@ -322,11 +349,14 @@ def _preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
 
 
 def _command(setup: Setup, role: Role, task: str) -> list[str]:
-    program = ["python3", "-I", "-S", "-c", BOOTSTRAP]
-    # no empty words: kube-apiserver 1.20 takes them for null in custom resources where Go 1.18 or later has built it
-    checkpoints = CHECKPOINT_PLACE if setup.storage is not None else NOWHERE
-    code = CODE_PLACE if setup.source is Source.VOLUME else NOWHERE
-    return [*program, SECRET_PLACE, WORK_PLACE, MESSAGE_PLACE, role.name, role.rank, task, checkpoints, code]
+    return command(
+        SECRET_PLACE,
+        WORK_PLACE,
+        JobProcess(role.name, role.rank, task),
+        message_file=MESSAGE_PLACE,
+        files=CODE_PLACE if setup.source is CodeSource.VOLUME else "",
+        checkpoints=CHECKPOINT_PLACE if setup.storage is not None else "",
+    )
 
 
 def _resources(config: ClusterConfig, role: Role) -> dict[str, str]:
@@ -341,15 +371,15 @@ def _resources(config: ClusterConfig, role: Role) -> dict[str, str]:
 
 
 def _volumes(name: str, setup: Setup) -> list[dict[str, Json]]:
-    config, storage = setup.config, setup.storage
+    storage = setup.storage
     items = [{"key": key, "path": key} for key in ("spec", "callback", "keeper", "code")]
     job_files: dict[str, Json] = {"secretName": name}
     if storage is not None and storage.azure_key:
         job_files.update(items=items, optional=True)  # not the account's key; some of these may not be there
     work = storage.volume(name) if storage is not None else {"emptyDir": {}}
     found: list[dict[str, Json]] = [{"name": "nnilite-job", "secret": job_files}, {"name": "nnilite-work", **work}]
-    if config.shm_size:
-        found.append({"name": "nnilite-shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{config.shm_size}Mi"}})
+    if setup.shm_mb:
+        found.append({"name": "nnilite-shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{setup.shm_mb}Mi"}})
     return found
 
 
@@ -363,10 +393,10 @@ def _mounts(job: Job, setup: Setup) -> list[dict[str, Json]]:
         found[1]["subPath"] = f"{root}/{label(job.trial)}/{job.attempt}"
         place = {"name": "nnilite-work", "mountPath": CHECKPOINT_PLACE}
         found.append({**place, "subPath": f"{root}/checkpoints/{label(job.trial)}"})
-    if setup.source is Source.VOLUME:
+    if setup.source is CodeSource.VOLUME:
         code = {"name": "nnilite-work", "mountPath": CODE_PLACE, "subPath": code_folder(job.experiment)}
         found.append({**code, "readOnly": True})
-    if setup.config.shm_size:
+    if setup.shm_mb:
         found.append({"name": "nnilite-shm", "mountPath": "/dev/shm"})
     return found
 

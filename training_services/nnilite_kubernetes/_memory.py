@@ -14,16 +14,17 @@ class Note:
     """The cluster's latest warning about something."""
 
     uid: str
-    looked: float
-    text: str
+    look_at: float  # when to ask for it (again)
+    text: str = ""
 
 
 @dataclass
-class Memory:
+class ClusterMemory:
     """What is known of a job beyond what the mirrors have now."""
 
     end: JobStatus | None = None  # the object may go, this stays
     reporter: Json | None = None  # the latest reporting pod that has ended
+    interrupted_at: float | None = None  # since when its reporting pod has ended without saying by whom
     canceled: bool = False  # by us
     note: Note | None = None
     log: PodLog | None = None

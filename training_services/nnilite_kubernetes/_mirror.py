@@ -99,8 +99,8 @@ class Mirror:
             before, self._objects = self._objects, objects
         self._version = str((found.get("metadata") or {}).get("resourceVersion") or "0")
         self._answered()
-        for name, content in before.items():
-            if name not in objects:
+        for name, content in before.items():  # another object may have the name by now
+            if name not in objects or objects[name]["metadata"]["uid"] != content["metadata"]["uid"]:
                 self._changed(content, True)
         for content in objects.values():
             self._changed(content, False)

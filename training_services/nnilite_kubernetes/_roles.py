@@ -5,7 +5,8 @@
 
 Pods go before anybody asks for them: operators delete them when their job has ended, and so do we. So a log is read
 as soon as its pod begins to end, and followed up to its end, by threads of our own. `refresh` reads those of pods that
-run.
+run. Where keepers report to the manager, the log of the reporting pod is read only if it has failed: what its trial has
+printed comes as events.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from nnilite.records import Json
-from nnilite_kubernetes._api import ApiError, Cluster, Stream
+from nnilite.service import JobState
+from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 from nnilite_kubernetes._log import EVENT
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._status import container_start, pod_end, rank
@@ -36,13 +38,16 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 class RoleRecords:
     """`note` takes what the watch of the pods tells; all may be called by several threads."""
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path, by_log: bool = False) -> None:
+        """`by_log`: keepers report by their logs alone."""
         self._cluster = cluster
         self._namespace = namespace
         self._folder = folder
+        self._by_log = by_log
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-logs")
         self._lock = threading.Lock()
         self._readers: dict[str, Future[None]] = {}  # by the uid of the pod: its last reading, begun when it ended
+        self._ending: dict[str, Path] = {}  # the folders of pods that are to end, by their uids
         self._closed = threading.Event()
 
     def close(self) -> None:
@@ -52,7 +57,17 @@ class RoleRecords:
         """
         with self._lock:
             self._closed.set()
+            for folder in set(self._ending.values()):
+                self._leave(folder)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _leave(self, folder: Path) -> None:
+        """Nobody may be there any more to hear of the ends of these pods; a manager that is will write them."""
+        entries = _read(folder)
+        for entry in entries:
+            if entry["state"] == "ENDING" and entry["uid"] in self._ending:
+                entry.update(state="DELETED", reason="it was still ending when its manager closed")
+        _write(folder, entries)
 
     def note(self, pod: Json, role: Role, gone: bool = False, ending: bool = False) -> None:
         """A pod has changed; when it has begun to end, or is about to, its log is read to its end."""
@@ -66,7 +81,9 @@ class RoleRecords:
             uid = pod["metadata"]["uid"]
             if gone:
                 self._readers.pop(uid, None)
-            if entry is not None and not gone and uid not in self._readers and not entry.get("read"):
+            if entry is None or gone or uid in self._readers or entry.get("read"):
+                return
+            if not self._comes_as_events(pod, role) or pod_end(pod, role.container):
                 self._readers[uid] = self._threads.submit(self._keep, pod, role, True)
 
     def refresh(self, pod: Json, role: Role) -> None:
@@ -102,8 +119,18 @@ class RoleRecords:
             }
             entries.append(known)
         known.update(_standing(pod, role, gone, known))
+        if not known.get("read") and self._comes_as_events(pod, role) and _ended_well(pod, role):
+            known.update(read=True, log=_existing(folder, known["log"]))
         _write(folder, entries)
+        if known["state"] == "ENDING":
+            self._ending[uid] = folder
+        else:
+            self._ending.pop(uid, None)
         return known
+
+    def _comes_as_events(self, pod: Json, role: Role) -> bool:
+        """Whether what a pod's trial prints is sent to the manager by its keeper."""
+        return role.reports and rank(pod) == 0 and not self._by_log
 
     def _keep(self, pod: Json, role: Role, last: bool) -> None:
         """Copy a pod's log to its file. Raises: ApiError, if it is not the last time."""
@@ -142,8 +169,7 @@ class RoleRecords:
                 return
             entries = _read(folder)
             for known in (known for known in entries if known["uid"] == pod["metadata"]["uid"]):
-                there = known["log"] and (folder / "roles" / known["log"]).exists()
-                known.update(read=True, log=known["log"] if there else None)
+                known.update(read=True, log=_existing(folder, known["log"]))
             _write(folder, entries)
 
     def _folder_of(self, pod: Json) -> Path:
@@ -152,11 +178,22 @@ class RoleRecords:
         return self._folder / "trials" / trial / attempt
 
 
+def _ended_well(pod: Json, role: Role) -> bool:
+    """Whether a pod has ended as it should: by itself, or because somebody wanted that."""
+    end = pod_end(pod, role.container)
+    return end is not None and end.state in (JobState.SUCCEEDED, JobState.CANCELED)
+
+
 def _place(pod: Json) -> tuple[str, str] | None:
     """Trial and attempt of a pod, None if what its labels say cannot be ours."""
     labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
     trial, attempt = str(labels.get(TRIAL) or ""), str(labels.get(ATTEMPT) or "")
     return (trial, attempt) if _NAME.fullmatch(trial) and attempt.isdecimal() and labels.get(ROLE) else None
+
+
+def _existing(folder: Path, log: Json) -> Json:
+    """The name of a log, None if there is no such file."""
+    return log if log and (folder / "roles" / log).exists() else None
 
 
 def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> dict[str, Json]:
@@ -201,7 +238,7 @@ def _write(folder: Path, entries: list[dict[str, Json]]) -> None:
         log.warning("%s cannot be written: %s", folder / "roles.json", error)
 
 
-def _save(stream: Stream, path: Path, draft: Path) -> None:
+def _save(stream: LogStream, path: Path, draft: Path) -> None:
     """A log without the events of its keeper; no file for one that is empty. Raises: ApiError, OSError."""
     written = taken = 0
     try:

@@ -1,45 +1,38 @@
 """The training service of all Kubernetes platforms.
 
 A job is an object of the platform's kind and a Secret, which the object owns, both of a name that follows from the
-job's. Two threads watch all objects and all pods of the experiment; `poll` answers from what they know, and asks the
-server only for jobs that they do not know (any more). All calls to the server are made in a few threads of our own.
+job's. All calls to the server are made in a few threads of our own; what happens there is watched by two more.
+
+    _opening      what is looked at, and set right, before anything else
+    _submitter    makes the objects of a job
+    _delivery     brings keeper and code to where pods look for them
+    _known        what the watches have told, and what is kept in mind
+    _judge        what that means: the status of a job; what is to be deleted because of it
+    _logs         what pods have printed
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
 from nnilite_kubernetes import _manifest as manifests
-from nnilite_kubernetes._access import check_quotas, check_rights
-from nnilite_kubernetes._api import EVENTS, PODS, SECRETS, ApiError, Cluster, Resource, connect
+from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
 from nnilite_kubernetes._config import ClusterConfig
-from nnilite_kubernetes._kind import Kind
-from nnilite_kubernetes._log import PodLog
-from nnilite_kubernetes._memory import Memory, Note
-from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._judge import Judge
+from nnilite_kubernetes._kind import OperatorKind
+from nnilite_kubernetes._known import Known, job_of
+from nnilite_kubernetes._logs import Logs
+from nnilite_kubernetes._opening import Opening
 from nnilite_kubernetes._roles import RoleRecords
-from nnilite_kubernetes._status import (
-    Facts,
-    container_start,
-    pod_end,
-    rank,
-    reporting,
-    role_of,
-    status,
-    unexplained,
-    wait_of,
-)
 from nnilite_kubernetes._submitter import Submitter
 
 log = logging.getLogger(__name__)
@@ -48,9 +41,18 @@ T = TypeVar("T")
 
 _THREADS = 4
 _SILENCE_S = 60.0  # a server that has not answered for so long: nothing can be said of jobs
-_NOTES_EVERY_S = 10.0
-_LAST_LOGS_S = 10.0  # so long an ended job is kept for the logs of its pods
-_CANCEL = {"metadata": {"annotations": {"nnilite/canceled": "true"}}}
+
+
+@dataclass(frozen=True)
+class _Open:
+    """What there is while the service is open."""
+
+    pool: ThreadPoolExecutor
+    cluster: Cluster
+    known: Known
+    judge: Judge
+    logs: Logs
+    roles: RoleRecords
 
 
 class ClusterService(TrainingService):
@@ -60,325 +62,162 @@ class ClusterService(TrainingService):
 
     def __init__(self, name: str, config: ClusterConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._kind: Kind = self.make_kind(config)
+        self._kind: OperatorKind = self.make_kind(config)
         self._namespace = config.namespace
-        self._pool: ThreadPoolExecutor | None = None
-        self._cluster: Cluster | None = None
-        self._objects: Mirror | None = None
-        self._pods: Mirror | None = None
-        self._memories: dict[tuple[str, str], Memory] = {}  # by the names and uids of the jobs' objects
-        self._lock = threading.Lock()
-        self._roles: RoleRecords | None = None
         self._submitter = Submitter(name, self._kind, config, context)
+        self._opened: _Open | None = None
 
     # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes")
         self._submitter = Submitter(self.name, self._kind, self.config, self.context)  # the code is taken anew
         if self.config.reuse_mode:
             log.info("reuseMode has no effect: each trial has pods of its own")
+        if self.config.shm_size and self._kind.has_shm:
+            log.info("shmSize has no effect: the operator gives each pod memory of its node as /dev/shm")
+        pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes")
         try:
-            await self._in_thread(self._open)
+            await asyncio.get_running_loop().run_in_executor(pool, self._open, pool)
         except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
             await self.close()
             if isinstance(error, ApiError) and error.status in (401, 403):
-                raise ConfigError(str(error), Place(field="kubeconfig")) from error
+                raise _not_let_in(error) from error
             raise
 
-    def _open(self) -> None:
+    def _open(self, pool: ThreadPoolExecutor) -> None:
+        cluster = self._connect()
+        known = Known(cluster, self._kind, self._namespace, manifests.selector(self.context.experiment, self.name))
+        roles = RoleRecords(cluster, self._namespace, self.context.directory, self._by_log)
+        judge = Judge(known, self.config, roles, self.context.wake)
+        self._opened = _Open(pool, cluster, known, judge, Logs(known, roles), roles)
+        opening = self._opening(cluster)
+        opening.check_operator()
+        known.start(judge.object_changed, judge.pod_changed)
+        if not known.objects():  # else there are trials to be watched, whatever has changed since they began
+            opening.check_trials()
+        opening.tidy_up(known)
+
+    async def check(self) -> None:
+        await asyncio.to_thread(self._check)
+
+    def _check(self) -> None:
+        try:
+            cluster = self._connect()
+        except ConfigError as error:  # what a dry run prints may be for another machine
+            raise ServiceError(str(error)) from error
+        try:
+            opening = self._opening(cluster)
+            opening.check_operator()
+            opening.check_quotas()
+        except ApiError as error:
+            if error.status in (401, 403):
+                raise _not_let_in(error) from error
+            raise
+        finally:
+            cluster.close()
+
+    @property
+    def _by_log(self) -> bool:
+        """Whether keepers report by their logs alone."""
+        return self.context.defaults.get("callback") == "log"
+
+    def _connect(self) -> Cluster:
         kubeconfig = self.config.kubeconfig
-        self._cluster = connect(str(kubeconfig) if kubeconfig else None, self.config.kube_context)
-        report = "stdout" if self.context.defaults.get("callback") == "log" else "rest"
-        check_rights(self._cluster, self._namespace, self._kind, self._submitter.sends_code(report))
-        self._kind.check(self._cluster)
-        place = (self._namespace, manifests.selector(self.context.experiment, self.name))
-        self._objects = Mirror(self._cluster, self._kind.resource, *place, self._object_changed)
-        self._pods = Mirror(self._cluster, PODS, *place, self._pod_changed)
-        self._roles = RoleRecords(self._cluster, self._namespace, self.context.directory)
-        self._objects.start()
-        self._pods.start()
-        if not self._objects.all():  # else there are trials to be watched, whatever has changed since they began
-            check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample(report)))
-            self._submitter.check_storage(report)
-        self._tidy_up(self._cluster)
-        if self._submitter.sends_code(report):
-            self._submitter.delete_code_pod(self._cluster)
+        return connect(str(kubeconfig) if kubeconfig else None, self.config.kube_context)
 
-    def _sample(self, report: str) -> Job:
-        """A job such as will come."""
+    def _opening(self, cluster: Cluster) -> Opening:
+        report = "stdout" if self._by_log else "rest"
         gpus = self.context.defaults.get("trialGpuNumber")
-        return Job("nni-sample", self.context.experiment, "sample", 0, 0, {"report": report}, gpus)
-
-    def _tidy_up(self, cluster: Cluster) -> None:
-        """What an earlier manager left half made is set right; its keepers are told where this one is."""
-        address = manifests.encoded(self._submitter.address(cluster))
-        selector = manifests.selector(self.context.experiment, self.name)
-        for resource in (SECRETS, *self._kind.owned):
-            for item in cluster.select(resource, self._namespace, labelSelector=selector).get("items") or []:
-                kept = self._settled(cluster, resource, item)
-                if kept and (item.get("data") or {}).get("callback") not in (None, address):
-                    change = {"data": {"callback": address}}
-                    cluster.patch(resource, self._namespace, item["metadata"]["name"], change)
-
-    def _settled(self, cluster: Cluster, resource: Resource, item: Json) -> bool:
-        """What was made for a job goes if there is no such job, and else belongs to it; False if it is gone."""
-        metadata = item["metadata"]
-        if metadata.get("ownerReferences"):
-            return True
-        owner = self._object(metadata["name"])
-        if owner is None:
-            cluster.delete(resource, self._namespace, metadata["name"], metadata["uid"])
-            return False
-        self._submitter.own(cluster, resource, item, owner)
-        return True
+        sample = Job("nni-sample", self.context.experiment, "sample", 0, 0, {"report": report}, gpus)
+        return Opening(cluster, self._kind, self._submitter, sample, self.name, self._namespace)
 
     async def close(self) -> None:
-        for mirror in (self._objects, self._pods):
-            if mirror is not None:
-                mirror.close()
-        if self._roles is not None:
-            self._roles.close()
-        self._objects = self._pods = self._roles = None
-        pool, self._pool = self._pool, None
+        opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        opened.known.close()
+        opened.roles.close()
         try:
-            if pool is not None and self._cluster is not None and self._submitter.filling:
-                await asyncio.get_running_loop().run_in_executor(pool, self._submitter.close, self._cluster)
+            if self._submitter.deliverer.filling:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(opened.pool, self._submitter.deliverer.close, opened.cluster)
         finally:  # no thread may wait for the server any more: the process would wait for the thread
-            if pool is not None:
-                pool.shutdown(wait=False, cancel_futures=True)
-            if self._cluster is not None:
-                self._cluster.close()
+            opened.pool.shutdown(wait=False, cancel_futures=True)
+            opened.cluster.close()
+
+    def _now(self) -> _Open:
+        if self._opened is None:
+            raise ServiceError(f"{self.name} is not open")
+        return self._opened
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        if self._pool is None:
-            raise ServiceError(f"{self.name} is not open")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._now().pool, call, *arguments)
 
-    # ------------------------------------------------------------ submitting
+    # ------------------------------------------------------------ jobs
 
     async def submit(self, job: Job) -> Handle:
-        made = await self._in_thread(lambda: self._submitter.submit(self._connected(), job))
-        if self._objects is not None:
-            self._objects.put(made)
+        opened = self._now()
+        exists = opened.known.watched(self._submitter.name(job.name)) is not None
+        made = await self._in_thread(self._submitter.submit, opened.cluster, job, exists)
+        opened.known.put(made)
         return {"job": job.name, "uid": made["metadata"]["uid"], "report": job.spec.get("report") or "rest"}
 
     def describe(self, job: Job) -> Json:
         return {"name": job.name, "manifests": self._submitter.describe(job)}
 
-    def _name(self, job: str) -> str:
-        return self._submitter.name(job)
-
-    # ------------------------------------------------------------ watching
+    def _place(self, handle: Handle) -> tuple[str, str]:
+        """Name and uid of a job's object."""
+        return self._submitter.name(str(handle["job"])), str(handle["uid"])
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
         if not handles:
             return []
-        objects = self._objects
-        if objects is None or self._pods is None:
-            raise ServiceError(f"{self.name} is not open")
-        silent = max(objects.age_s, self._pods.age_s)
-        if silent > _SILENCE_S:
-            raise ServiceError(f"the cluster has not answered for {silent:.0f} s: {objects.trouble}")
-        return await self._in_thread(lambda: [self._status(handle) for handle in handles])
+        opened = self._now()
+        opened.known.check_fresh(_SILENCE_S)
+        return await self._in_thread(lambda: [self._status(opened, handle) for handle in handles])
 
-    def _status(self, handle: Handle) -> JobStatus:
-        uid, name = str(handle["uid"]), self._name(str(handle["job"]))
-        memory = self._memory(name, uid)
-        if memory.end is not None:
-            return memory.end
-        if handle.get("report") == "stdout":
-            self._follow(handle)
-        content = self._object(name)
-        if content is None or content["metadata"]["uid"] != uid:
-            return memory.end or self._gone(name, memory)
-        facts = self._facts(content)
-        found = status(self._kind, facts)
-        if found.state.ended and found.ended is None and any(_is_alive(pod) for pod in facts.pods):
-            facts = replace(facts, pods=self._pods_now(name))  # the object's end was heard of before its pods'
-            found = status(self._kind, facts)
-        if facts.canceled and not found.state.ended and not content["metadata"].get("deletionTimestamp"):
-            self._delete(content)  # the server had refused, or the manager ended in between
-        if found.state is JobState.WAITING and not facts.canceled:
-            found = self._patience(facts, found)
-        if found.state.ended:
-            memory.end = found
-            if found.state is JobState.LOST and any(_is_alive(pod) for pod in facts.pods):
-                self._delete(content)  # the other roles would go on beside the next attempt
-        return found
-
-    def _memory(self, name: str, uid: str) -> Memory:
-        return self._memories.setdefault((name, uid), Memory())
-
-    def _memory_of(self, content: Json) -> Memory:
-        return self._memory(content["metadata"]["name"], content["metadata"]["uid"])
-
-    def _gone(self, name: str, memory: Memory) -> JobStatus:
-        """The object is gone; its pods may still be ending."""
-        if any(_is_alive(pod) for pod in self._pods_of(name)):
-            return JobStatus(JobState.RUNNING, "it is being ended")
-        if memory.canceled:
-            return JobStatus(JobState.CANCELED, "canceled")
-        return JobStatus(JobState.LOST, "its object is no longer in the cluster")
-
-    def _pods_of(self, name: str) -> list[Json]:
-        pods = [] if self._pods is None else self._pods.all()
-        return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(manifests.JOB) == name]
-
-    def _pods_now(self, name: str) -> list[Json]:
-        selector = f"{manifests.JOB}={name}"
-        return list(self._connected().select(PODS, self._namespace, labelSelector=selector).get("items") or [])
-
-    def _object(self, name: str) -> Json | None:
-        """An object that is not known to the mirror may be newer than what that has heard of."""
-        objects = self._objects
-        content = objects.get(name) if objects is not None else None
-        if content is None:
-            content = self._connected().get(self._kind.resource, self._namespace, name)
-            if content is not None and objects is not None:
-                objects.put(content)
-        return content
-
-    def _facts(self, content: Json) -> Facts:
-        known = self._facts_without_asking(content, ())
-        silent = unexplained(known)
-        if silent is None:
-            return known
-        return replace(known, note=self._note(silent, self._memory_of(content)))
-
-    def _facts_without_asking(self, content: Json, more: Sequence[Json]) -> Facts:
-        """`more`: pods that may no longer be known."""
-        name = content["metadata"]["name"]
-        newer = {pod["metadata"]["uid"] for pod in more}
-        pods = [*more, *(pod for pod in self._pods_of(name) if pod["metadata"]["uid"] not in newer)]
-        memory = self._memory_of(content)
-        if not pods and memory.reporter is not None and self._kind.outcome(content).state is not None:
-            pods = [memory.reporter]  # deleted already, as the job has ended
-        canceled = memory.canceled or _is_canceled(content)
-        return Facts(content, pods, self._kind.roles(_job_of(content)), canceled)
-
-    def _patience(self, facts: Facts, found: JobStatus) -> JobStatus:
-        """A job that has waited too long for a node or an image is given up."""
-        wait = wait_of(facts)
-        limits = {"image": self.config.image_pull_limit, "schedule": self.config.schedule_limit}
-        limit = limits.get(wait.stuck)
-        if limit is None or time.time() - wait.since < limit:
-            return found
-        self._delete(facts.content)
-        return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
-
-    def _note(self, content: Json, memory: Memory) -> str:
-        """The latest warning about a job that has no pods, or a pod that does not start: quota, account, volumes."""
-        metadata, known = content["metadata"], memory.note
-        if known is None or known.uid != metadata["uid"]:
-            known = Note(metadata["uid"], float("-inf"), "")
-        if time.monotonic() - known.looked < _NOTES_EVERY_S:
-            return known.text
-        try:
-            query = {"fieldSelector": f"involvedObject.uid={known.uid},type=Warning"}
-            found = self._connected().select(EVENTS, self._namespace, **query).get("items") or []
-        except ApiError as error:
-            log.debug("events of %s cannot be read: %s", metadata["name"], error)
-            found = []
-        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-        text = f"{found[-1].get('reason')}: {found[-1].get('message')}" if found else known.text
-        memory.note = Note(known.uid, time.monotonic(), text)
-        return text
-
-    def _object_changed(self, content: Json, gone: bool) -> None:
-        if gone and self._memory_of(content).removed:
-            self._memories.pop((content["metadata"]["name"], content["metadata"]["uid"]), None)
-        elif gone:
-            self._remember(content)
-        self.context.wake()
-
-    def _pod_changed(self, pod: Json, gone: bool) -> None:
-        """A pod may be taken away as soon as it has ended: what it told must be noted now."""
-        name = (pod["metadata"].get("labels") or {}).get(manifests.JOB)
-        content = self._objects.get(name) if self._objects is not None and name else None
-        role = self._role(pod)
-        if role is not None and self._roles is not None:
-            self._roles.note(pod, role, gone)
-        if content is not None and not self._memory_of(content).removed:
-            if role is not None and role.reports and not _is_alive(pod):
-                self._memory_of(content).reporter = pod
-            self._remember(content, pod)
-            if role is not None:
-                (self._mourn if gone else self._replace)(content, pod, role)
-        self.context.wake()
-
-    def _role(self, pod: Json) -> manifests.Role | None:
-        return next((role for role in self._kind.roles(_job_of(pod)) if role.name == role_of(pod)), None)
-
-    def _replace(self, content: Json, pod: Json, role: manifests.Role) -> None:
-        """A lost worker of an elastic job is taken away where the operator would leave it."""
-        if not self._kind.replaces(role) or pod["metadata"].get("deletionTimestamp"):
-            return
-        end = pod_end(pod, role.container)
-        if end is not None and end.state is JobState.LOST and self._kind.outcome(content).state is None:
-            metadata = pod["metadata"]
-            log.info("the worker %s was lost and is replaced: %s", metadata["name"], end.reason)
-            try:
-                self._connected().delete(PODS, self._namespace, metadata["name"], metadata["uid"])
-            except ApiError as error:
-                log.warning("the lost worker %s cannot be deleted: %s", metadata["name"], error)
-
-    def _mourn(self, content: Json, pod: Json, role: manifests.Role) -> None:
-        """The trial is lost with its reporting pod: another one would begin it anew within the same attempt."""
-        end = pod_end(pod, role.container)
-        speaks = role.reports and rank(pod) == 0 and (end is None or end.state is JobState.CANCELED)
-        name, memory = content["metadata"]["name"], self._memory_of(content)
-        if not (speaks and self._kind.remakes_pods) or memory.canceled:
-            return
-        try:
-            now = self._connected().get(self._kind.resource, self._namespace, name) or content
-            if self._kind.outcome(now).state or now["metadata"].get("deletionTimestamp") or _is_canceled(now):
-                return
-            reason = f"its pod {pod['metadata']['name']} was deleted by somebody else"
-            memory.end = memory.end or JobStatus(JobState.LOST, reason)
-            self._delete(content)
-        except ApiError as error:
-            log.warning("what became of %s cannot be told: %s", name, error)
-
-    def _remember(self, content: Json, *pods: Json) -> None:
-        """Keep the end of a job whose objects may be gone when it is asked for."""
-        facts = self._facts_without_asking(content, pods)
-        found = status(self._kind, facts)
-        certain = found.ended is not None or not any(_is_alive(pod) for pod in facts.pods)
-        if found.state.ended and certain and (pods or found.state is not JobState.LOST):
-            memory = self._memory_of(content)
-            memory.end = memory.end or found
-
-    # ------------------------------------------------------------ canceling, logs, the end
+    def _status(self, opened: _Open, handle: Handle) -> JobStatus:
+        place = self._place(handle)
+        if handle.get("report") == "stdout" and opened.known.memory(*place).end is None:
+            opened.logs.follow(*place)
+        return opened.judge.status(*place)
 
     async def cancel(self, handle: Handle) -> None:
-        await self._in_thread(self._cancel, handle)
+        await self._in_thread(self._now().judge.cancel, *self._place(handle))
 
-    def _cancel(self, handle: Handle) -> None:
-        if self._status(handle).state.ended:
-            return
-        content = self._object(self._name(str(handle["job"])))
-        if content is None:
-            return
-        self._memory_of(content).canceled = True
-        try:
-            self._connected().patch(self._kind.resource, self._namespace, content["metadata"]["name"], _CANCEL)
-        except ApiError as error:
-            if error.status != 404:
-                log.debug("the cancellation of %s cannot be noted: %s", handle["job"], error)
-        self._delete(content)
+    async def scale(self, handle: Handle, workers: int) -> None:
+        await self._in_thread(self._scale, self._now(), handle, workers)
 
-    def _delete(self, content: Json) -> None:
-        metadata = content["metadata"]
-        place = (self._kind.resource, self._namespace, metadata["name"], metadata["uid"])
-        self._connected().delete(*place, policy=self._kind.deletion)
+    def _scale(self, opened: _Open, handle: Handle, workers: int) -> None:
+        name, uid = self._place(handle)
+        content = opened.known.object(name)
+        if content is None or content["metadata"]["uid"] != uid:
+            raise NotFound(f"{handle['job']} is no longer in the cluster")
+        opened.cluster.patch(self._kind.resource, self._namespace, name, self._kind.scaling(content, workers))
+
+    async def remove(self, handle: Handle) -> None:
+        await self._in_thread(self._remove, self._now(), handle)
+
+    def _remove(self, opened: _Open, handle: Handle) -> None:
+        """Delete the object; what it owns goes with it. Nothing else of that name."""
+        name, uid = self._place(handle)
+        content = opened.known.object(name)
+        if content is not None and content["metadata"]["uid"] != uid:
+            return
+        opened.logs.keep(name)
+        opened.known.forget(name, uid, gone=content is None)
+        place = (self._kind.resource, self._namespace, name, uid, self._kind.deletion)
+        if content is not None and opened.cluster.delete(*place):
+            return
+        for resource in (SECRETS, *self._kind.owned):  # of an earlier try that went no further
+            opened.cluster.delete(resource, self._namespace, name)
+
+    # ------------------------------------------------------------ what they print, and where they run
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await self._in_thread(self._read_reports, handle)
-
-    def _read_reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        pod_log = self._log_of(handle)
-        return pod_log.read(with_output=handle.get("report") == "stdout") if pod_log is not None else ()
+        with_output = handle.get("report") == "stdout"
+        return await self._in_thread(self._now().logs.reports, *self._place(handle), with_output)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         """The pod's log has both streams in one; it is given as standard output."""
@@ -386,108 +225,20 @@ class ClusterService(TrainingService):
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
         if stream == "stderr":
             return b""
-        return await self._in_thread(self._read_log, handle, offset, limit)
-
-    def _follow(self, handle: Handle) -> None:
-        """Read on in a log before it is rotated, or deleted with its pod."""
-        pod_log = self._log_of(handle)
-        try:
-            if pod_log is not None:
-                pod_log.follow()
-        except ApiError as error:
-            log.debug("the log of %s cannot be read now: %s", handle["job"], error)
-
-    def _read_log(self, handle: Handle, offset: int, limit: int) -> bytes:
-        pod_log = self._log_of(handle)
-        return pod_log.output(offset, limit) if pod_log is not None else b""
-
-    def _log_of(self, handle: Handle) -> PodLog | None:
-        uid, name = str(handle["uid"]), self._name(str(handle["job"]))
-        memory = self._memory(name, uid)
-        content = None if memory.log is not None else self._object(name)
-        if content is None or content["metadata"]["uid"] != uid:
-            return memory.log
-        pod, role = reporting(self._facts_without_asking(content, ()))
-        if pod is None:
-            return None
-        place = (self._namespace, pod["metadata"]["name"], role.container)
-        with self._lock:  # two would give the same output twice
-            memory.log = memory.log or PodLog(self._connected(), *place)
-        return memory.log
-
-    async def scale(self, handle: Handle, workers: int) -> None:
-        await self._in_thread(self._scale, handle, workers)
-
-    def _scale(self, handle: Handle, workers: int) -> None:
-        name = self._name(str(handle["job"]))
-        content = self._object(name)
-        if content is None or content["metadata"]["uid"] != str(handle["uid"]):
-            raise NotFound(f"{handle['job']} is no longer in the cluster")
-        change = self._kind.scaling(content, workers)
-        self._connected().patch(self._kind.resource, self._namespace, name, change)
+        return await self._in_thread(self._now().logs.output, *self._place(handle), offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """What the pods that still run have printed by now; that of the others is in the attempt's folder already."""
-        await self._in_thread(self._fetch, handle)
-
-    def _fetch(self, handle: Handle) -> None:
-        for pod in self._pods_of(self._name(str(handle["job"]))):
-            role = self._role(pod)
-            if role is not None and self._roles is not None and container_start(pod, role.container):
-                self._roles.refresh(pod, role)
+        await self._in_thread(self._now().logs.refresh, self._place(handle)[0])
 
     def hosts(self) -> list[Host]:
         running: dict[str, int] = {}
-        for pod in self._pods.all() if self._pods is not None else []:
+        for pod in self._opened.known.pods() if self._opened is not None else []:
             node = (pod.get("spec") or {}).get("nodeName")
-            ours = manifests.JOB in (pod["metadata"].get("labels") or {})
-            if node and ours and (pod.get("status") or {}).get("phase") == "Running":
+            if node and job_of(pod) and (pod.get("status") or {}).get("phase") == "Running":
                 running[node] = running.get(node, 0) + 1
         return [Host(node, "up", running=number) for node, number in sorted(running.items())]
 
-    async def remove(self, handle: Handle) -> None:
-        await self._in_thread(self._remove, handle)
 
-    def _remove(self, handle: Handle) -> None:
-        """Delete the object and what it owns, also what is left of an earlier try; nothing else of that name."""
-        cluster, name, uid = self._connected(), self._name(str(handle["job"])), str(handle["uid"])
-        content = self._object(name)
-        if content is not None and content["metadata"]["uid"] != uid:
-            return
-        self._keep_logs(self._pods_now(name))
-        if content is None:
-            self._memories.pop((name, uid), None)
-        else:  # its end is still to be heard of
-            self._memories[name, uid] = Memory(removed=True)
-        cluster.delete(self._kind.resource, self._namespace, name, uid, self._kind.deletion)
-        for resource in (SECRETS, *self._kind.owned):
-            cluster.delete(resource, self._namespace, name)
-
-    def _keep_logs(self, pods: Sequence[Json]) -> None:
-        """Those of pods that have ended are waited for; the others' are read while they are being deleted."""
-        records = self._roles
-        if records is None:
-            return
-        for pod in pods:
-            role = self._role(pod)
-            if role is not None:
-                records.note(pod, role, ending=True)
-        records.settle([pod for pod in pods if not _is_alive(pod)], _LAST_LOGS_S)
-
-    def _connected(self) -> Cluster:
-        if self._cluster is None:
-            raise ServiceError(f"{self.name} is not open")
-        return self._cluster
-
-
-def _is_canceled(content: Json) -> bool:
-    return "nnilite/canceled" in (content["metadata"].get("annotations") or {})
-
-
-def _is_alive(pod: Json) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Pending", "Running")
-
-
-def _job_of(content: Json) -> Job:
-    """As much of a job as its roles' names depend on."""
-    return Job(content["metadata"]["name"], "", "", 0, 0, {})
+def _not_let_in(error: ApiError) -> ConfigError:
+    return ConfigError(str(error), Place(field="kubeconfig"))

@@ -2,6 +2,10 @@
 
 The keeper's word, which its pod carries as the termination message, comes first: it alone tells -9 from 137. Without
 it the pod's own end is looked at, then the object of the job, and only then what a pod that has not started waits for.
+
+A keeper that was told to end (SIGTERM) does not know by whom, so its word on that is none: where we have not canceled
+the job, it is lost, with the reason that pod or object give. That reason may come later than the end of the container,
+so until then the job counts as running (`interrupted`).
 """
 
 from __future__ import annotations
@@ -12,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import strptime
 
-from nnilite.records import Json
+from nnilite.keeper_folder import end_status
+from nnilite.records import EndCause, Json
 from nnilite.service import JobState, JobStatus
-from nnilite_kubernetes._kind import Kind, Outcome
+from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
 from nnilite_kubernetes._manifest import ROLE, Role
 
 _PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
@@ -29,6 +34,9 @@ _LOST = (
     "Terminated",
     "UnexpectedAdmissionError",
 )
+_SIGTERM = 143
+_INTERRUPTED = EndCause.INTERRUPTED.value
+CANCELED = "nnilite/canceled"  # an annotation
 _RANKS = ("training.kubeflow.org/replica-index", "FC_TASK_INDEX", "adaptdl/rank")
 
 
@@ -80,54 +88,86 @@ def reporting(facts: Facts) -> tuple[Json | None, Role]:
     return (found[-1] if found else None), role
 
 
-def status(kind: Kind, facts: Facts) -> JobStatus:
+def status(kind: OperatorKind, facts: Facts) -> JobStatus:
     """The state of a job that is there. What it has waited for too long is for the caller: see `wait_of`."""
     pod, role = reporting(facts)
     outcome = kind.outcome(facts.content)
     end = pod_end(pod, role.container) if pod is not None else None
-    if end is not None and (kind.pod_end_counts or outcome.state) and not _was_ended(facts, pod, end):
-        return _judged(facts, end)
+    if end is not None and (kind.pod_end_counts or outcome.state):
+        found = _judged(facts, pod, end)
+        if found is not None:
+            return found
     if outcome.state is not None and outcome.state.ended:
         return _by_object(facts, outcome)
     host, url = (str((pod.get("spec") or {}).get("nodeName") or ""), "") if pod is not None else ("", "")
     started = container_start(pod, role.container) if pod is not None else None
     if started is not None:
-        reason = "it is being ended" if facts.canceled else outcome.message
+        reason = "it is being ended" if facts.canceled or end is not None else outcome.message
         return JobStatus(JobState.RUNNING, reason, host=host, url=url, started=started)
     reason = "it is being canceled" if facts.canceled else wait_of(facts).reason or outcome.message
     return JobStatus(JobState.WAITING, reason, host=host)
 
 
-def _was_ended(facts: Facts, pod: Json, end: JobStatus) -> bool:
-    """Whether the cluster has ended a pod of a job that nobody has deleted: then its object tells the reason."""
-    deleted = pod["metadata"].get("deletionTimestamp") and not facts.content["metadata"].get("deletionTimestamp")
-    return end.state is JobState.CANCELED and bool(deleted) and not facts.canceled
+def interrupted(facts: Facts) -> JobStatus | None:
+    """The end of the reporting pod that was told to end by whom it cannot say; None if that is not how it ended."""
+    pod, role = reporting(facts)
+    end = pod_end(pod, role.container) if pod is not None else None
+    return end if end is not None and end.state is JobState.CANCELED and not facts.canceled else None
 
 
-def _judged(facts: Facts, end: JobStatus) -> JobStatus:
-    """A keeper that was told to end does not know who wanted it."""
+def _judged(facts: Facts, pod: Json, end: JobStatus) -> JobStatus | None:
+    """What the end of the reporting pod means for the job; None where others have to tell why it was ended."""
     if facts.canceled:
         return replace(end, state=JobState.CANCELED, reason="canceled")
-    if end.state is JobState.CANCELED and facts.content["metadata"].get("deletionTimestamp"):
-        return replace(end, state=JobState.LOST, reason="somebody else has deleted its object")
+    if end.state is not JobState.CANCELED:
+        return end
+    if facts.content["metadata"].get("deletionTimestamp"):
+        return replace(end, state=JobState.LOST, reason=deleted(facts.content), exit_code=None)
+    if pod["metadata"].get("deletionTimestamp") or not _by_answer(pod, facts.roles):
+        return None
     return end
 
 
-def _by_object(facts: Facts, outcome: Outcome) -> JobStatus:
-    """The end as the object tells it; a role that has failed says more."""
+def _by_answer(pod: Json, roles: Sequence[Role]) -> bool:
+    """Whether the keeper says that an answer of the manager has asked for the end, and no signal."""
+    word = _keepers_word(_container_state(pod, _container_of(pod, roles)).get("terminated"))
+    return word is not None and word.get("cause") != _INTERRUPTED
+
+
+def deleted(content: Json) -> str:
+    """What to say of an object that somebody else has deleted."""
+    return f"somebody else has deleted the {content.get('kind') or 'object'} {content['metadata']['name']}"
+
+
+def _by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
+    """The end as the object tells it; a role that was taken away, or has failed, says more."""
     if facts.canceled:
         return JobStatus(JobState.CANCELED, "canceled")
     if outcome.state is JobState.SUCCEEDED:
         return JobStatus(JobState.SUCCEEDED, exit_code=0)
-    for pod in facts.pods:
+    pods = sorted(facts.pods, key=lambda pod: not disruption(pod))  # others fail because one was taken away
+    for pod in pods:
         end = pod_end(pod, _container_of(pod, facts.roles))
         if end is not None and end.state not in (JobState.SUCCEEDED, JobState.CANCELED):
             reason = f"{pod['metadata']['name']}: {end.reason or end.state.value}"
             return JobStatus(end.state, reason, end.exit_code, end.host, started=end.started, ended=end.ended)
+    for pod in pods:
+        container = _container_of(pod, facts.roles)
+        end = pod_end(pod, container)
+        code = (_container_state(pod, container).get("terminated") or {}).get("exitCode")
+        # What the object tells as the trial's failure is its answer to somebody's SIGTERM.
+        if end is not None and end.state is JobState.CANCELED and outcome.exit_code in (None, code):
+            reason = " ".join(filter(None, (removal(pod), outcome.message and f"({outcome.message})")))
+            return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
     state = outcome.state or JobState.FAILED
     if state is JobState.FAILED and outcome.exit_code is None:
         state = JobState.LOST  # no pod has failed: they were taken away
-    return JobStatus(state, outcome.message, outcome.exit_code)
+    return JobStatus(state, outcome.message, outcome.exit_code if state is JobState.FAILED else None)
+
+
+def removal(pod: Json) -> str:
+    """Why a pod was taken away, as far as it says."""
+    return disruption(pod) or f"its pod {pod['metadata']['name']} was deleted by somebody else"
 
 
 def _container_of(pod: Json, roles: Sequence[Role]) -> str:
@@ -135,20 +175,70 @@ def _container_of(pod: Json, roles: Sequence[Role]) -> str:
 
 
 def pod_end(pod: Json, container: str) -> JobStatus | None:
-    """How a pod ended, None if it has not."""
-    status = pod.get("status") or {}
+    """How a pod ended, None if it has not. CANCELED: it was told to end, and does not know by whom."""
     host = str((pod.get("spec") or {}).get("nodeName") or "")
     terminated = _container_state(pod, container).get("terminated")
     word = _keepers_word(terminated)
-    if terminated and word is not None:
-        return _by_keeper(word, terminated, host)
-    if status.get("reason") in _LOST or _disrupted(status):
-        return JobStatus(JobState.LOST, _sentence(status.get("reason"), status.get("message")), host=host)
+    told = _by_keeper(word, terminated, host) if terminated and word is not None else None
+    if told is not None and told.state is not JobState.CANCELED:
+        return told
+    over = told is not None or terminated or _phase(pod) == "Failed"
+    why = disruption(pod)
+    if why and (over or _node_is_gone(pod)):
+        return JobStatus(JobState.LOST, why, host=host, started=told.started if told else None)
+    if told is not None:
+        return told
     if terminated:
         return _by_container(terminated, host)
-    if status.get("phase") == "Failed":
-        return JobStatus(JobState.LOST, _sentence(status.get("reason"), status.get("message")) or "its pod failed")
-    return None
+    return _without_container(pod, host) if _phase(pod) == "Failed" else None
+
+
+def _without_container(pod: Json, host: str) -> JobStatus:
+    """The end of a pod whose own container never ran, or is no longer known."""
+    status = pod.get("status") or {}
+    for entry in status.get("initContainerStatuses") or []:
+        terminated = (entry.get("state") or {}).get("terminated") or {}
+        if terminated.get("exitCode"):
+            text = _sentence(f"its init container {entry.get('name')} failed", _guessed(terminated)[1])
+            return JobStatus(JobState.FAILED, text, host=host)
+    reason = _sentence(status.get("reason"), status.get("message")) or "its pod failed"
+    return JobStatus(JobState.LOST, reason, host=host)
+
+
+def disruption(pod: Json) -> str:
+    """Why the cluster has taken a pod away, "" if it has not: eviction, preemption, a node that goes down."""
+    status = pod.get("status") or {}
+    if status.get("reason") in _LOST:
+        return _sentence(status.get("reason"), status.get("message"))
+    for entry in status.get("conditions") or []:
+        if entry.get("type") == "DisruptionTarget" and entry.get("status") == "True":
+            return _sentence(entry.get("reason"), entry.get("message")) or "it was taken away by the cluster"
+    return ""
+
+
+def _node_is_gone(pod: Json) -> bool:
+    """Whether nobody is left to tell how the containers end."""
+    return (pod.get("status") or {}).get("reason") == "NodeLost"
+
+
+def overdue_s(pod: Json, now: float) -> float:
+    """For how long a pod that is being deleted should have been gone; negative while it has time, and for others."""
+    due = seconds(pod["metadata"].get("deletionTimestamp"))  # when its grace is over
+    return -1.0 if due is None else now - due
+
+
+def is_alive(pod: Json) -> bool:
+    """Whether a pod has not ended."""
+    return _phase(pod) in ("Pending", "Running")
+
+
+def is_canceled(content: Json) -> bool:
+    """Whether we have noted at an object that we have canceled its job."""
+    return CANCELED in (content["metadata"].get("annotations") or {})
+
+
+def _phase(pod: Json) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
 
 
 def _keepers_word(terminated: Json | None) -> Json | None:
@@ -160,13 +250,9 @@ def _keepers_word(terminated: Json | None) -> Json | None:
 
 
 def _by_keeper(word: Json, terminated: Json, host: str) -> JobStatus:
-    code, reason = word.get("code"), str(word.get("message") or "")
-    state = JobState.SUCCEEDED if code == 0 else JobState.FAILED
-    if reason.startswith("canceled"):
-        state = JobState.CANCELED
     started = word.get("started") or seconds(terminated.get("startedAt"))
     ended = word.get("ended") or seconds(terminated.get("finishedAt"))
-    return JobStatus(state, reason, code, host, started=started, ended=ended)
+    return end_status({**word, "time": ended}, host, started)
 
 
 def _by_container(terminated: Json, host: str) -> JobStatus:
@@ -184,14 +270,11 @@ def _guessed(terminated: Json) -> tuple[JobState, str, int | None]:
         return JobState.SUCCEEDED, message, 0
     if reason == "OOMKilled":
         return JobState.FAILED, "it was killed for going over its memory limit (OOMKilled)", code
-    if code in (137, 143) or reason == "ContainerStatusUnknown":
+    if code == _SIGTERM:
+        return JobState.CANCELED, message or "its container was ended by SIGTERM", None
+    if code == 137 or reason == "ContainerStatusUnknown":
         return JobState.LOST, message or f"its container was killed ({code})", None
     return JobState.FAILED, message or f"its container ended with {code}", code
-
-
-def _disrupted(status: Json) -> bool:
-    conditions = status.get("conditions") or []
-    return any(entry.get("type") == "DisruptionTarget" and entry.get("status") == "True" for entry in conditions)
 
 
 def container_start(pod: Json, container: str) -> float | None:
@@ -221,11 +304,16 @@ def wait_of(facts: Facts) -> Wait:
 
 
 def unexplained(facts: Facts) -> Json | None:
-    """What does not come forward and does not say why: the object without pods, or a pod that has not started."""
-    if not facts.pods:
-        return facts.content
+    """What does not come forward and does not say why: a pod that has not started, or the object that lacks pods.
+
+    That is the object where the pod that reports has not been made, whatever other pods run already.
+    """
     pending = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") in (None, "Pending")]
-    return pending[0] if pending and not any(map(pod_wait, pending)) else None
+    if any(map(pod_wait, pending)):
+        return None
+    if reporting(facts)[0] is None:
+        return facts.content
+    return pending[0] if pending else None
 
 
 def pod_wait(pod: Json) -> Wait | None:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
 
-from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite_kubernetes import _manifest as manifests
-from nnilite_kubernetes._address import check_listening, pods_address
-from nnilite_kubernetes._api import PODS, SECRETS, ApiError, Cluster, Resource
-from nnilite_kubernetes._azure_files import Share
-from nnilite_kubernetes._code_pod import SLEEP, CodePod
+from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig
-from nnilite_kubernetes._kind import Kind
-from nnilite_kubernetes._manifest import Delivery, Role, Setup, Source
+from nnilite_kubernetes._delivery import Deliverer
+from nnilite_kubernetes._kind import OperatorKind
+from nnilite_kubernetes._manifest import CodeSource, Delivery
 from nnilite_kubernetes._quota import Demand
-from nnilite_kubernetes._s3 import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -35,91 +27,89 @@ _ANY = Delivery("", "0" * 64)
 class Submitter:
     """Blocks, for long while the code is sent: one `submit` at a time, others are told to wait."""
 
-    def __init__(self, service: str, kind: Kind, config: ClusterConfig, context: ServiceContext) -> None:
+    def __init__(self, service: str, kind: OperatorKind, config: ClusterConfig, context: ServiceContext) -> None:
         self._service = service
         self._kind = kind
         self._config = config
         self._context = context
         self._namespace = config.namespace
-        self._delivery: Delivery | None = None
-        self.filling = False  # a pod of ours is to take keeper and code
-        self._stored: Bucket | Share | None = None
+        self.deliverer = Deliverer(service, kind, config, context)
         self._refused = 0  # times in a row for a quota
         self._full = (0.0, "")  # until when nothing is submitted, and why
         self._busy = threading.Lock()
+        self._unsure: set[str] = set()  # jobs that the cluster may have, as nothing clear was heard of their submission
 
     def name(self, job: str) -> str:
         """What the objects of a job are called."""
         return manifests.object_name(job, self._kind.dashes)
 
-    def address(self, cluster: Cluster) -> str:
-        """The manager's address as pods see it. Raises: ConfigError."""
-        return pods_address(self._context.callback_url(), self._given_address(), cluster.host)
-
-    def _given_address(self) -> str | None:
-        return self._config.nni_manager_ip or self._context.defaults.get("nniManagerIp")
-
     # ------------------------------------------------------------ one job
 
-    def submit(self, cluster: Cluster, job: Job) -> Json:
-        """The object of a job. Raises: NoCapacity, ConfigError, ServiceError."""
+    def submit(self, cluster: Cluster, job: Job, exists: bool = False) -> Json:
+        """The object of a job. `exists`: the cluster has it already, as far as is known.
+
+        Raises: NoCapacity if the cluster does not have the job; ConfigError, ServiceError.
+        """
+        certain = not exists and job.name not in self._unsure
         until, reason = self._full
-        if time.monotonic() < until:
+        if time.monotonic() < until and certain:
             raise NoCapacity(reason)
         if not self._busy.acquire(blocking=False):  # nobody waits for it any more, but its thread goes on
-            raise NoCapacity("what was submitted before is still being sent")
+            raise (NoCapacity if certain else ServiceError)("what was submitted before is still being sent")
+        self._unsure.add(job.name)
         try:
-            return self._submit(cluster, job)
+            made = self._submit(cluster, job)
+            self._unsure.discard(job.name)
+            return made
+        except NoCapacity as refusal:
+            if exists:
+                raise ServiceError(str(refusal)) from refusal
+            self._unsure.discard(job.name)
+            raise
         finally:
             self._busy.release()
 
     def _submit(self, cluster: Cluster, job: Job) -> Json:
-        companions = self._companions(job, self._delivered(cluster, job))
-        content = self._manifest(job)
-        kept: list[tuple[Resource, Json]] = []
+        """The object comes first, and owns from their beginning what else there is: its pods wait for their Secret."""
+        companions = self._companions(job, self.deliverer.deliver(cluster, job))
+        made: Json | None = None
         try:
+            made = self._created(cluster, self._kind.resource, self._manifest(job))
             for resource, body in companions:
-                kept.append((resource, self._created(cluster, resource, body)))
-            made = self._created(cluster, self._kind.resource, content)
+                self._accompany(cluster, resource, body, made)
         except ApiError as error:
             if not error.passing:  # else the server may have done it all the same
-                self._take_back(cluster, kept)
+                self._take_back(cluster, made)
             raise self._refusal(error) from error
         except (ConfigError, ServiceError):
-            self._take_back(cluster, kept)
+            self._take_back(cluster, made)
             raise
         self._refused = 0
-        for resource, companion in kept:
-            self.own(cluster, resource, companion, made)
         return made
 
     def describe(self, job: Job) -> list[Json]:
         """The manifests of a job, without its secrets."""
-        setup = self._setup(job)
-        inside = (b"", b"") if setup.source is Source.SECRET else (None, None)
-        (_, secret), *more = self._companions(job, replace(_ANY, keeper=inside[0], code=inside[1]))
+        setup = self.deliverer.setup(job)
+        keeper = b"" if setup.source in (CodeSource.SECRET, CodeSource.MANAGER) else None
+        code = b"" if setup.source is CodeSource.SECRET else None
+        (_, secret), *more = self._companions(job, replace(_ANY, keeper=keeper, code=code))
         found = [manifests.hidden(secret), *(body for _, body in more), self._manifest(job)]
-        return [self._code_pod(job), *found] if self.sends_code(job.spec.get("report")) else found
+        return [self.deliverer.code_pod(job), *found] if self.deliverer.sends_code(job.spec.get("report")) else found
 
     def _manifest(self, job: Job) -> Json:
-        name, setup = self.name(job.name), self._setup(job)
+        name, setup = self.name(job.name), self.deliverer.setup(job)
         pods = {role.name: manifests.pod_template(job, name, setup, role) for role in self._kind.roles(job)}
         return self._kind.manifest(manifests.metadata(job, name, setup), pods, job)
 
     def _companions(self, job: Job, delivery: Delivery) -> list[tuple[Resource, Json]]:
         """The Secret, and what else the kind needs."""
-        name, setup = self.name(job.name), self._setup(job)
+        name, setup = self.name(job.name), self.deliverer.setup(job)
         secret = manifests.secret(job, name, setup, self._kind.roles(job), delivery)
         return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, setup))]
 
-    def _setup(self, job: Job) -> Setup:
-        storage = self._kind.storage(self.name(job.name)) or self._config.storage
-        mounted = storage if storage is not None and storage.can_be_mounted else None
-        return Setup(self._service, self._config, mounted, manifests.source_of(self._config, job.spec.get("report")))
-
     def demand(self, job: Job) -> Demand:
         """What a job asks of the namespace."""
-        name, setup, kind = self.name(job.name), self._setup(job), self._kind.resource
+        name, setup, kind = self.name(job.name), self.deliverer.setup(job), self._kind.resource
         roles = self._kind.roles(job)
         pods = [(manifests.pod_template(job, name, setup, role)["spec"], role.replicas) for role in roles]
         own = f"count/{kind.plural}.{kind.group}"
@@ -148,30 +138,36 @@ class Submitter:
             raise ServiceError(f"the service {service} has this job already")
         return made
 
-    def _take_back(self, cluster: Cluster, companions: Sequence[tuple[Resource, Json]]) -> None:
+    def _accompany(self, cluster: Cluster, resource: Resource, body: Json, owner: Json) -> None:
+        """Make a companion of a job, or find the one that an earlier try has made. Raises: see `_created`."""
+        reference = self._reference(owner)
+        whole = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
+        made = self._created(cluster, resource, whole)
+        owners = [entry.get("uid") for entry in made["metadata"].get("ownerReferences") or []]
+        if not owners:
+            self.own(cluster, resource, made, owner)
+        elif reference["uid"] not in owners:  # of an object that is gone, so the cluster is about to delete it
+            cluster.delete(resource, self._namespace, made["metadata"]["name"], made["metadata"]["uid"])
+            self._created(cluster, resource, whole)
+
+    def _take_back(self, cluster: Cluster, made: Json | None) -> None:
         """Nothing stays of a job that was refused: nobody would delete it if the trial were canceled now."""
-        for resource, content in companions:
-            metadata = content["metadata"]
-            if metadata.get("ownerReferences"):
-                continue
-            try:
-                cluster.delete(resource, self._namespace, metadata["name"], metadata["uid"])
-            except ApiError as error:
-                log.warning("the %s of a refused job cannot be deleted: %s", resource.kind, error)
+        if made is None:
+            return
+        metadata = made["metadata"]
+        try:
+            cluster.delete(self._kind.resource, self._namespace, metadata["name"], metadata["uid"])
+        except ApiError as error:
+            log.warning("the refused job %s cannot be deleted: %s", metadata["name"], error)
 
     def own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
-        """The object of a job owns its companions, so that the cluster deletes all together."""
-        if content["metadata"].get("ownerReferences"):
-            return
-        metadata = owner["metadata"]
-        reference = {
-            "apiVersion": self._kind.resource.api_version,
-            "kind": self._kind.resource.kind,
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        }
-        change = {"metadata": {"ownerReferences": [reference]}}
+        """The object of a job owns its companions, so that the cluster deletes all together. Raises: ApiError."""
+        change = {"metadata": {"ownerReferences": [self._reference(owner)]}}
         cluster.patch(resource, self._namespace, content["metadata"]["name"], change)
+
+    def _reference(self, owner: Json) -> dict[str, Json]:
+        known = {"apiVersion": self._kind.resource.api_version, "kind": self._kind.resource.kind}
+        return {**known, **{name: owner["metadata"][name] for name in ("name", "uid")}}
 
     def _refusal(self, error: ApiError) -> Exception:
         """One for good ends the trial; one that may pass lets it wait."""
@@ -182,108 +178,8 @@ class Submitter:
             return NoCapacity(reason)
         return ConfigError(str(error)) if error.status in (400, 403, 404, 422) else error
 
-    # ------------------------------------------------------------ keeper and code
-
-    def sends_code(self, report: Json) -> bool:
-        """Whether a pod of ours takes them to a volume."""
-        storage = self._config.storage
-        on_volume = manifests.source_of(self._config, report) is Source.VOLUME
-        return on_volume and not (storage is not None and storage.azure_key)
-
-    def check_storage(self, report: Json) -> None:
-        """Whether this machine may write where pods get them. Raises: ConfigError, ServiceError."""
-        store = self._store(manifests.source_of(self._config, report))
-        if store is not None:
-            store.check()
-
-    def delete_code_pod(self, cluster: Cluster) -> None:
-        """One that an earlier manager has left behind. Raises: ApiError."""
-        cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment, self._service))
-
-    def close(self, cluster: Cluster) -> None:
-        """Leave nothing half done: the pod that is to take the code may still wait for a node."""
-        try:
-            self.delete_code_pod(cluster)
-        except ApiError as error:
-            log.warning("the pod that was to take the code cannot be deleted: %s", error)
-
-    @cached_property
-    def _package(self) -> CodePackage:
-        """The code as it was when it was first asked for: the same for all trials."""
-        return self._context.package()
-
-    @cached_property
-    def _digests(self) -> tuple[str, str]:
-        """Of the files of keeper and code."""
-        return _digest(self._context.keeper), _digest(self._package.archive)
-
-    def _delivered(self, cluster: Cluster, job: Job) -> Delivery:
-        """Raises: NoCapacity while they are on their way."""
-        source = self._setup(job).source
-        if self._delivery is None:
-            by_log = job.spec.get("report") == "stdout"
-            address = "" if by_log else self.address(cluster)
-            if address and address != self._context.callback_url() and not self._given_address():
-                check_listening(address)
-            paths = (self._context.keeper, self._package.archive)
-            inside = [path.read_bytes() for path in paths] if source is Source.SECRET else [None, None]
-            delivery = Delivery(address, self._package.hash, self._digests[0], self._kind.logs_stay, *inside)
-            self._send(cluster, job, delivery)
-            self._delivery = delivery
-        store = self._store(source)
-        if isinstance(store, Bucket):
-            names = zip(("keeper", "code"), manifests.file_names(self._delivery), strict=True)
-            return replace(self._delivery, urls={what: store.url(self._in_storage(name)) for what, name in names})
-        return self._delivery
-
-    def _send(self, cluster: Cluster, job: Job, delivery: Delivery) -> None:
-        """Put keeper and code where pods will look for them, unless that is the manager or the Secret."""
-        source = self._setup(job).source
-        if source in (Source.MANAGER, Source.SECRET):
-            return
-        paths = (self._context.keeper, self._package.archive)
-        files = dict(zip(manifests.file_names(delivery), zip(paths, self._digests, strict=True), strict=True))
-        store = self._store(source)
-        if store is None:
-            self._fill_volume(cluster, job, files)
-            return
-        for name, (path, digest) in files.items():
-            store.put(self._in_storage(name), path, digest)
-
-    def _fill_volume(self, cluster: Cluster, job: Job, files: Mapping[str, tuple[Path, str]]) -> None:
-        patience_s = {"image": float(self._config.image_pull_limit), "schedule": float(self._config.schedule_limit)}
-        pod = CodePod(cluster, self._namespace, self._code_pod(job), patience_s)
-        self.filling = True
-        pod.put(manifests.CODE_PLACE, files)
-        self.filling = False
-
-    def _code_pod(self, job: Job) -> Json:
-        role: Role = self._kind.roles(job)[0]
-        return manifests.code_pod(self._setup(job), role, job.experiment, SLEEP)
-
-    def _store(self, source: Source) -> Bucket | Share | None:
-        """Where this machine writes them itself; None for other volumes."""
-        storage = self._config.storage
-        if self._stored is None and storage is not None:
-            if source is Source.OBJECTS:
-                self._stored = Bucket(storage)
-            elif source is Source.VOLUME and storage.azure_key:
-                self._stored = Share(storage)
-        return self._stored
-
-    def _in_storage(self, name: str) -> str:
-        return f"{manifests.code_folder(self._context.experiment)}/{name}"
-
 
 def _of_quota(error: ApiError) -> str:
     """What a quota says that is used up, "" for other refusals."""
     _, found, rest = str(error).partition("exceeded quota")
     return found + rest if error.status == 403 else ""
-
-
-def _digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest()

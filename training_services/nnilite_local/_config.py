@@ -18,7 +18,7 @@ class LocalConfig:
 
     use_active_gpu: bool | None = field(
         default=None,
-        metadata=_about("whether trials may get GPUs on which others' programs run; needed if they get GPUs"),
+        metadata=_about("whether trials may get GPUs that other programs use; required if trials get GPUs"),
     )
     max_trial_number_per_gpu: PositiveInt = field(
         default=1, metadata=_about("how many trials of this experiment may share a GPU")

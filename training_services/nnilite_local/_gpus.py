@@ -12,7 +12,7 @@ import psutil
 
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, impossible
-from nnilite_local._attempt_folder import write_private
+from nnilite.worker_side import write_private
 from nnilite_local._config import LocalConfig
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,10 @@ class GpuDesk:
             self._save()
 
     def restore(self, holds: Callable[[Path], bool]) -> None:
-        """Take over the bookings of an earlier manager, and drop those of jobs that do not hold theirs any more."""
+        """Take over the bookings of an earlier manager, and drop those of jobs that do not hold theirs any more.
+
+        Raises: ServiceError if they cannot be read now.
+        """
         for job, (directory, gpus) in {**self._saved(), **self._bookings}.items():
             self._bookings[job] = (directory, gpus)
             if not holds(directory):
@@ -85,17 +88,19 @@ class GpuDesk:
     def _saved(self) -> dict[str, tuple[Path, tuple[int, ...]]]:
         try:
             saved = json.loads(self._place.read_bytes())
-            return {job: (Path(directory), tuple(gpus)) for job, (directory, gpus) in saved.items()}
+            return {job: (_absolute(directory), _indices(gpus)) for job, (directory, gpus) in saved.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except OSError as error:
+            raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             log.warning("the bookings in %s are broken and left out: %s", self._place, error)
             return {}
 
     def _save(self) -> None:
         text = json.dumps({job: [str(directory), gpus] for job, (directory, gpus) in self._bookings.items()})
         try:
-            write_private(self._place, text)
+            write_private(str(self._place), text)
         except OSError as error:
             raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
 
@@ -111,3 +116,16 @@ class GpuDesk:
             return pid in self._own
         except psutil.Error:
             return False
+
+
+def _absolute(directory: object) -> Path:
+    if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
+        raise ValueError(f"{directory!r:.60} is no folder")
+    os.fsencode(directory)  # a lone surrogate is in no name
+    return Path(directory)
+
+
+def _indices(gpus: object) -> tuple[int, ...]:
+    if not isinstance(gpus, list) or not all(type(index) is int and index >= 0 for index in gpus):
+        raise ValueError(f"{gpus!r:.60} are no GPUs")
+    return tuple(gpus)

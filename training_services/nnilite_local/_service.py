@@ -21,25 +21,24 @@ import re
 import shutil
 import signal
 import socket
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nnilite.codedir import CodePackage
-from nnilite.errors import NotFound, ServiceError
+from nnilite.errors import NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
-from nnilite.spool import read_events
-from nnilite_local._attempt_folder import AttemptFolder, identity, write_private
+from nnilite.worker_side import boot_id, started_at, write_private
+from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import LocalConfig
 from nnilite_local._fork_server import ForkServer
 from nnilite_local._gpus import GpuDesk, rules_of
+from nnilite_local._second_keepers import SecondKeepers
 
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_LAST_WORDS_S = 20.0  # what the second keeper may take, beyond the grace of the trial
 _NOT_FETCHED = ("spec.json", "job.json", ".*.new")
 _HIDDEN = "********"
 
@@ -61,8 +60,9 @@ class LocalService(TrainingService):
         self._host = socket.gethostname()
         self._address = ""
         self._package: CodePackage | None = None
-        self._last_words: dict[str, asyncio.Task[None]] = {}  # by the folder of a dead keeper's attempt
+        self._second_keepers = SecondKeepers(context.keeper, context.wake)
         self._running = 0
+        self._dismissed: list[tuple[AttemptFolder, Handle]] = []  # asked to end, and perhaps still at work
 
     async def open(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,16 +79,25 @@ class LocalService(TrainingService):
 
     async def submit(self, job: Job) -> Handle:
         folder = self._folder(job)
-        known = await self._known(job, folder)
+        try:
+            known = await self._known(job, folder)
+        except OSError as error:
+            raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
         if known is not None:
             return known
         self._publish_address()
         code = {"archive": str((await self._packed()).archive)} if self.config.isolate_code else self._in_place()
-        gpus = await self._book(job, folder)
+        try:
+            gpus = await self._book(job, folder)
+        except NoCapacity:
+            # A fork server that was slow may still have the order of an earlier try: it starts nothing without this.
+            with contextlib.suppress(OSError):
+                folder.forget_spec()
+            raise
         try:
             self._write_spec(job, folder, code, gpus)
-            handle = self._handle(job, folder, await self._server.run(job.name, folder.spec), gpus)
-            folder.keep_handle(handle)
+            handle = self._handle(job, folder, await self._server.run(job.name, folder.spec_file), gpus)
+            folder.keep_note(handle)
         except OSError as error:
             self._gpus.free(job.name)
             raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
@@ -100,7 +109,7 @@ class LocalService(TrainingService):
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
         known = await asyncio.to_thread(lambda: [self._look(handle) for handle in handles])
-        statuses = [self._status(*facts) for facts in known]
+        statuses = [self._status(folder, status) for folder, status in known]
         for handle, status in zip(handles, statuses, strict=True):
             if status.state.ended:
                 self._gpus.free(str(handle["job"]))
@@ -109,22 +118,20 @@ class LocalService(TrainingService):
 
     async def cancel(self, handle: Handle) -> None:
         folder = AttemptFolder(Path(str(handle["directory"])))
-        if folder.ended(self._host) is not None:  # a second SIGTERM would cut short what the keeper still delivers
-            return
-        await _terminate_keeper(folder, handle)
+        with _read(folder):
+            if folder.ended(self._host) is not None:  # a second SIGTERM would cut short what the keeper still delivers
+                return
+            await _terminate_keeper(folder, handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await asyncio.to_thread(read_events, Path(str(handle["directory"])))
+        folder = AttemptFolder(Path(str(handle["directory"])))
+        with _read(folder):
+            return await asyncio.to_thread(folder.events)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         if stream not in ("stdout", "stderr"):
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
-        try:
-            with (Path(str(handle["directory"])) / f"trial.{stream}").open("rb") as file:
-                file.seek(offset)
-                return file.read(limit)
-        except FileNotFoundError:
-            return b""
+        return AttemptFolder(Path(str(handle["directory"]))).output(stream, offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         directory = Path(str(handle["directory"]))
@@ -149,19 +156,29 @@ class LocalService(TrainingService):
         return [Host(self._host, "up", running=self._running)]
 
     async def remove(self, handle: Handle) -> None:
-        """Take away the specification, since it holds the trial's token. The trial's files stay."""
+        """Take away the specification, since it holds the trial's token. The trial's files stay.
+
+        A keeper at work ends now. Nobody waits for what it still delivers, which it would try for a day if the manager
+        ends now; and one whose trial goes on, although somebody has reported its end, would go on with it.
+        """
         folder = AttemptFolder(Path(str(handle["directory"])))
         self._gpus.free(str(handle["job"]))
-        ended = folder.ended(self._host) is not None
-        if ended or not self._has_keeper(folder, handle):
-            folder.spec.unlink(missing_ok=True)
-        if ended:  # nobody waits for what its keeper still delivers, which would try for a day if the manager ends now
+        with _read(folder):
+            ended = folder.ended(self._host) is not None
+            at_work = self._has_keeper(folder, handle)
+            if ended or not at_work:
+                folder.forget_spec()
             await _terminate_keeper(folder, handle)
+        self._dismissed = [known for known in self._dismissed if _is_at_work(known[1])] + [(folder, handle)]
+        # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
+        # stays: also where the keeper could not write down the end, and is about to leave.
+        if at_work and not ended:
+            raise ServiceError(f"the keeper of {folder.path} is still at work")
 
     async def close(self) -> None:
-        for task in self._last_words.values():
-            task.cancel()
-        await asyncio.gather(*self._last_words.values(), return_exceptions=True)
+        for folder, handle in self._dismissed:  # a keeper that is asked twice does not wait for another manager
+            await _terminate_keeper(folder, handle)
+        await self._second_keepers.close()
         await self._server.close()
 
     # starting
@@ -188,7 +205,7 @@ class LocalService(TrainingService):
             if pid is None and folder.started() is None and folder.ended(self._host) is None:
                 return None
             handle = self._handle(job, folder, pid or 0, folder.gpus() if job.gpus else None)
-            folder.keep_handle(handle)
+            folder.keep_note(handle)
         if handle is not None and self._holds_gpus(folder.path):
             self._gpus.rebook(job.name, folder.path, handle["gpus"])
         return handle
@@ -214,76 +231,52 @@ class LocalService(TrainingService):
             "job": job.name,
             "directory": str(folder.path),
             "pid": pid,
-            "start": identity(pid),
+            "start": _start_of(pid),
             "gpus": None if gpus is None else list(gpus),
         }
 
     def _publish_address(self) -> None:
-        """Keepers of this and of earlier managers find the present one by this file."""
+        """Keepers of this and of earlier managers find the present one by this file. Raises: ServiceError."""
         address = self.context.callback_url()
         if address != self._address:
-            write_private(self._directory / "callback", address)
+            try:
+                write_private(str(self._directory / "callback"), address)
+            except OSError as error:
+                raise ServiceError(f"{self._directory}/callback cannot be written: {error.strerror}") from error
             self._address = address
 
     # watching
 
-    def _look(self, handle: Handle) -> tuple[AttemptFolder, bool, JobStatus | None, float | None]:
-        """What process table and disk say of a job: whether it has a keeper, how it ended, when it started."""
+    def _look(self, handle: Handle) -> tuple[AttemptFolder, JobStatus]:
+        """What process table and disk say of a job; UNKNOWN where the disk does not tell."""
         folder = AttemptFolder(Path(str(handle["directory"])))
-        kept = self._has_keeper(folder, handle)
-        return folder, kept, folder.ended(self._host), folder.started()
+        try:
+            return folder, folder.status(lambda: self._has_keeper(folder, handle), self._host)
+        except OSError as error:
+            reason = f"its folder {folder.path} cannot be read now: {error.strerror}"
+            return folder, JobStatus(JobState.UNKNOWN, reason, host=self._host)
 
-    def _status(self, folder: AttemptFolder, kept: bool, ended: JobStatus | None, started: float | None) -> JobStatus:
-        if ended is not None:
-            return ended
-        if kept:
-            state, reason = (JobState.RUNNING, "") if started else (JobState.WAITING, "its keeper is starting")
-            return JobStatus(state, reason, host=self._host, started=started)
-        return self._abandoned(folder, started)
+    def _status(self, folder: AttemptFolder, status: JobStatus) -> JobStatus:
+        return self._abandoned(folder, status.started) if status.state is JobState.LOST else status
 
     def _has_keeper(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""
         if _is_at_work(handle):
             return True
-        last_words = self._last_words.get(str(folder.path))
-        if last_words is not None and not last_words.done():  # `has_keeper` could be in the second keeper's way
+        if self._second_keepers.is_at_work(folder):  # `has_keeper` could be in its way
             return False
         return folder.has_keeper()
 
     def _abandoned(self, folder: AttemptFolder, started: float | None) -> JobStatus:
         """The status of a job whose keeper is gone without a word."""
-        key = str(folder.path)
-        if not folder.spec.exists():
+        if not folder.spec_file.exists():
             return JobStatus(JobState.LOST, f"its folder {folder.path} is gone", host=self._host)
-        if key not in self._last_words:
-            log.warning("the keeper of %s was killed; what it left is being ended", folder.path)
-            self._last_words[key] = asyncio.get_running_loop().create_task(self._deliver(folder))
-        if not self._last_words[key].done():
+        self._second_keepers.start(folder)
+        if self._second_keepers.is_at_work(folder):
             return JobStatus(
                 JobState.RUNNING, "its keeper was killed, the trial is being ended", host=self._host, started=started
             )
         return JobStatus(JobState.LOST, "its keeper was killed", host=self._host, started=started)
-
-    async def _deliver(self, folder: AttemptFolder) -> None:
-        """Have a second keeper end what is left of the trial, and deliver what is undelivered."""
-        nothing = asyncio.subprocess.DEVNULL
-        arguments = ["-I", "-S", str(self.context.keeper), "deliver", str(folder.path), str(folder.spec)]
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-            )
-        except OSError as error:
-            log.warning("what the keeper of %s left cannot be ended: %s", folder.path, error)
-            return
-        try:
-            await asyncio.wait_for(process.wait(), folder.grace_s() + _LAST_WORDS_S)
-        except asyncio.TimeoutError:
-            log.warning("what the keeper of %s left could not be delivered in time", folder.path)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            self.context.wake()
 
     def _holds_gpus(self, directory: Path) -> bool:
         """Whether the job in this folder runs, as far as its GPUs go."""
@@ -291,13 +284,27 @@ class LocalService(TrainingService):
         handle = folder.handle()
         if handle is None or folder.ended(self._host) is not None:
             return False
-        last_words = self._last_words.get(str(directory))
-        return self._has_keeper(folder, handle) or (last_words is not None and not last_words.done())
+        return self._has_keeper(folder, handle) or self._second_keepers.is_at_work(folder)
+
+
+@contextlib.contextmanager
+def _read(folder: AttemptFolder) -> Iterator[None]:
+    """Raises: ServiceError where the disk is in trouble."""
+    try:
+        yield
+    except OSError as error:
+        raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
 
 
 def _is_at_work(handle: Handle) -> bool:
     """Whether the keeper of the handle runs. A job that was found again without its keeper has none: pid 0."""
-    return bool(handle["start"]) and identity(handle["pid"]) == handle["start"]
+    return bool(handle["start"]) and _start_of(handle["pid"]) == handle["start"]
+
+
+def _start_of(pid: int) -> str:
+    """What tells the running process of this id from later ones of the same id; "" if none runs."""
+    start = started_at(pid) if pid > 1 else ""
+    return f"{boot_id()}/{start}" if start else ""
 
 
 async def _terminate_keeper(folder: AttemptFolder, handle: Handle) -> None:
@@ -310,4 +317,4 @@ async def _terminate_keeper(folder: AttemptFolder, handle: Handle) -> None:
 
 async def _other_keeper(folder: AttemptFolder) -> int | None:
     """The keeper at work in a folder, if it is not the one of the handle."""
-    return await asyncio.to_thread(folder.keeper) if folder.has_keeper() else None
+    return await asyncio.to_thread(folder.keeper) or None

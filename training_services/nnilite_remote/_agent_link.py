@@ -23,7 +23,7 @@ import paramiko
 from paramiko.ssh_exception import SSHException
 
 from nnilite.records import Json
-from nnilite_remote._errors import LinkLost, MachineError, RunsWindows, words
+from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, words
 from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def command(candidates: Sequence[str]) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-class Stream:
+class AgentStream:
     """An agent's standard streams over a channel. It blocks: for a thread."""
 
     def __init__(self, transport: paramiko.Transport, python_path: str | None, interpreter: str = "") -> None:
@@ -167,7 +167,7 @@ class Stream:
 class AgentLink:
     """A serving agent: requests from the event loop, answers back to it. One thread reads, one writes."""
 
-    def __init__(self, stream: Stream, ended: Callable[[], None], heard: Callable[[Json], None]) -> None:
+    def __init__(self, stream: AgentStream, ended: Callable[[], None], heard: Callable[[Json], None]) -> None:
         self._stream = stream
         self._loop = asyncio.get_running_loop()
         self._ended = ended  # called once, on the loop, when the connection has broken
@@ -251,7 +251,7 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def upload(stream: Stream, settings: dict[str, Json], source: Path, progress: Callable[[float], None]) -> None:
+def upload(stream: AgentStream, settings: dict[str, Json], source: Path, progress: Callable[[float], None]) -> None:
     """Bring a file into the machine's cache, unless it is there. Raises: MachineError, LinkLost, OSError."""
     size = source.stat().st_size
     settings = {**settings, "mode": "receive", "size": size, "sha256": digest_of(source)}

@@ -34,13 +34,16 @@ class Bookings:
         self._bookings: dict[str, Booking] = {}
 
     def load(self) -> None:
-        """What an earlier manager had booked."""
+        """What an earlier manager had booked. Raises: ServiceError if that cannot be read now."""
         try:
             found = json.loads(self._place.read_bytes())
             self._bookings = {job: _booking(fields) for job, fields in found.items()}
         except FileNotFoundError:
             return
-        except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        # Without its booking, a job whose start was not answered would be started on another machine, too.
+        except OSError as error:
+            raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             log.warning("the bookings in %s are broken and left out: %s", self._place, error)
 
     def get(self, job: str) -> Booking | None:
@@ -76,5 +79,11 @@ class Bookings:
 
 
 def _booking(fields: dict[str, object]) -> Booking:
-    gpus = fields["gpus"]
-    return Booking(str(fields["machine"]), str(fields["directory"]), None if gpus is None else tuple(gpus))  # type: ignore[arg-type]
+    machine, directory, gpus = fields["machine"], fields["directory"], fields["gpus"]
+    if not isinstance(machine, str) or not isinstance(directory, str):
+        raise ValueError(f"{machine!r:.60}, {directory!r:.60} is no place")
+    if gpus is None:
+        return Booking(machine, directory)
+    if not isinstance(gpus, list) or not all(type(index) is int and index >= 0 for index in gpus):
+        raise ValueError(f"{gpus!r:.60} are no GPUs")
+    return Booking(machine, directory, tuple(gpus))

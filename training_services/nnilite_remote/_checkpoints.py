@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite.errors import NoCapacity
-from nnilite_remote._errors import MachineError
+from nnilite.ssh.errors import MachineError
 from nnilite_remote._machine import Machine
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Trace:
     directory: str  # of the checkpoints
 
 
-class Checkpoints:
+class HostCheckpoints:
     """Finds and moves them. `folder` is for archives on their way."""
 
     def __init__(self, folder: Path) -> None:
@@ -67,8 +67,8 @@ class Checkpoints:
     async def _move(self, trial: str, source: Machine, target: Machine, trace: Trace) -> None:
         archive = self._folder / f".{trial}.checkpoints.tar"
         try:
-            await source.give_checkpoints(trace.directory, archive)
-            await target.take_checkpoints(trial, trace.checkpoint or 0, archive)
+            await source.attempts.give_checkpoints(trace.directory, archive)
+            await target.attempts.take_checkpoints(trial, trace.checkpoint or 0, archive)
         except (MachineError, OSError) as error:  # this machine's disk may be full
             log.warning("the checkpoints of trial %s on %s cannot be moved: %s", trial, source.title, error)
         else:
@@ -97,7 +97,7 @@ def rank(machine: Machine, traces: Mapping[Machine, Trace]) -> int:
 
 async def _trace(machine: Machine, trial: str) -> Trace | None:
     try:
-        return Trace(**await machine.trace(trial))
+        return Trace(**await machine.attempts.trace(trial))
     except MachineError as error:
         log.info("machine %s cannot tell what it has of trial %s: %s", machine.title, trial, error)
         return None

@@ -2,60 +2,44 @@
 
     down -> connecting -> preparing (keeper, code package) -> up -> down ...
 
-`run` is a task of the event loop that owns all this; what blocks is done in a small pool of threads of the machine's
-own. A machine that fails is set aside with the reason and tried again later and later; one whose connection breaks,
-at once. Each connection has an agent, a reverse tunnel (unless the manager is called directly), and an address for
-keepers, which is written to a file there, so that those of earlier connections find us again.
+`run` is a task of the event loop that owns all this. A machine that fails is set aside with the reason and tried again
+later and later; one whose connection breaks, at once. Its `session` is what it is reached by, its `attempts` what runs
+there, and its `way_back` how keepers find the manager from there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import logging
 import random
 import shlex
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
-
-from paramiko.ssh_exception import SSHException
+from typing import Any
 
 from nnilite.errors import NniliteError
 from nnilite.gpu import Gpu
-from nnilite.records import Json, KeeperEvent
-from nnilite.spool import read_events
-from nnilite_remote._agent_link import AgentLink, Stream, digest_of, upload
+from nnilite.records import Json
+from nnilite.ssh.errors import LinkLost, MachineError
+from nnilite_remote._attempts import Attempts
 from nnilite_remote._config import MachineConfig, RemoteConfig
-from nnilite_remote._connect import Connection, connect
-from nnilite_remote._download import save, unpack
-from nnilite_remote._errors import LinkLost, MachineError, words
-from nnilite_remote._route import RouteMap
-from nnilite_remote._tunnel import Gate
+from nnilite_remote._session import MachineSession
+from nnilite_remote._way_back import WayBack
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _PING_EVERY_S = 5.0
-_ANSWER_S = 15.0
-_START_S = 20.0
-_PREPARE_S = 3600.0
+_GPUS_S = 5.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-_PIECE_BYTES = 4 << 20
 _FINISH_S = 4.0
 _AVOID_S = 30.0
-_TRACE_S = 3.0
 
 
 @dataclass(frozen=True)
-class Supply:
+class MachineSupply:
     """What every machine gets."""
 
     experiment: str
@@ -71,12 +55,11 @@ class Machine:
     """One machine of the list. All methods are for the event loop."""
 
     def __init__(
-        self, config: MachineConfig, service: RemoteConfig, supply: Supply, changed: Callable[[], None]
+        self, config: MachineConfig, service: RemoteConfig, supply: MachineSupply, changed: Callable[[], None]
     ) -> None:
         self.config = config
         self.state = "connecting"
         self.trouble = ""  # the last error
-        self.facts: dict[str, Any] = {}  # what its agent has told: root, boot, python, ...
         self.gpus: list[Gpu] | None = None  # as last read
         self.own_pids: frozenset[int] = frozenset()
         self.tried = asyncio.Event()  # it has come up, or failed, once
@@ -84,14 +67,11 @@ class Machine:
         self._service = service
         self._supply = supply
         self._changed = changed
-        self._pool = ThreadPoolExecutor(6, thread_name_prefix=f"ssh {config.title}")
-        self._connection: Connection | None = None
-        self._link: AgentLink | None = None
-        self._gone = asyncio.Event()
-        self._port = 0
-        self._address = ""  # the manager's, as seen from there
         self._heard_s = time.monotonic()
         self._avoid_until_s = 0.0
+        self._session = MachineSession(config, service, self._away)
+        self.attempts = Attempts(self._session)
+        self.way_back = WayBack(self._session, supply.manager, service.nni_manager_ip)
 
     @property
     def title(self) -> str:
@@ -117,6 +97,11 @@ class Machine:
         self._avoid_until_s = time.monotonic() + for_s
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What its agent has said of it: root, boot, python, ..."""
+        return self._session.facts
+
+    @property
     def root(self) -> str:
         return str(self.facts.get("root", ""))
 
@@ -125,22 +110,14 @@ class Machine:
         return f"{self.root}/{self._supply.experiment}/callback-{self._key}"
 
     @property
-    def address(self) -> str:
-        """The manager's base URL as seen from the machine."""
-        return self._address
-
-    @property
     def _key(self) -> str:
         return "".join(c if c.isalnum() or c in ".-" else "_" for c in self.config.key)
-
-    # ------------------------------------------------------------ its life
 
     async def run(self) -> None:
         """Keep the machine connected, until cancelled."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                self._gone.clear()
                 await self._come_up()
                 self._set("up", "")
                 pause_s = _FIRST_PAUSE_S
@@ -169,151 +146,74 @@ class Machine:
         self._changed()
 
     def _drop(self, state: str, trouble: str) -> None:
-        connection, self._connection = self._connection, None
-        self._link = None
-        if connection is not None:
-            self._pool.submit(connection.close)
+        self._session.drop()
         self._set(state, trouble)
+
+    def _away(self) -> str:
+        return f"is {self.state}{': ' + self.trouble if self.trouble else ''}"
 
     async def _come_up(self) -> None:
         """Raises: MachineError."""
         self._set("connecting", "")
-        self.facts.pop("interpreter", None)  # it may have been replaced meanwhile
-        self._connection = await self._blocking(self._connect)
+        await self._session.connect()
         self._set("preparing", "")
         keeper = (self._supply.keeper_name, self._supply.keeper)
-        archive = await self._blocking(self._supply.archive)
+        archive = await self._session.blocking(self._supply.archive)
         await self._serve([keeper[0], archive.name])
         cached = set(self.facts["cached"])
         for name, source in (keeper, (archive.name, archive)):
             if name not in cached:
-                await self._blocking(self._upload, name, source, limit_s=_PREPARE_S)
-        await self._publish_address()
-
-    def _connect(self) -> Connection:
-        hops = RouteMap(self._service).hops(self.config)
-        return connect(hops, self._service.host_key_policy)
+                await self._session.upload(name, source, self._show_progress)
+        await self.way_back.open()
 
     async def _serve(self, files: Sequence[str]) -> None:
         """Start the agent that stays."""
-        settings = {
-            **self._settings(),
-            "mode": "serve",
+        settings: dict[str, Json] = {
             "experiment": self._supply.experiment,
             "key": self._key,
             "keeper": self._supply.keeper_name,
             "files": list(files),
             "cache_s": self._service.cache_s,
         }
-        stream = await self._blocking(self._stream)
-        self.facts = await self._blocking(stream.greet, settings)
-        self._link = AgentLink(stream, self._gone.set, self._heard)
+        await self._session.serve(settings, lambda event: self._changed())
 
-    def _settings(self) -> dict[str, Json]:
-        return {"directory": self._service.remote_directory}
-
-    def _stream(self) -> Stream:
-        connection = self._connection
-        if connection is None:
-            raise LinkLost("the connection is broken")
-        return Stream(connection.transport, self.config.python_path, str(self.facts.get("interpreter") or ""))
-
-    def _upload(self, name: str, source: Path) -> None:
-        stream = self._stream()
-
-        def progress(part: float) -> None:
-            if not self.up:
-                self.state = f"uploading, {part:.0%}"
-
-        try:
-            upload(stream, {**self._settings(), "name": name}, source, progress)
-        finally:
-            stream.close()
+    def _show_progress(self, part: float) -> None:
+        if not self.up:
+            self.state = f"uploading, {part:.0%}"
 
     async def upload_code(self) -> None:
         """Bring the code package again: somebody has removed it there. Raises: MachineError."""
-        archive = await self._blocking(self._supply.archive)
-        await self._blocking(self._upload, self._supply.keeper_name, self._supply.keeper, limit_s=_PREPARE_S)
-        await self._blocking(self._upload, archive.name, archive, limit_s=_PREPARE_S)
-
-    async def _publish_address(self) -> None:
-        """Find a way back to the manager, and tell keepers of it."""
-        direct = self._service.nni_manager_ip
-        if direct:
-            url = urlsplit(self._supply.manager())
-            host = f"[{direct}]" if ":" in direct else direct
-            self._address = url._replace(netloc=f"{host}:{url.port}").geturl()
-            await self._check_reach(direct, url.port or 80)
-        else:
-            await self._blocking(self._open_tunnel)
-            self._address = f"http://127.0.0.1:{self._port}"
-        await self._ask("callback", url=self._address)
-
-    async def _check_reach(self, host: str, port: int) -> None:
-        try:
-            await self._ask("reach", host=host, port=port, limit_s=5)
-        except LinkLost:
-            raise
-        except MachineError as error:
-            raise MachineError(
-                f"cannot reach the manager at {host} port {port} ({error}): see that the manager listens there "
-                f"(nnictl create --host 0.0.0.0) and no firewall is in between, or leave nniManagerIp out"
-            ) from error
-
-    def _open_tunnel(self) -> None:
-        """On the same port as before, if that is free: then keepers need not even be told."""
-        connection = self._connection
-        if connection is None:
-            raise LinkLost("the connection is broken")
-        gate = Gate(self._supply.manager)
-
-        def admit(channel: Any, *_: object) -> None:
-            gate.admit(channel)
-
-        for port in dict.fromkeys((self._port, 0)):
-            try:
-                self._port = connection.transport.request_port_forward("127.0.0.1", port, admit)
-            except SSHException as error:
-                refused = error
-            else:
-                return
-        raise MachineError(
-            f"its sshd opens no way back to the manager ({refused}): set AllowTcpForwarding in its sshd_config, or "
-            f"nniManagerIp here",
-            lasting=True,
-        )
+        archive = await self._session.blocking(self._supply.archive)
+        await self._session.upload(self._supply.keeper_name, self._supply.keeper, self._show_progress)
+        await self._session.upload(archive.name, archive, self._show_progress)
 
     async def _stay(self) -> None:
         """Until the connection breaks, or nothing is heard any more."""
-        while not self._gone.is_set():
+        broken = self._session.broken
+        while not broken.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), _PING_EVERY_S)
-            if not self._gone.is_set():
+                await asyncio.wait_for(broken.wait(), _PING_EVERY_S)
+            if not broken.is_set():
                 try:
-                    await self._ask("ping")
+                    await self._session.ask("ping")
                 except LinkLost as error:
                     log.warning("machine %s %s", self.title, error)
                     return
                 self._heard_s = time.monotonic()
 
-    def _heard(self, event: Json) -> None:
-        self._changed()
-
     async def close(self, canceled: Sequence[Json]) -> bool:
         """Let the machine go: what has ended is removed there. False if it could not be told that."""
         told = self.up and await self._finish(canceled)
-        if self._link is not None:
-            self._link.close()
-        self._drop("closed", "")
-        self._pool.shutdown(wait=False)
+        self._session.close()
+        self._set("closed", "")
         return told
 
     async def _finish(self, canceled: Sequence[Json]) -> bool:
         told = False
         try:
-            await self._ask("ping", _FINISH_S)  # a link that was cut just now still counts as up
+            await self._session.ask("ping", _FINISH_S)  # a link that was cut just now still counts as up
             told = True
-            await self._ask(
+            await self._session.ask(
                 "finish",
                 _FINISH_S,
                 canceled=list(canceled),
@@ -339,93 +239,9 @@ class Machine:
             f"runs there too"
         )
 
-    # ------------------------------------------------------------ asking it
-
-    async def _blocking(self, work: Callable[..., T], *arguments: Any, limit_s: float = 120.0) -> T:
-        """Run something in a thread of this machine's own. Raises: MachineError for whatever of SSH goes wrong."""
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
-        try:
-            return await asyncio.wait_for(future, limit_s)
-        except asyncio.TimeoutError:
-            raise LinkLost(f"did not answer within {limit_s:.0f} s") from None
-        except (OSError, EOFError, SSHException) as error:
-            if isinstance(error, FileNotFoundError):
-                raise MachineError(str(error)) from error
-            raise LinkLost(f"the connection broke: {words(error)}") from error
-
-    async def _ask(self, do: str, answer_s: float = _ANSWER_S, **more: Json) -> Any:
-        if self._link is None:
-            raise LinkLost(f"is {self.state}{': ' + self.trouble if self.trouble else ''}")
-        return await self._link.ask(do, answer_s, **more)
-
-    async def start(self, spec: Json) -> Json:
-        """Start a keeper: its pid, start and boot; or {"missing": name}. Raises: MachineError, LinkLost."""
-        return await self._ask("start", _START_S, spec=spec)
-
-    async def statuses(self, jobs: Sequence[Json]) -> list[Json]:
-        """Raises: MachineError."""
-        return list(await self._ask("status", jobs=list(jobs)))
-
-    async def cancel(self, job: Json) -> None:
-        await self._ask("cancel", job=job)
-
-    async def remove(self, job: Json) -> None:
-        await self._ask("remove", job=job)
-
     async def read_gpus(self) -> list[Gpu]:
         """The machine's GPUs. Raises: MachineError, also if it has no driver."""
-        found = await self._ask("gpus", 5.0)
+        found = await self._session.ask("gpus", _GPUS_S)
         self.own_pids = frozenset(pid for gpu in found for pid in gpu.pop("own", ()))
         self.gpus = [Gpu(**{**gpu, "processes": tuple(gpu.get("processes", ()))}) for gpu in found]
         return self.gpus
-
-    async def read(self, directory: str, name: str, offset: int, limit: int) -> bytes | None:
-        """A piece of a file of an attempt; None if there is no such file. Raises: MachineError."""
-        answer = await self._ask("read", directory=directory, name=name, offset=offset, limit=limit)
-        return None if answer["data"] is None else base64.b64decode(answer["data"])
-
-    async def events(self, directory: str) -> Sequence[KeeperEvent]:
-        """What an attempt's files tell. Raises: MachineError."""
-        with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
-            inner = Path(copy) / ".nni"
-            inner.mkdir()
-            for name in ("exit", "started", "metrics"):  # the end first: nothing is reported after it
-                await self._copy(directory, f".nni/{name}", inner / name)
-            return await self._blocking(read_events, Path(copy))
-
-    async def _copy(self, directory: str, name: str, target: Path) -> None:
-        offset = 0
-        while piece := await self.read(directory, name, offset, _PIECE_BYTES):
-            with target.open("ab") as file:
-                file.write(piece)
-            offset += len(piece)
-
-    async def fetch(self, directory: str, target: Path) -> None:
-        """Copy an attempt's folder. Raises: MachineError."""
-        await self._blocking(self._fetch, directory, True, lambda stream: unpack(stream, target), limit_s=_PREPARE_S)
-
-    def _fetch(self, directory: str, attempt: bool, take: Callable[[Stream], None]) -> None:
-        stream = self._stream()
-        try:
-            stream.greet({**self._settings(), "mode": "send", "path": directory, "attempt": attempt})
-            take(stream)
-            if not stream.ended_well():
-                raise LinkLost("the connection broke off")
-        finally:
-            stream.close()
-
-    # ------------------------------------------------------------ checkpoints
-
-    async def trace(self, trial: str) -> Json:
-        """What earlier attempts of the trial have left there. Raises: MachineError."""
-        return await self._ask("trace", _TRACE_S, trial=trial)
-
-    async def give_checkpoints(self, directory: str, archive: Path) -> None:
-        """Write a trial's checkpoints to an archive here. Raises: MachineError."""
-        await self._blocking(self._fetch, directory, False, lambda stream: save(stream, archive), limit_s=_PREPARE_S)
-
-    async def take_checkpoints(self, trial: str, attempt: int, archive: Path) -> None:
-        """Put there what `attempt` had written elsewhere. Raises: MachineError."""
-        name = f"checkpoints-{trial}-{attempt}-{(await self._blocking(digest_of, archive))[:16]}.tar"
-        await self._blocking(self._upload, name, archive, limit_s=_PREPARE_S)
-        await self._ask("restore", _PREPARE_S, trial=trial, attempt=attempt, archive=name)

@@ -11,7 +11,7 @@ from nnilite.gpu import Gpu, GpuRules, choose
 
 
 @dataclass(frozen=True)
-class Candidate:
+class HostCandidate:
     """A machine as it is now."""
 
     key: str
@@ -34,7 +34,7 @@ class Choice:
     gpus: tuple[int, ...] | None
 
 
-def choose_machine(machines: Sequence[Candidate], gpus: int | None, labels: AbstractSet[str]) -> Choice:
+def choose_machine(machines: Sequence[HostCandidate], gpus: int | None, labels: AbstractSet[str]) -> Choice:
     """The machine for one more job: of those that can take it, by rank, the one that is used least for its size.
 
     Raises: NoCapacity with a reason for each machine; ConfigError if no machine can ever take it.
@@ -55,11 +55,11 @@ def choose_machine(machines: Sequence[Candidate], gpus: int | None, labels: Abst
     raise NoCapacity("waits for a machine: " + "; ".join(f"{', '.join(who)} {why}" for why, who in reasons.items()))
 
 
-def _load(machine: Candidate) -> float:
+def _load(machine: HostCandidate) -> float:
     return len(machine.jobs) / (machine.slots or 1) if machine.slots else float(len(machine.jobs))
 
 
-def _gpus_on(machine: Candidate, wanted: int | None) -> tuple[int, ...] | None:
+def _gpus_on(machine: HostCandidate, wanted: int | None) -> tuple[int, ...] | None:
     """Raises: NoCapacity."""
     if machine.trouble:
         raise NoCapacity(machine.trouble)

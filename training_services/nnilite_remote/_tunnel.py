@@ -1,8 +1,8 @@
 """What comes back through the reverse tunnel: requests of keepers, and of nobody else.
 
-The tunnel's end on a worker can be reached by everybody who is logged in there, and the manager may ask no sign-in of
-who comes by loopback. So nothing is passed through: each request is read, looked at, and put to the manager anew if
-it is one that keepers make.
+The tunnel's end on a worker can be reached by everybody who is logged in there, and to the manager all that comes by
+it comes from this very program, of which it asks no sign-in. So nothing is passed through: each request is read, looked
+at, and put to the manager anew if it is one that keepers make.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from urllib.parse import urlsplit
 log = logging.getLogger(__name__)
 
 _ALLOWED = re.compile(
-    r"(POST /api/v1/callback/[A-Za-z0-9._%-]{1,300}|GET /api/v1/code/[0-9a-f]{64}|GET /api/v1/keeper\.pyz) HTTP/1\.1"
+    r"(POST /api/v1/callback/[A-Za-z0-9._%-]{1,300}"
+    r"|GET /api/v1/callback/[A-Za-z0-9._%-]{1,300}/proof\?nonce=[0-9a-f]{32}"
+    r"|GET /api/v1/code/[0-9a-f]{64}|GET /api/v1/keeper\.pyz) HTTP/1\.1"
 )
+_PROOF = "X-Nnilite-Proof"  # by which a keeper knows that an answer is the manager's
 _HEADER = re.compile(r"([A-Za-z0-9-]{1,64}):[ \t]*([\x20-\x7e]*)")
+_HANDED_ON = ("authorization", "content-type", "x-nnilite-job")
 _MAX_LINE_BYTES = 8192
 _MAX_HEADERS = 64
 _MAX_BODY_BYTES = 16_000_000
@@ -32,7 +36,7 @@ _MANAGER_S = 60.0
 _MOST_CALLERS = 1000
 
 
-class Refused(Exception):
+class TunnelRefused(Exception):
     """Not a request of a keeper. The status to answer it with."""
 
     def __init__(self, status: int) -> None:
@@ -40,7 +44,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Request(NamedTuple):
+class TunnelRequest(NamedTuple):
     """One request of a keeper, checked."""
 
     method: str
@@ -49,7 +53,7 @@ class Request(NamedTuple):
     body: bytes
 
 
-class Gate:
+class TunnelGate:
     """Serves the connections of one tunnel, each in a thread. `manager` tells its present address."""
 
     def __init__(self, manager: Callable[[], str]) -> None:
@@ -84,7 +88,7 @@ class Gate:
         """One request and its answer; False at the end."""
         try:
             request = read_request(stream)
-        except Refused as refused:
+        except TunnelRefused as refused:
             log.warning("somebody on a worker asked the manager for what keepers do not ask for")
             caller.sendall(_head(refused.status, 0, "close"))
             return False
@@ -95,26 +99,26 @@ class Gate:
         return True
 
 
-def read_request(stream: IO[bytes]) -> Request | None:
+def read_request(stream: IO[bytes]) -> TunnelRequest | None:
     """The next request; None at the end. Raises: Refused, OSError."""
     first = stream.readline(_MAX_LINE_BYTES)
     if not first:
         return None
     line = first.decode("latin-1").rstrip("\r\n")
     if not _ALLOWED.fullmatch(line):
-        raise Refused(403)
+        raise TunnelRefused(403)
     method, path, _ = line.split(" ")
     headers = _read_headers(stream)
     if "transfer-encoding" in headers:
-        raise Refused(400)
+        raise TunnelRefused(400)
     length = headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
-        raise Refused(413)
+        raise TunnelRefused(413)
     body = stream.read(int(length))
     if len(body) < int(length):
         return None
-    kept = {name.title(): headers[name] for name in ("authorization", "content-type") if name in headers}
-    return Request(method, path, kept, body)
+    kept = {name.title(): headers[name] for name in _HANDED_ON if name in headers}
+    return TunnelRequest(method, path, kept, body)
 
 
 def _read_headers(stream: IO[bytes]) -> dict[str, str]:
@@ -125,9 +129,9 @@ def _read_headers(stream: IO[bytes]) -> dict[str, str]:
             return headers
         found = _HEADER.fullmatch(line)
         if not found or found.group(1).lower() in headers:
-            raise Refused(400)
+            raise TunnelRefused(400)
         headers[found.group(1).lower()] = found.group(2).strip()
-    raise Refused(431)
+    raise TunnelRefused(431)
 
 
 class _Upstream:
@@ -138,7 +142,7 @@ class _Upstream:
         self._address = ""
         self._connection: http.client.HTTPConnection | None = None
 
-    def answer(self, request: Request) -> Iterator[bytes]:
+    def answer(self, request: TunnelRequest) -> Iterator[bytes]:
         """The parts of the manager's answer; a manager that is away gives 503, and the keeper tries again."""
         try:
             response = self._ask(request)
@@ -149,7 +153,7 @@ class _Upstream:
             return
         yield from self._parts(response)
 
-    def _ask(self, request: Request) -> http.client.HTTPResponse:
+    def _ask(self, request: TunnelRequest) -> http.client.HTTPResponse:
         """With a second try, where a connection that was kept turns out to be closed."""
         kept = self._connection is not None and self._address == self._manager()
         try:
@@ -160,7 +164,7 @@ class _Upstream:
                 raise
         return self._put(request)
 
-    def _put(self, request: Request) -> http.client.HTTPResponse:
+    def _put(self, request: TunnelRequest) -> http.client.HTTPResponse:
         connection = self._connect()
         prefix = urlsplit(self._address).path.rstrip("/")
         connection.request(request.method, prefix + request.path, request.body or None, request.headers)
@@ -185,10 +189,10 @@ class _Upstream:
     def _parts(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         if response.length is None:  # of unknown length: answers to keepers are short
             body = response.read()
-            yield _head(response.status, len(body), "keep-alive") + body
+            yield _head(response.status, len(body), "keep-alive", response.getheader(_PROOF)) + body
             return
         left = response.length
-        yield _head(response.status, left, "keep-alive")
+        yield _head(response.status, left, "keep-alive", response.getheader(_PROOF))
         while left:
             chunk = response.read(min(left, _CHUNK_BYTES))
             if not chunk:
@@ -205,9 +209,10 @@ class _Upstream:
             self._connection = None
 
 
-def _head(status: int, length: int, connection: str) -> bytes:
+def _head(status: int, length: int, connection: str, proof: str | None = None) -> bytes:
     word = http.client.responses.get(status, "")
+    proven = f"{_PROOF}: {proof}\r\n" if proof else ""
     return (
         f"HTTP/1.1 {status} {word}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {length}\r\nConnection: {connection}\r\n\r\n"
+        f"Content-Length: {length}\r\nConnection: {connection}\r\n{proven}\r\n"
     ).encode("ascii")

@@ -1,4 +1,13 @@
-"""Tuners and assessors that need nothing but the standard library."""
+"""Tuners and assessors that need nothing but the standard library.
+
+_random      random search
+_gridsearch  grid search, in rounds that grow finer
+_batch       the parameter sets that the user wrote down, in their order
+_evolution   naive evolution
+_anneal      simulated annealing
+_pbt         population-based training
+_medianstop  stops a trial that is worse than the median of the others
+"""
 
 from nnilite_basic._anneal import AnnealTuner
 from nnilite_basic._batch import BatchTuner

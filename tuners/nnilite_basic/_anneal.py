@@ -8,11 +8,11 @@ from bisect import insort
 from collections import Counter
 from itertools import islice
 
-from nnilite.class_args import one_of
-from nnilite.learning import LearningTuner, Point, PointState
-from nnilite.positions import position, raw_at
 from nnilite.records import Json
-from nnilite.space import Key, Kind, Parameter
+from nnilite.space import Key, Parameter, ParameterKind
+from nnilite.tuning.class_args import one_of
+from nnilite.tuning.learning import LearningTuner, Point, PointState
+from nnilite.tuning.positions import position, raw_at
 
 _MEAN_RANK = 2.0  # how far down the ranking the point to start from is, on average (the best is 1)
 _SHRINKING = 0.1
@@ -73,7 +73,7 @@ class AnnealTuner(LearningTuner):
             return parameter.sample(rng)
         raw = found[-1]
         share = 1.0 / (1.0 + _SHRINKING * self._results[path])
-        if parameter.kind is Kind.CHOICE:
+        if parameter.kind is ParameterKind.CHOICE:
             return parameter.sample(rng) if rng.random() < share else raw
         place = position(parameter, raw)
         low, high = max(place - share / 2.0, 0.0), min(place + share / 2.0, 1.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nnilite.errors import NoMoreTrialError, Place, SpaceError
-from nnilite.learning import canonical
 from nnilite.records import Json
 from nnilite.tuner import Tuner
+from nnilite.tuning.learning import canonical
 
 _RIGHT = 'right would be {"combine": {"_type": "choice", "_value": [{"lr": 0.1, "width": 8}, {"lr": 0.2, "width": 4}]}}'
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from nnilite.class_args import whole_number
-from nnilite.learning import Flat, LearningTuner, Point, PointState
-from nnilite.positions import neighbour
 from nnilite.records import Json
+from nnilite.tuning.class_args import whole_number
+from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
+from nnilite.tuning.positions import neighbour
 
 _WIDTH = 0.15  # standard deviation of a mutation, as a share of the parameter's range
 _FRESH = 0.1  # share of mutations that draw a new value from the whole range

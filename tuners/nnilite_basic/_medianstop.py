@@ -6,8 +6,8 @@ import bisect
 from typing import Any
 
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.class_args import one_of, whole_number
 from nnilite.tuner import scalar
+from nnilite.tuning.class_args import one_of, whole_number
 
 
 class MedianstopAssessor(Assessor):

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
 
-from nnilite.class_args import number, whole_number
 from nnilite.errors import NoMoreTrialError
-from nnilite.learning import Flat, LearningTuner, Point, PointState
-from nnilite.positions import neighbour
 from nnilite.records import Json
 from nnilite.space import Parameter
+from nnilite.tuning.class_args import number, whole_number
+from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
+from nnilite.tuning.positions import neighbour
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from nnilite.learning import LearningTuner
 from nnilite.records import Json
+from nnilite.tuning.learning import LearningTuner
 
 
 class RandomTuner(LearningTuner):

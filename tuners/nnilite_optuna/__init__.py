@@ -1,4 +1,15 @@
-"""NNI's tuners on optuna's samplers, and optuna's own. optuna is imported when a tuner gets its search space."""
+"""NNI's tuners on optuna's samplers, and optuna's own. optuna is imported when a tuner gets its search space.
+
+_tpe       TPE
+_cmaes     CMA-ES
+_qmc       points that cover the space more evenly than chance would
+_nsga2     NSGA-II, for several objectives
+_budgets   Hyperband, BOHB and ASHA: many trials with a small budget, few with the full one
+_brackets  their schedules: who runs next, with which budget
+_pruners   optuna's pruners as assessors
+_study     an optuna study in memory, and the tuner that drives one
+_axes      from search-space parameters to optuna's distributions and back
+"""
 
 from nnilite_optuna._budgets import ASHATuner, BOHBTuner, HyperbandTuner
 from nnilite_optuna._cmaes import CMAESTuner

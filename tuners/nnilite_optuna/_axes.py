@@ -19,8 +19,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from nnilite.learning import Flat
-from nnilite.space import Key, Kind, Parameter, SearchSpace
+from nnilite.space import Key, Parameter, ParameterKind, SearchSpace
+from nnilite.tuning.learning import Flat
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -83,11 +83,11 @@ def axes_of(space: SearchSpace) -> list[Axis]:
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
-    if parameter.kind is Kind.CHOICE:
+    if parameter.kind is ParameterKind.CHOICE:
         return CategoricalDistribution(tuple(range(len(parameter.values))))
     if parameter.low is None or parameter.high is None:
         return FloatDistribution(_TAIL, 1.0 - _TAIL)
-    if parameter.kind is Kind.RANDINT:
+    if parameter.kind is ParameterKind.RANDINT:
         return IntDistribution(int(parameter.low), int(parameter.high) - 1)
     if parameter.q is None:
         return FloatDistribution(parameter.low, parameter.high, log=parameter.log)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nnilite.errors import NoMoreTrialError
-from nnilite.learning import Flat
+from nnilite.tuning.learning import Flat
 
 _EPSILON = 1e-6
 
 
 @dataclass(eq=False)
-class Candidate:
+class BracketCandidate:
     """A set of parameters on its way up."""
 
     number: int
@@ -30,7 +30,7 @@ class Candidate:
 class Slot:
     """Run this candidate with this budget."""
 
-    candidate: Candidate
+    candidate: BracketCandidate
     rung: int
     budget: float
     bracket: Bracket | None = None
@@ -60,9 +60,9 @@ class Bracket:
     budgets: list[float]
     created: int = 0
     rung: int = 0
-    waiting: list[Candidate] = field(default_factory=list)
+    waiting: list[BracketCandidate] = field(default_factory=list)
     running: int = 0
-    results: list[tuple[float, int, Candidate]] = field(default_factory=list)
+    results: list[tuple[float, int, BracketCandidate]] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
@@ -74,7 +74,7 @@ class Bracket:
             return None
         if self.rung == 0 and self.created < self.sizes[0]:
             self.created += 1
-            candidate = Candidate(number)
+            candidate = BracketCandidate(number)
         elif self.waiting:
             candidate = self.waiting.pop(0)
         else:
@@ -148,7 +148,7 @@ class AshaSchedule:
     def __init__(self, low: float, high: float, eta: int, first: int = 0) -> None:
         self.budgets = ladder(low, high, eta)
         self._eta = eta
-        self._results: list[list[tuple[float, int, Candidate]]] = [[] for _ in self.budgets]
+        self._results: list[list[tuple[float, int, BracketCandidate]]] = [[] for _ in self.budgets]
         self._promoted: list[set[int]] = [set() for _ in self.budgets]
         self._candidates = first
 
@@ -160,7 +160,7 @@ class AshaSchedule:
                     self._promoted[rung].add(number)
                     return Slot(candidate, rung + 1, self.budgets[rung + 1])
         self._candidates += 1
-        return Slot(Candidate(self._candidates - 1), 0, self.budgets[0])
+        return Slot(BracketCandidate(self._candidates - 1), 0, self.budgets[0])
 
     def ended(self, slot: Slot, loss: float | None) -> None:
         if loss is not None:

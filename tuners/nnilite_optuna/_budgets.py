@@ -11,10 +11,10 @@ from heapq import nsmallest
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import number, one_of, whole_number, without_effect
 from nnilite.errors import ConfigError, Place
-from nnilite.learning import LearningTuner, Point, PointState
 from nnilite.records import Json
+from nnilite.tuning.class_args import number, one_of, whole_number, without_effect
+from nnilite.tuning.learning import LearningTuner, Point, PointState
 from nnilite_optuna._brackets import AshaSchedule, HyperbandSchedule, Schedule, Slot
 from nnilite_optuna._study import OptunaTuner
 

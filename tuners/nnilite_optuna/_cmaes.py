@@ -10,12 +10,12 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from nnilite.class_args import number, one_of, whole_number
 from nnilite.errors import SpaceError
-from nnilite.learning import LearningTuner, Point, PointState
-from nnilite.positions import position, raw_at
 from nnilite.records import Json
-from nnilite.space import Kind, SearchSpace
+from nnilite.space import ParameterKind, SearchSpace
+from nnilite.tuning.class_args import number, one_of, whole_number
+from nnilite.tuning.learning import LearningTuner, Point, PointState
+from nnilite.tuning.positions import position, raw_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,7 @@ class CMAESTuner(LearningTuner):
 
     def _accept(self, space: SearchSpace) -> None:
         for parameter in space.parameters:
-            if parameter.kind is Kind.CHOICE and parameter.count != 1:
+            if parameter.kind is ParameterKind.CHOICE and parameter.count != 1:
                 raise SpaceError(
                     f"CMA-ES takes numbers only, but {parameter.name!r} is a choice; "
                     "TPE, SMAC and Evolution take choices"

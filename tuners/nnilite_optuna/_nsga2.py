@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import number, whole_number
 from nnilite.errors import ConfigError, Place
-from nnilite.learning import Point
-from nnilite.objectives import gains, signs
 from nnilite.records import Json
+from nnilite.tuning.class_args import number, whole_number
+from nnilite.tuning.learning import Point
+from nnilite.tuning.objectives import gains, signs
 from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:

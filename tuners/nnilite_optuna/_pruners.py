@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.class_args import number, one_of, whole_number
 from nnilite.errors import ConfigError, Place
 from nnilite.tuner import scalar
+from nnilite.tuning.class_args import number, one_of, whole_number
 from nnilite_optuna._study import import_optuna, quiet
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import one_of
-from nnilite.learning import LearningTuner, Point
-from nnilite.positions import raw_at
 from nnilite.records import Json
+from nnilite.tuning.class_args import one_of
+from nnilite.tuning.learning import LearningTuner, Point
+from nnilite.tuning.positions import raw_at
 
 if TYPE_CHECKING:
     from scipy.stats.qmc import QMCEngine

@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from nnilite.learning import Flat, LearningTuner, Point, PointState
 from nnilite.records import Json
+from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
 
 if TYPE_CHECKING:
     import optuna
@@ -41,12 +41,12 @@ def import_optuna() -> Any:
 def _memory() -> InMemoryStorage:
     from optuna.storages import InMemoryStorage
 
-    class Memory(InMemoryStorage):
+    class StudyMemory(InMemoryStorage):
         def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
             if not key.startswith(_SHARED):
                 super().set_trial_system_attr(trial_id, key, value)
 
-    return Memory()
+    return StudyMemory()
 
 
 class OptunaTuner(LearningTuner):

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import number, one_of, whole_number
 from nnilite.errors import ConfigError, Place
+from nnilite.tuning.class_args import number, one_of, whole_number
 from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from nnilite.learning import Flat
-from nnilite.positions import position, raw_at
-from nnilite.space import Kind, SearchSpace
+from nnilite.space import ParameterKind, SearchSpace
+from nnilite.tuning.learning import Flat
+from nnilite.tuning.positions import position, raw_at
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -37,7 +37,7 @@ class Cube:
         self._column = {p.path: k for k, p in enumerate(self.parameters)}
         self._counts = [p.count for p in self.parameters]
         self.continuous = np.array([count is None for count in self._counts], dtype=bool)
-        self._choice = np.array([p.kind is Kind.CHOICE for p in self.parameters], dtype=bool)
+        self._choice = np.array([p.kind is ParameterKind.CHOICE for p in self.parameters], dtype=bool)
         choices = zip(self._choice, self._counts, strict=True)
         self._normal = np.array([p.mu is not None and p.count is None for p in self.parameters], dtype=bool)
         self.low = np.where(self._normal, ndtr(-_REACH), 0.0)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.class_args import number, one_of, whole_number
 from nnilite.tuner import scalar
+from nnilite.tuning.class_args import number, one_of, whole_number
 from nnilite_sklearn._surrogate import need_sklearn
 
 _FEWEST = 4  # results that a fit needs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import whole_number
-from nnilite.learning import derived_seed
+from nnilite.tuning.class_args import whole_number
+from nnilite.tuning.learning import derived_seed
 from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement
 
 if TYPE_CHECKING:

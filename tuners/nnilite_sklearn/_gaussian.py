@@ -38,13 +38,13 @@ class Gaussian:
         shape = _Shared(self._groups, np.full(max(self._groups) + 1, 0.5), (0.03, 20.0), self._nu)
         return ConstantKernel(1.0, (0.05, 50.0)) * shape + WhiteKernel(1e-3, (1e-7, 0.3))
 
-    def process(self, kernel: Kernel, features: Matrix, values: Vector, pending: Matrix) -> Process:
+    def process(self, kernel: Kernel, features: Matrix, values: Vector, pending: Matrix) -> GaussianProcess:
         """The process given the values; of pending points it believes its own mean."""
-        process = Process(kernel, self._alpha, features, values)
+        process = GaussianProcess(kernel, self._alpha, features, values)
         if len(pending):
             believed, _ = process.predict(pending)
             both = np.concatenate([values, believed])
-            process = Process(kernel, self._alpha, np.vstack([features, pending]), both)
+            process = GaussianProcess(kernel, self._alpha, np.vstack([features, pending]), both)
         return process
 
 
@@ -71,7 +71,7 @@ class _Shared(Matern):  # type: ignore[misc,unused-ignore]
         return kernel, sums
 
 
-class Process:
+class GaussianProcess:
     """A Gaussian process with known hyperparameters."""
 
     def __init__(self, kernel: Kernel, alpha: float, features: Matrix, values: Vector) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nnilite.class_args import number, one_of, whole_number
+from nnilite.tuning.class_args import number, one_of, whole_number
 from nnilite_sklearn._surrogate import SurrogateTuner, levelled, log_improvement
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nnilite_sklearn._cube import Matrix, Vector
-    from nnilite_sklearn._gaussian import Process
+    from nnilite_sklearn._gaussian import GaussianProcess
 
 _REFINED = 4  # the best candidates, which are moved uphill
 _ROUNDS = 6  # of moves along numbers and through finite columns
@@ -34,7 +34,7 @@ class GaussianTuner(SurrogateTuner):
         self._gaussian = Gaussian(self._cube.groups, self._nu, self._alpha)
         self._fit: tuple[int, Any, bool] = (0, None, False)
 
-    def _process(self) -> tuple[Process, Matrix, Vector]:
+    def _process(self) -> tuple[GaussianProcess, Matrix, Vector]:
         """The process, and the position rows and values that it knows, pending ones excluded."""
         until = _step(len(self._ended))
         if self._fit[0] != until:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnilite.class_args import number, one_of, whole_number
+from nnilite.tuning.class_args import number, one_of, whole_number
 from nnilite_sklearn._gp import GaussianTuner
 from nnilite_sklearn._surrogate import log_improvement
 

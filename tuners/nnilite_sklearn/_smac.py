@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnilite.class_args import one_of
+from nnilite.tuning.class_args import one_of
 from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nnilite.class_args import whole_number
 from nnilite.errors import PluginError, SpaceError
-from nnilite.learning import LearningTuner, Point, PointState
 from nnilite.records import Json
 from nnilite.space import SearchSpace
+from nnilite.tuning.class_args import whole_number
+from nnilite.tuning.learning import LearningTuner, Point, PointState
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,21 +11,26 @@ these hosts is ever talked to, and `close` leaves nothing behind.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-import time
 import uuid
 from pathlib import Path
+
+from nnilite.testing import eventually
+from waiting import pause
 
 HERE = Path(__file__).parent
 PROGRAMS = ("ip", "unshare", "nsenter", "ssh-keygen", "/usr/sbin/sshd", "chroot", "useradd")
 PASSWORD = "s3cret"
 USER = "tester"
 _BOOT_LIMIT_S = 20.0
+_NUMBERS = itertools.count()
 _APART = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--propagation", "private"]
 
 
@@ -50,7 +55,8 @@ class Network:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nnilite-hosts-", dir="/var/tmp"))
-        self._mark = f"{os.getpid() % 0xFFFF:x}"  # several runs may go on side by side
+        # Several runs may go on side by side, and one may have several networks. A name has 15 letters at most.
+        self._mark = f"{os.getpid() % 0xFFFF:x}{next(_NUMBERS):x}"
         self.bridge = f"nni{self._mark}"
         self.subnet = _free_subnet()
         self.gateway = f"{self.subnet}.1"
@@ -136,18 +142,19 @@ class Host:
         self.await_sshd()
 
     def await_sshd(self) -> None:
-        deadline = time.monotonic() + _BOOT_LIMIT_S
-        while True:
-            try:
-                with socket.create_connection((self.address, 22), 1) as probe:
-                    probe.settimeout(1)
-                    if probe.recv(4) == b"SSH-":
-                        return
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    log = (self.folder / "console.log").read_text()
-                    raise TimeoutError(f"{self.name} has no sshd: {error}\n{log}") from error
-            time.sleep(0.02)
+        try:
+            eventually(self._has_sshd, _BOOT_LIMIT_S)
+        except TimeoutError:
+            log = (self.folder / "console.log").read_text()
+            raise TimeoutError(f"{self.name} has no sshd\n{log}") from None
+
+    def _has_sshd(self) -> bool:
+        try:
+            with socket.create_connection((self.address, 22), 1) as probe:
+                probe.settimeout(1)
+                return probe.recv(4) == b"SSH-"
+        except OSError:
+            return False
 
     @property
     def init(self) -> int:
@@ -163,6 +170,16 @@ class Host:
         enter = ["nsenter", "-t", str(self.init), "-m", "-p", "-n", "-u", "-i", "--root", "--wd=/"]
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         return command(*enter, "env", "-i", path, "su", user, "-s", "/bin/sh", "-c", f"cd /; {script}")
+
+    def share(self, folder: Path, place: str) -> None:
+        """Show a folder of this machine in the host, as long as its power is on."""
+        self.run(f"mkdir -p {shlex.quote(place)}")
+        target = f"{self.folder}/root{place}"
+        command("nsenter", "-t", str(self.init), "-m", "--", "mount", "--bind", str(folder), target)
+
+    def preload(self, library: str) -> None:
+        """Put a library under all programs that are started from now on, until `repair`."""
+        self.run(f"echo {shlex.quote(library)} > /etc/ld.so.preload")
 
     def sessions(self) -> list[int]:
         """The process ids, as this machine numbers them, of the sshd processes that serve connections."""
@@ -181,7 +198,7 @@ class Host:
     def cut_for(self, seconds: float) -> None:
         """Unplug the cable for so long."""
         self.cut()
-        time.sleep(seconds)
+        pause(seconds, "the cable is out")
         self.mend()
 
     def mend(self) -> None:
@@ -197,6 +214,10 @@ class Host:
                 command("tc", *where, "qdisc", "del", "dev", name, "root")
             if megabits:
                 command("tc", *where, "qdisc", "add", "dev", name, *rate)
+
+    @property
+    def has_power(self) -> bool:
+        return self._process is not None
 
     def power_off(self) -> None:
         """All processes end at once, and nothing is said to anybody."""
@@ -217,6 +238,7 @@ class Host:
         self.mend()
         self.throttle(0)
         self.await_sshd()
+        self.run("rm -f /etc/ld.so.preload")
         quoted = f"'{self.home}'"
         self.run(f"cp /etc/skel/.bashrc {quoted}/.bashrc")
         self.run(f"umount -l {quoted}/nnilite 2>/dev/null; pkill -9 -u {USER}; true")
@@ -235,9 +257,7 @@ class Host:
         """Run a script that changes sshd's files, and start sshd anew."""
         before = self.run(f"{script}; cat /run/sshd.pid")
         self.run(f"kill {before.split()[-1]}")
-        deadline = time.monotonic() + _BOOT_LIMIT_S
-        while self.run("cat /run/sshd.pid 2>/dev/null || true") in ("", before) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        eventually(lambda: self.run("cat /run/sshd.pid 2>/dev/null || true") not in ("", before), _BOOT_LIMIT_S)
         self.await_sshd()
 
     def remove(self) -> None:

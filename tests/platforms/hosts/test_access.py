@@ -9,11 +9,11 @@ import subprocess
 import pytest
 
 from nnilite.errors import ConfigError
+from nnilite.ssh.connect import connect
+from nnilite.ssh.errors import MachineError
+from nnilite.ssh.route import RouteMap
 from nnilite_remote import HostKeyPolicy, MachineConfig
 from nnilite_remote._config import RemoteConfig
-from nnilite_remote._connect import connect
-from nnilite_remote._errors import MachineError
-from nnilite_remote._route import RouteMap
 from platforms.hosts.hosts import PASSWORD, USER, command
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
@@ -130,7 +130,7 @@ def test_several_hops_lead_to_a_host(hosts, setting):
 
 
 def test_a_hop_that_is_down_is_named(hosts, setting, monkeypatch):
-    monkeypatch.setattr("nnilite_remote._connect.CONNECT_S", 2.0)
+    monkeypatch.setattr("nnilite.ssh.connect.CONNECT_S", 2.0)
     hosts[0].power_off()
     machine = setting.machine(hosts[2], proxy_jump=f"{USER}@{hosts[0].address}")
     setting.ssh_config.write_text(f"Host *\n  IdentityFile {setting.key}\n")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from nnilite.records import Output
 from nnilite.service import JobState
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
@@ -22,3 +25,20 @@ def test_a_trial_runs_on_a_host_and_its_reports_come_back(hosts, setting, bench_
     assert received.values == [1, 7]
     assert received.started[0]["host"] == hosts[0].name
     assert bench.wait(name).state is JobState.SUCCEEDED
+
+
+def test_the_output_of_a_trial_whose_keeper_cannot_deliver_it_comes_with_its_reports(hosts, setting, bench_of):
+    """Its end is known by its folder then, and nobody waits for the keeper after the end."""
+    bench = bench_of(setting.config(setting.machine(hosts[0])))
+    name = bench.run("printf hello; printf trouble >&2")
+    bench.wait(name)
+    *_, trial, attempt = Path(bench.handles[name]["directory"]).parts
+    here = bench.service.context.directory / "trials" / trial / attempt
+    here.mkdir(parents=True, exist_ok=True)
+    (here / "trial.stdout").write_bytes(b"he")
+    (here / "trial.stderr").unlink(missing_ok=True)
+    events = bench.call(bench.service.reports(bench.handles[name]))
+    assert [event for event in events if isinstance(event, Output)] == [
+        Output("stdout", 2, b"llo"),
+        Output("stderr", 0, b"trouble"),
+    ]

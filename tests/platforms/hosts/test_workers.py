@@ -74,7 +74,7 @@ def test_the_tunnel_lets_keepers_through_and_nobody_else(hosts, setting, bench_o
 
 
 def test_a_manager_that_cannot_be_called_directly_is_told(hosts, setting, bench_of, network, monkeypatch):
-    monkeypatch.setattr("nnilite_remote._service._PATIENCE_S", 1.0)
+    monkeypatch.setattr("nnilite_remote._machines._PATIENCE_S", 1.0)
     config = setting.config(setting.machine(hosts[0]), nni_manager_ip=network.gateway)
     with pytest.raises(ServiceError, match=f"cannot reach the manager at {network.gateway}"):
         bench_of(config)  # it listens on loopback alone

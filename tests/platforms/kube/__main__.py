@@ -1,7 +1,8 @@
-"""A cluster to try things on, until it is interrupted: `PYTHONPATH=tests python -m platforms.kube FOLDER`.
+"""A cluster to try things on, until it is interrupted: `PYTHONPATH=tests python -m platforms.kube FOLDER [--apart]`.
 
 A real kube-apiserver with all operators' definitions, and controllers and a node of ours in every namespace. It prints
-the path of its kubeconfig, for KUBECONFIG, kubectl, or NNILITE_TEST_KUBECONFIG.
+the path of its kubeconfig, for KUBECONFIG, kubectl, or NNILITE_TEST_KUBECONFIG. With --apart its pods see nothing of
+this machine's /tmp (so FOLDER must be elsewhere) and have no network, as if they were on another machine.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from platforms.kube.other_operators import install_adaptdl, install_frameworkcon
 _TURN_S = 0.2
 
 
-def main(folder: Path, over: threading.Event) -> None:
+def main(folder: Path, over: threading.Event, apart: bool = False) -> None:
     installed = [install(), install_frameworkcontroller(), install_adaptdl()]
     crds = {key: file for each in installed for key, file in each.crds.items()}
     operators = Operators(tuple(kind for each in installed for kind in each.controllers), crds)
@@ -35,7 +36,7 @@ def main(folder: Path, over: threading.Event) -> None:
         while not over.wait(_TURN_S):
             names = namespaces(api)
             for name in names - running.keys():
-                running[name] = Machinery(api, name, folder / "nodes" / name, operators)
+                running[name] = Machinery(api, name, folder / "nodes" / name, operators, apart)
                 running[name].start()
             for name in running.keys() - names:
                 running.pop(name).close()
@@ -53,9 +54,10 @@ def namespaces(api: Api) -> set[str]:
 
 
 if __name__ == "__main__":
-    if missing() or len(sys.argv) != 2:
+    words = [word for word in sys.argv[1:] if word != "--apart"]
+    if missing() or len(words) != 1:
         sys.exit(missing() or __doc__)
     interrupted = threading.Event()  # an exception could be lost: in a finalizer, say
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: interrupted.set())
-    main(Path(sys.argv[1]), interrupted)
+    main(Path(words[0]), interrupted, "--apart" in sys.argv)

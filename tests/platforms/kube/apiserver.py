@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +123,10 @@ class KubeApiserver:
             self._processes.append(subprocess.Popen(whole, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
 
     def _await_ready(self) -> None:
-        deadline = time.monotonic() + _READY_S
-        while not self._ready():
-            if time.monotonic() > deadline or self._processes[-1].poll() is not None:
-                raise RuntimeError((self.folder / "apiserver.log").read_text()[-2000:])
-            time.sleep(0.1)
+        with contextlib.suppress(TimeoutError):
+            eventually(lambda: self._ready() or self._processes[-1].poll() is not None, _READY_S)
+        if not self._ready():
+            raise RuntimeError((self.folder / "apiserver.log").read_text()[-2000:])
 
     def _ready(self) -> bool:
         try:

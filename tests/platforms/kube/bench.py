@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnilite.records import Exited, KeeperEvent, Output, Reported, Started
-from nnilite.service import Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.service import ServiceContext, TrainingService
 from nnilite.testing import ServiceContract
-from nnilite.testing.bench import ServiceBench, eventually, keeper_zipapp
-from nnilite.testing.receiver import Received
+from nnilite.testing.bench import keeper_zipapp
+from nnilite.testing.reading_bench import ReadingBench
+from nnilite.testing.receiver import Receiver
+from nnilite_kubernetes._manifest import object_name
 from platforms.kube.cluster import Cluster
 from platforms.kube.controllers import Operators
+
+_TOLD = "told: "
 
 
 @dataclass(frozen=True)
@@ -35,24 +36,37 @@ class Platform:
     ) -> Callable[[ServiceContext], TrainingService]:
         """Makes a service on this cluster."""
         place = {"kubeconfig": kubeconfig or cluster.kubeconfig(), "namespace": cluster.namespace}
+        place["nni_manager_ip"] = cluster.callback or "127.0.0.1"  # else they report by their logs
         config = self.config(**{**place, **self.fields, **fields})
         return lambda context: self.service(self.service.__name__.lower(), config, context)
 
 
-class KubeBench(ServiceBench):
-    """As ServiceBench, with the keeper to be fetched, and with `reports` asked for as the manager does.
+class KubeBench(ReadingBench):
+    """As ReadingBench, with the keeper to be fetched.
 
-    Where pods cannot reach this machine, trials report by their logs, unless their jobs say otherwise. `linger_s` is
-    for how long keepers wait for a receiver that is away.
+    Where pods do not reach this machine, trials report by their logs, unless their jobs say otherwise. Where they do
+    not see its files, a trial tells its test something by printing it, and the test gives it a sign by a command in its
+    pod, as `kubectl exec` would. `linger_s` is for how long keepers wait for a receiver that is away.
     """
 
     def __init__(
         self, folder: Path, make: Callable[[ServiceContext], TrainingService], cluster: Cluster, linger_s: float = 60.0
     ) -> None:
-        super().__init__(folder, make)
-        self._limit_s = cluster.limit_s
-        self._here = cluster.here
-        self._common = {"linger_s": linger_s, **({} if cluster.here else {"report": "stdout"})}
+        super().__init__(folder, make, linger_s=linger_s)
+        self.limit_s = cluster.limit_s
+        self._cluster = cluster
+        if not cluster.callback:
+            self.common["report"] = "stdout"
+        elif not cluster.here:
+            self.receiver = Receiver("0.0.0.0")
+            self.common["send_output"] = True
+
+    @property
+    def calls_back(self) -> bool:
+        return bool(self._cluster.callback)
+
+    def context(self) -> ServiceContext:
+        return super().context() if self.calls_back else replace(super().context(), defaults={"callback": "log"})
 
     def __enter__(self) -> KubeBench:
         self.receiver.packages["/api/v1/keeper.pyz"] = keeper_zipapp()
@@ -66,25 +80,57 @@ class KubeBench(ServiceBench):
         finally:
             super().__exit__(*error)
 
-    def job(self, command: str, trial: str = "", parameters: Any = None, gpus: int | None = None, **spec: Any) -> Job:
-        return super().job(command, trial, parameters, gpus, **{**self._common, **spec})
+    def interpreter(self, program: str) -> str:
+        return super().interpreter(program) if self._cluster.here else f"python3 -c {shlex.quote(program)}"
 
-    def python(self, program: str, **more: Any) -> str:
-        return super().python(program, **more) if self._here else self.run(f"python3 -c {shlex.quote(program)}", **more)
+    # how trials and tests meet where pods do not see the files of this machine
 
-    def wait(self, name: str, state: JobState | None = None, limit_s: float = 0.0) -> JobStatus:
-        return super().wait(name, state, limit_s or self._limit_s)
+    def tell(self, word: str) -> str:
+        return super().tell(word) if self._cluster.here else f"echo {_TOLD}{word}"
 
-    def finish(self, name: str) -> Received:
-        self.wait(name)
-        eventually(lambda: self.report(name).exits, self._limit_s)
-        return self.received(name)
+    def lines(self, name: str = "mark") -> list[str]:
+        if self._cluster.here or name != "mark":
+            return super().lines(name)
+        return [line for job in list(self.receiver.jobs) for line in self._told(job)]
 
-    def report(self, name: str) -> Received:
-        """Take what the service can read of a job by itself."""
-        for event in self.call(self.service.reports(self.handles[name])):
-            self.received(name).take(wire(event))
-        return self.received(name)
+    def _told(self, job: str) -> list[str]:
+        """What a trial has printed for us: as its keeper has reported it, else as it stands in its pod's log."""
+        if self.calls_back:
+            text = self.received(job).output["stdout"]
+        elif self._service is not None and job in self.handles:
+            text = max(self.report(job).output["stdout"], self._kept(job), key=len)
+        else:
+            text = b"".join(self._cluster.logs(object_name(job)))
+        return [line.removeprefix(_TOLD) for line in text.decode().splitlines() if line.startswith(_TOLD)]
+
+    def _kept(self, job: str) -> bytes:
+        """The log that the service has kept of a pod that is gone."""
+        _, _, trial, attempt = job.split("-")
+        folder = self.folder / "experiment" / "trials" / trial / attempt / "roles"
+        return b"".join(path.read_bytes() for path in folder.glob("*-0.log"))
+
+    def sign(self, name: str) -> Path:
+        return super().sign(name) if self._cluster.here else Path("/tmp", f"{self._experiment}-{name}")
+
+    def give(self, sign: str) -> None:
+        if self._cluster.here:
+            super().give(sign)
+            return
+        for pod in self._cluster.running():
+            self._cluster.execute(pod, ["touch", str(self.sign(sign))])
+
+    def given(self, sign: str) -> bool:
+        if self._cluster.here:
+            return super().given(sign)
+        look = ["sh", "-c", f"test -e {self.sign(sign)} && echo yes || echo no"]
+        return any(self._cluster.execute(pod, look) == b"yes" for pod in self._cluster.running())
+
+    def runs(self, pid: int) -> bool:
+        """A container that has ended has no processes."""
+        if self._cluster.here:
+            return super().runs(pid)
+        look = ["sh", "-c", f"kill -0 {pid} && echo yes || echo no"]
+        return any(self._cluster.execute(pod, look) == b"yes" for pod in self._cluster.running())
 
 
 class ClusterContract(ServiceContract):
@@ -95,24 +141,11 @@ class ClusterContract(ServiceContract):
     fields: dict[str, Any] = {}
 
     @pytest.fixture
-    def make_service(self, cluster, platform, this_machine):
+    def make_service(self, cluster, platform):
         return platform.maker(cluster, **self.fields)
 
     @pytest.fixture
-    def bench(self, tmp_path, make_service, cluster):
+    def bench(self, request, tmp_path, make_service, cluster):
+        request.instance.same_machine = bool(cluster.here)
         with KubeBench(tmp_path, make_service, cluster, linger_s=1 if self.ends_alone else 60) as bench:
             yield bench
-
-
-def wire(event: KeeperEvent) -> dict[str, Any]:
-    """An event as keepers send it."""
-    if isinstance(event, Started):
-        return {"type": "started", "time": event.time, "host": event.host, "pid": event.pid}
-    if isinstance(event, Reported):
-        known = {"index": event.index, "kind": event.kind.value, "sequence": event.sequence, "time": event.time}
-        return {"type": "metric", "value": json.dumps(event.value), **known}
-    if isinstance(event, Output):
-        data = base64.b64encode(event.data).decode()
-        return {"type": "output", "stream": event.stream, "offset": event.offset, "data": data}
-    assert isinstance(event, Exited)
-    return {"type": "exit", "time": event.time, "code": event.code, "message": event.message}

@@ -124,5 +124,6 @@ def key_of(api_version: str, kind: str) -> Key | None:
     return next((key for key, name in KINDS.items() if kind_of(key) == {"apiVersion": api_version, "kind": kind}), None)
 
 
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def now(later_s: float = 0.0) -> str:
+    """The time, as Kubernetes writes it; or that in so many seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + later_s))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.testing import eventually
+from nnilite_kubernetes._exec import ExecError
 from platforms.kube.apiserver import KubeApiserver
 from platforms.kube.client import ACCOUNTS, BINDINGS, KINDS, PODS, QUOTAS, ROLES, SECRETS, Api, Key
 from platforms.kube.controllers import Collector, Controller, JobController, Operators, QuotaController
@@ -30,9 +31,9 @@ _RBAC = "rbac.authorization.k8s.io"
 class Machinery:
     """What turns objects into running processes in one namespace: controllers and a node."""
 
-    def __init__(self, api: Api, namespace: str, folder: Path, operators: Operators) -> None:
+    def __init__(self, api: Api, namespace: str, folder: Path, operators: Operators, apart: bool = False) -> None:
         kinds: list[type[Controller]] = [JobController, QuotaController, *operators.controllers]
-        self.node = Node(api, namespace, folder)
+        self.node = Node(api, namespace, folder, apart)
         self._controllers = [kind(api, namespace) for kind in kinds]
         self._controllers.append(Collector(api, namespace, tuple(kind.key for kind in operators.controllers)))
 
@@ -49,7 +50,8 @@ class Cluster:
     """Use as a context manager; `operators` is what it has to have installed."""
 
     name = ""
-    here: bool | None = True  # pods run on this machine, so that they see its files and reach its loopback
+    here: bool | None = True  # pods run on this machine, so that they see its files
+    callback = "127.0.0.1"  # where pods reach this machine; "": nowhere
     limit_s = 30.0  # for what should be soon
     allocates = False  # AdaptDL's allocator decides how many replicas a job has
 
@@ -99,6 +101,32 @@ class Cluster:
     def pods(self) -> list[Any]:
         return self.all(PODS)
 
+    def running(self) -> list[Any]:
+        """The pods that run."""
+        return [pod for pod in self.pods() if (pod.get("status") or {}).get("phase") == "Running"]
+
+    def logs(self, job: str) -> list[bytes]:
+        """What the first containers of a job's pods have printed."""
+        found = []
+        for pod in self.pods():
+            if pod["metadata"]["labels"].get("nnilite/job") == job:
+                container = pod["spec"]["containers"][0]["name"]
+                stamped = self.api.cluster.pod_log(self.namespace, pod["metadata"]["name"], container)
+                found.append(b"".join(line.partition(b" ")[2] for line in stamped.splitlines(keepends=True)))
+        return found
+
+    def execute(self, pod: Any, command: list[str]) -> bytes:
+        """The first line that a command in a pod's first container prints; b"" if the pod has ended meanwhile."""
+        place = (self.namespace, pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
+        try:
+            execution = self.api.cluster.execute(*place, command)
+            try:
+                return execution.line()
+            finally:
+                execution.close()
+        except ExecError:
+            return b""
+
     def secrets(self) -> list[Any]:
         """Those that trials have; a cluster may have some of its own."""
         return [secret for secret in self.all(SECRETS) if secret.get("type") in (None, "Opaque")]
@@ -108,6 +136,22 @@ class Cluster:
     def delete(self, key: Key, content: Any, policy: str = "Background") -> None:
         metadata = content["metadata"]
         self.api.delete(key, self.namespace, metadata["name"], metadata["uid"], propagationPolicy=policy)
+
+    def evict(self, pod: Any) -> None:
+        """As `kubectl drain` and autoscalers do."""
+        metadata = pod["metadata"]
+        version = "policy/v1" if self.minor >= 22 else "policy/v1beta1"
+        body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": metadata["name"]}}
+        place = f"/api/v1/namespaces/{self.namespace}/pods/{metadata['name']}/eviction"
+        self.api.cluster.call("POST", place, body)
+
+    def disrupt(self, pod: Any, reason: str, message: str) -> None:
+        """As the scheduler does for a pod of higher priority, and the node controller for a taint: say why, delete."""
+        entry = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        known = [each for each in pod["status"].get("conditions") or [] if each["type"] != entry["type"]]
+        change = {"status": {"conditions": [*known, entry]}}
+        self.api.patch(PODS, self.namespace, pod["metadata"]["name"], change, "status")
+        self.delete(PODS, pod)
 
     def limit(self, **hard: int) -> None:
         """Set a quota, `pods` or `jobs`; 0 is none, and a negative number is no limit any more."""
@@ -241,6 +285,7 @@ class Given(Cluster):
             make_namespace(self.api, self.namespace)
         if Given.here is None:
             Given.here = _sees_this_machine(self.api, self.namespace, self.folder)
+            Given.callback = os.environ.get("NNILITE_TEST_CALLBACK") or ("127.0.0.1" if Given.here else "")
 
     def _end(self) -> None:
         """Nothing of the test stays."""

@@ -79,8 +79,8 @@ class Controller:
         uid = owner["metadata"]["uid"]
         return [pod for pod in self.api.all(PODS, self.namespace) if uid in owners(pod)]
 
-    def make_pod(self, owner: Any, name: str, template: Any, labels: dict[str, str], spec: Any = None) -> None:
-        """Create a pod of an owner, unless it is there; a refusal is told by an event."""
+    def make_pod(self, owner: Any, name: str, template: Any, labels: dict[str, str], spec: Any = None) -> bool:
+        """Create a pod of an owner, unless it is there; a refusal is told by an event. False if it was refused."""
         own = template.get("metadata") or {}
         metadata = {
             "name": name,
@@ -93,16 +93,23 @@ class Controller:
         except ApiError as error:
             if error.passing:
                 raise
-            self.warn(owner, "FailedCreate", f"Error creating: {error}")
+            self.refused(owner, name, f"Error creating: {error}")
+            return False
+        return True
+
+    def refused(self, owner: Any, pod: str, message: str) -> None:
+        """Tell that a pod cannot be made."""
+        self.warn(owner, "FailedCreate", message)
 
     def delete(self, pods: list[Any]) -> None:
         for pod in pods:
             self.api.delete(PODS, self.namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
 
-    def warn(self, content: Any, reason: str, message: str) -> None:
-        """An event about an object; the same one is not told twice."""
-        metadata = content["metadata"]
-        about = {**kind_of(self.key), "name": metadata["name"], "namespace": self.namespace, "uid": metadata["uid"]}
+    def warn(self, content: Any, reason: str, message: str, **other: str) -> None:
+        """An event about an object, or about another one of which name, uid and kind are given; told once."""
+        metadata = {**content["metadata"], **other}
+        kind = {"apiVersion": "batch/v1", "kind": "Job"} if other else kind_of(self.key)
+        about = {**kind, "name": metadata["name"], "namespace": self.namespace, "uid": metadata["uid"]}
         event = {
             "metadata": {"name": f"{metadata['name']}.{reason.lower()}"},
             "involvedObject": about,

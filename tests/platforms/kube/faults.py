@@ -12,7 +12,7 @@ from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes._api import ApiError, Watch, connect
 from platforms.kube.kubeconfig import write_kubeconfig
 
-_REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError"}
+_REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 _PASSED = ("Accept", "Content-Type")
 
 
@@ -102,7 +102,7 @@ class _Proxy(Handler):
 
     def _fail(self, status: int) -> None:
         known = {"kind": "Status", "status": "Failure", "message": "as the test wants it", "reason": _REASONS[status]}
-        later = {"Retry_After": "1"} if status == 429 else {}
+        later = {"Retry_After": "1"} if status in (429, 503) else {}
         self.send(status, "application/json", json.dumps({**known, "code": status}).encode(), **later)
 
     def _watch(self, answer: Any) -> None:

@@ -31,8 +31,9 @@ _LABELS = {"disk": "ssd"}
 class Node:
     """Serves one namespace from `start` to `close`."""
 
-    def __init__(self, api: Api, namespace: str, folder: Path) -> None:
+    def __init__(self, api: Api, namespace: str, folder: Path, apart: bool = False) -> None:
         self.api = api
+        self.apart = apart  # its pods see neither the files of this machine's /tmp nor its network
         self.namespace = namespace
         self.folder = folder
         self.name = f"node-{secrets.token_hex(4)}"

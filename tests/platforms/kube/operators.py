@@ -147,7 +147,12 @@ class MPIJobs(KubeflowController):
     """Version 1 of the training-operator. Hosts are named with their slots."""
 
     key, specs = MPIJOBS_V1, "mpiReplicaSpecs"
-    slots = True
+    # `sleep 365d` in truth: the first process of a container, which ignores SIGTERM.
+    worker: tuple[str, ...] = ("/bin/sh", "-c", "trap '' TERM; exec sleep 1000")
+
+    def replicas(self, job: Any) -> dict[str, Any]:
+        """Workers are made first."""
+        return dict(sorted(super().replicas(job).items(), reverse=True))
 
     def make(self, job: Any) -> None:
         self._tell_hosts(job)
@@ -170,6 +175,9 @@ class MPIJobs(KubeflowController):
         return {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"} if role == "Launcher" else {}
 
     def adapt(self, job: Any, role: str, spec: Any) -> None:
+        for container in spec["containers"]:
+            if role == "Worker" and self.worker:
+                container.setdefault("command", self.worker)
         if role == "Launcher":
             source = {"configMap": {"name": f"{job['metadata']['name']}-config"}}
             spec["volumes"] = [*(spec.get("volumes") or []), {"name": "mpi-job-config", **source}]
@@ -188,10 +196,19 @@ class MPIJobsV2(MPIJobs):
     """The MPI operator: hosts without slots; a job that ended gets `Running: False` behind its result."""
 
     key = MPIJOBS_V2
+    worker = ()
 
     def host(self, job: Any, pod: Any) -> str:
         name = job["metadata"]["name"]
         return f"{pod['metadata']['name']}.{name}.{job['metadata']['namespace']}.svc"
+
+    def refused(self, owner: Any, pod: str, message: str) -> None:
+        """The launcher's pod is made by a Job of its own, and what that is refused is told of that Job."""
+        if pod.endswith("-launcher-0"):
+            name = f"{owner['metadata']['name']}-launcher"
+            self.warn(owner, "FailedCreate", message, name=name, uid=f"{owner['metadata']['uid']}-launcher")
+        else:
+            super().refused(owner, pod, message)
 
     def clean(self, job: Any) -> None:
         super().clean(job)

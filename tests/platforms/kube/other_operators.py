@@ -8,6 +8,12 @@ from platforms.kube.client import ADAPTDLJOBS, FRAMEWORKS
 from platforms.kube.controllers import Controller, Operators
 from platforms.kube.operators import exit_code
 
+_DELETED = {
+    "code": -101,
+    "phrase": "PodExternalDeleted",
+    "type": {"name": "Failed", "attributes": ["Transient"]},
+}
+
 
 class Frameworks(Controller):
     """Makes a pod for each task, and deletes all of them when a completion policy is met."""
@@ -20,13 +26,16 @@ class Frameworks(Controller):
         if state in ("Completed", "AttemptDeleting"):
             self._end(content)
             return
-        for role in content["spec"]["taskRoles"]:
-            for index in range(role["taskNumber"]):
-                self._make(content, role, index)
+        wanted = sum(role["taskNumber"] for role in content["spec"]["taskRoles"])
+        if state is None:
+            for role in content["spec"]["taskRoles"]:
+                for index in range(role["taskNumber"]):
+                    self._make(content, role, index)
         pods = self.pods(content)
         running = any(pod["status"]["phase"] == "Running" for pod in pods)
-        self.tell(content, state="AttemptRunning" if running else "AttemptPreparing")
-        completion = self._completion(content, pods)
+        if len(pods) == wanted:
+            self.tell(content, state="AttemptRunning" if running else "AttemptPreparing")
+        completion = self._completion(content, pods) or (_DELETED if state and len(pods) < wanted else None)
         if completion:
             self.tell(content, state="AttemptDeleting", attemptStatus={"completionStatus": completion})
 
@@ -101,9 +110,10 @@ class AdaptDLJobs(Controller):
             variables = {"ADAPTDL_REPLICA_RANK": known["RANK"], "ADAPTDL_NUM_REPLICAS": known["NUM"]}
             variables["ADAPTDL_NUM_RESTARTS"] = group
             env = [{"name": key, "value": str(value)} for key, value in variables.items()]
-            containers = [{**c, "env": [*(c.get("env") or []), *env]} for c in template["spec"]["containers"]]
-            spec = {"containers": containers, "restartPolicy": "Never"}
-            self.make_pod(content, name, template, {"adaptdl/job": metadata["name"]}, spec)
+            spec = {**_with_memory(template["spec"], env), "restartPolicy": "Never"}
+            if not self.make_pod(content, name, template, {"adaptdl/job": metadata["name"]}, spec):
+                self.tell(content, phase="Failed", reason="PodCreationError")
+                return
         self.tell(content, phase="Starting", group=group, replicas=number, allocation=["node"] * number)
 
     def _judge(self, content: Any, status: Any, pods: list[Any]) -> None:
@@ -123,6 +133,17 @@ class AdaptDLJobs(Controller):
     @staticmethod
     def _preempted(content: Any, pod: Any) -> bool:
         return bool(content["spec"].get("preemptible", True)) and exit_code(pod) == 143
+
+
+def _with_memory(spec: Any, env: list[Any]) -> dict[str, Any]:
+    """Containers and volumes as AdaptDL changes them: each container gets variables, and memory at /dev/shm."""
+    mount = {"name": "adaptdl-shm", "mountPath": "/dev/shm"}
+    containers = [
+        {**c, "env": [*(c.get("env") or []), *env], "volumeMounts": [*(c.get("volumeMounts") or []), mount]}
+        for c in spec["containers"]
+    ]
+    volume = {"name": "adaptdl-shm", "emptyDir": {"medium": "Memory"}}
+    return {"containers": containers, "volumes": [*(spec.get("volumes") or []), volume]}
 
 
 def install_frameworkcontroller() -> Operators:

@@ -3,11 +3,14 @@
 Where a container would have a volume at a path, its process gets that volume's folder in place of the path, in its
 arguments and variables; the same goes for the file of the termination message. Images of a registry under `.invalid`
 cannot be pulled.
+
+Whoever ends a pod (a deletion, a node that runs out of memory or is shut down), the order is a kubelet's: its
+containers get SIGTERM first, and SIGKILL after the pod's grace; then their ends are told; and only then that the pod
+has failed and why, or that it is gone. The reason comes a moment after the end: that order is the hardest to judge.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import shutil
@@ -22,17 +25,24 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from nnilite_kubernetes._api import ApiError
-from platforms.kube.client import MAPS, PODS, SECRETS, now
+from platforms.kube.client import PODS, now
+from platforms.kube.volumes import Volumes, translated
+from waiting import pause
 
 if TYPE_CHECKING:
     from platforms.kube.node import Node
 
 _TURN_S = 0.03
 _RETRY_S = 0.2
+_REASON_LATER_S = 0.5  # so much later than the end of its containers the reason of a pod's end is told
 _QUICKEST_S = 0.5  # the first process of a container would ignore a signal that it does not handle yet
 _IMAGES = {  # what images do by themselves
     "frameworkcontroller/frameworkbarrier": ["/bin/sh", "-c", 'echo export FB_X_IPS=127.0.0.1 > "$0"/injector.sh'],
 }
+
+
+# Such pods see neither the files of tests nor any network. They share the Python of this machine, as it were an image.
+_APART = ["unshare", "--mount", "--net", "--", "sh", "-c", 'mount -t tmpfs none /tmp && exec "$@"', "sh"]
 
 
 class Run:
@@ -46,7 +56,9 @@ class Run:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._copiers: list[threading.Thread] = []
         self._pod = pod
-        self._evicted = ""
+        self._volumes = Volumes(node, pod["spec"], self.folder)
+        self.frozen = False  # as if its node did not answer: nothing is ended, and nothing is told
+        self._ended_by_node: tuple[str, str] | None = None  # reason and message
 
     def kill(self) -> None:
         """All that runs in it, whatever sessions it has made, as the end of a container does."""
@@ -67,19 +79,24 @@ class Run:
         [own] = [each for each in self._pod["spec"]["containers"] if each["name"] == container]
         places, pipe = self._places(own), subprocess.PIPE
         words = [translated(word, places) for word in command]
+        if self.node.apart:
+            words = ["nsenter", "-t", str(self._processes[container].pid), "-m", "-n", "--", *words]
         return subprocess.Popen(words, cwd=self.folder, stdin=pipe, stdout=pipe, stderr=pipe)
 
-    def evict(self, message: str) -> None:
-        """As a node does that runs out of something: the pod stays, as failed."""
-        self._evicted = message
-        self.kill()
+    def end(self, reason: str, message: str) -> None:
+        """As a node does that runs out of something (Evicted) or is shut down (Terminated): the pod stays, failed."""
+        self._ended_by_node = (reason, message)
+
+    def signal(self, container: str) -> None:
+        """Send SIGTERM to the first process of a container, which is nothing that the cluster would hear of."""
+        _signal(self._processes[container], signal.SIGTERM, group=False)
 
     def _run(self) -> None:
         try:
             if self._await_node() and self._await_images() and self._await_volumes() and self._run_init():
                 self._run_main()
             while not self._over():
-                time.sleep(_TURN_S)
+                pause(_TURN_S, "the next look at the pod")
         finally:
             if not self.node.closed:
                 self._leave()
@@ -99,6 +116,9 @@ class Run:
         return found
 
     def _over(self) -> bool:
+        """Whether the pod is to end."""
+        if self.frozen:
+            return self.node.closed
         pod = self._current()
         return pod is None or bool(pod["metadata"].get("deletionTimestamp")) or self.node.closed
 
@@ -111,7 +131,7 @@ class Run:
             except ApiError as error:
                 if not error.passing:
                     raise
-                time.sleep(_RETRY_S)
+                pause(_RETRY_S, "the next try, as a kubelet has it")
 
     def _tell(self, **status: Any) -> None:
         place = (PODS, self.node.namespace, self.name, {"metadata": {"uid": self.uid}, "status": status}, "status")
@@ -126,7 +146,7 @@ class Run:
             try:
                 lack = self.node.lacks(self._pod)
             except ApiError:
-                time.sleep(_RETRY_S)
+                pause(_RETRY_S, "the next try, as a kubelet has it")
                 continue
             if not lack:
                 return self._bind()
@@ -134,7 +154,7 @@ class Run:
                 told = lack
                 entry = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": lack}
                 self._tell(conditions=[entry])
-            time.sleep(_RETRY_S)
+            pause(_RETRY_S, "the next try, as a kubelet has it")
         return False
 
     def _bind(self) -> bool:
@@ -160,31 +180,10 @@ class Run:
     def _await_volumes(self) -> bool:
         """Volumes from Secrets and ConfigMaps appear when those do."""
         while not self._over():
-            if all(self._mount(volume) for volume in self._pod["spec"].get("volumes") or []):
+            if self._volumes.mounted():
                 return True
-            time.sleep(_TURN_S)
+            pause(_TURN_S, "the next look at the pod")
         return False
-
-    def _mount(self, volume: Any) -> bool:
-        """Bring a volume's folder up to date; False if what it is made of is not there."""
-        place = self._volume(volume)
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if "configMap" in volume:
-            found = self.node.get(MAPS, volume["configMap"]["name"])
-            _fill(place, {key: text.encode() for key, text in ((found or {}).get("data") or {}).items()}, 0o755)
-            return found is not None
-        if "secret" in volume:
-            found = self.node.get(SECRETS, volume["secret"]["secretName"])
-            data = {key: base64.b64decode(value) for key, value in ((found or {}).get("data") or {}).items()}
-            _fill(place, data, 0o600)
-            return found is not None
-        return True
-
-    def _volume(self, volume: Any) -> Path:
-        for kind, name in (("persistentVolumeClaim", "claimName"), ("nfs", ""), ("azureFile", "shareName")):
-            if kind in volume:
-                return self.node.folder / "storage" / str(volume[kind].get(name) or "nfs")
-        return self.folder / "volumes" / volume["name"]
 
     # containers
 
@@ -193,7 +192,7 @@ class Run:
             self._start(container)
             self._wait([container["name"]])
             if self._processes[container["name"]].returncode != 0:
-                self._finish([container], "Failed")
+                self._finish([container], "Failed", part="initContainerStatuses")
                 return False
         return True
 
@@ -218,10 +217,11 @@ class Run:
         environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(self.folder)}
         environment["HOSTNAME"] = self.name
         for entry in container.get("env") or []:
-            environment[entry["name"]] = translated(_value(entry, self._pod), places)
+            environment[entry["name"]] = translated(self._value(entry), places)
         self.folder.mkdir(mode=0o700, exist_ok=True)
+        words = [*(translated(word, places) for word in command), *_arguments(container, places)]
         process = subprocess.Popen(
-            [*(translated(word, places) for word in command), *self._arguments(container, places)],
+            [*_APART, *words] if self.node.apart else words,
             env=environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -234,46 +234,43 @@ class Run:
         self._copiers.append(threading.Thread(target=_copy, args=(process, lines), daemon=True))
         self._copiers[-1].start()
 
-    @staticmethod
-    def _arguments(container: Any, places: dict[str, str]) -> list[str]:
-        """For what images do by themselves: where their volume is."""
-        mounts = container.get("volumeMounts") or []
-        return [places[mounts[0]["mountPath"]]] if container["image"] in _IMAGES and "command" not in container else []
-
     def _places(self, container: Any) -> dict[str, str]:
-        volumes = {volume["name"]: volume for volume in self._pod["spec"].get("volumes") or []}
-        found = {
-            container.get("terminationMessagePath") or "/dev/termination-log": str(self._message(container["name"]))
-        }
-        for mount in container.get("volumeMounts") or []:
-            place = self._volume(volumes[mount["name"]]) / mount.get("subPath", "")
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found[mount["mountPath"]] = str(place)
-        return found
+        message = container.get("terminationMessagePath") or "/dev/termination-log"
+        return {message: str(self._message(container["name"])), **self._volumes.places(container)}
+
+    def _value(self, entry: Any) -> str:
+        """What a variable is set to."""
+        if "valueFrom" not in entry:
+            return str(entry.get("value", ""))
+        path = entry["valueFrom"]["fieldRef"]["fieldPath"]
+        if path == "spec.nodeName":
+            return self.node.name
+        if path.startswith("metadata.labels['"):
+            return str((self._pod["metadata"].get("labels") or {}).get(path[17:-2], ""))
+        return str(self._pod["metadata"][path.removeprefix("metadata.")])
 
     def _message(self, container: str) -> Path:
         return self.folder / f"{container}.message"
 
     def _wait(self, names: list[str]) -> None:
+        """Wait until containers have ended, and end them when the pod is to end."""
         kill_at, earliest = None, time.monotonic() + _QUICKEST_S
         while any(self._processes[name].poll() is None for name in names):
-            time.sleep(_TURN_S)
-            if kill_at is None and self._over() and time.monotonic() > earliest:
-                grace = self._pod["metadata"].get("deletionGracePeriodSeconds")
-                kill_at = time.monotonic() + (30.0 if grace is None else float(grace))
+            pause(_TURN_S, "the next look at the pod")
+            ending = self._over() or self._ended_by_node is not None
+            if kill_at is None and ending and time.monotonic() > earliest:
+                kill_at = time.monotonic() + self._grace_s()
                 for name in names:
                     _signal(self._processes[name], signal.SIGTERM, group=False)
             elif kill_at is not None and (time.monotonic() > kill_at or self.node.closed):
                 self.kill()
-            self._refresh()
+            self._volumes.refresh()
 
-    def _refresh(self) -> None:
-        """Mounted Secrets and ConfigMaps follow theirs."""
-        for volume in self._pod["spec"].get("volumes") or []:
-            if {"secret", "configMap"} & set(volume):
-                self._mount(volume)
+    def _grace_s(self) -> float:
+        asked = self._pod["metadata"].get("deletionGracePeriodSeconds")
+        return float(self._pod["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
 
-    def _finish(self, containers: list[Any], phase: str, started: str = "") -> None:
+    def _finish(self, containers: list[Any], phase: str, started: str = "", part: str = "containerStatuses") -> None:
         states = []
         for container in containers:
             process = self._processes[container["name"]]
@@ -286,18 +283,13 @@ class Run:
             states.append(_status(container, state))
         for copier in self._copiers:
             copier.join(2)  # the log is whole when the end is told
-        if self._evicted:
-            self._tell(phase="Failed", reason="Evicted", message=self._evicted)
-        else:
-            self._tell(phase=phase, containerStatuses=states)
-
-
-def translated(text: str, places: dict[str, str]) -> str:
-    """A word with the folders of volumes in place of the paths in the container."""
-    for path, local in places.items():
-        if text == path or text.startswith(f"{path}/"):
-            return local + text[len(path) :]
-    return text
+        if self._ended_by_node is None:
+            self._tell(phase=phase, **{part: states})
+            return
+        self._tell(**{part: states})
+        pause(_REASON_LATER_S, "the reason comes later than the end")
+        reason, message = self._ended_by_node
+        self._tell(phase="Failed", reason=reason, message=message)
 
 
 def _status(container: Any, state: Any) -> dict[str, Any]:
@@ -306,25 +298,10 @@ def _status(container: Any, state: Any) -> dict[str, Any]:
     return {**known, "ready": "running" in state, "state": state}
 
 
-def _fill(folder: Path, files: dict[str, bytes], mode: int) -> None:
-    for name, data in files.items():
-        target = folder / name
-        if target.exists() and target.read_bytes() == data:
-            continue
-        draft = folder / f".{name}.new"
-        draft.touch(mode=0o600)
-        draft.write_bytes(data)
-        draft.chmod(mode)
-        draft.replace(target)
-
-
-def _value(entry: Any, pod: Any) -> str:
-    if "valueFrom" not in entry:
-        return str(entry.get("value", ""))
-    path = entry["valueFrom"]["fieldRef"]["fieldPath"]
-    if path.startswith("metadata.labels['"):
-        return str((pod["metadata"].get("labels") or {}).get(path[17:-2], ""))
-    return str(pod["metadata"][path.removeprefix("metadata.")])
+def _arguments(container: Any, places: dict[str, str]) -> list[str]:
+    """For what images do by themselves: where their volume is."""
+    mounts = container.get("volumeMounts") or []
+    return [places[mounts[0]["mountPath"]]] if container["image"] in _IMAGES and "command" not in container else []
 
 
 def _signal(process: subprocess.Popen[bytes], number: int, group: bool = True) -> None:

@@ -86,6 +86,15 @@ class Registry:
         self._change(PODS, pod["metadata"], change)
         return {"kind": "Status", "status": "Success"}
 
+    def evict(self, pod: Any) -> Any:
+        """Delete a pod, with a word on why, as servers have it from version 1.26 on. Raises: Refusal."""
+        entry = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        entry["message"] = "Eviction API: evicting"
+        told = self._change(
+            PODS, pod["metadata"], lambda draft: draft["status"].setdefault("conditions", []).append(entry)
+        )
+        return self.delete(PODS, told, {})
+
     def delete(self, key: Key, content: Any, options: Any) -> Any:
         """Pods end gracefully, owners may wait for what they own. Raises: Refusal."""
         metadata = content["metadata"]
@@ -102,7 +111,7 @@ class Registry:
         if not marks:
             self.store.remove(key, metadata["namespace"], metadata["name"])
             return {"kind": "Status", "status": "Success"}
-        since = metadata.get("deletionTimestamp") or now()
+        since = metadata.get("deletionTimestamp") or now(marks.get("deletionGracePeriodSeconds", 0))
         return self._change(key, metadata, lambda draft: draft["metadata"].update(marks, deletionTimestamp=since))
 
     def _change(self, key: Key, metadata: Any, change: Any) -> Any:
@@ -118,7 +127,7 @@ class Registry:
         for text in (body["metadata"].get("labels") or {}).values():
             if not re.fullmatch(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?", text):
                 raise Refusal(422, "Invalid", f"metadata.labels: {text!r} is no label")
-        wrong = complaint(key, body, self.crds.get(key), strict)
+        wrong = complaint(key, body, self.crds.get(key), strict) or (_twice_mounted(body) if key == PODS else "")
         if wrong:
             raise Refusal(422, "Invalid", wrong)
         denial = self.admission[key](body) if key in self.admission else ""
@@ -156,6 +165,16 @@ def selected(item: Any, query: dict[str, str]) -> bool:
     involved = item.get("involvedObject") or {}
     known = {"type": item.get("type"), **{f"involvedObject.{name}": value for name, value in involved.items()}}
     return wanted.items() <= labels.items() and fields.items() <= known.items()
+
+
+def _twice_mounted(pod: Any) -> str:
+    """What a server says of a pod with two volumes at one path; "" for others."""
+    for number, container in enumerate(pod["spec"]["containers"]):
+        paths = [mount["mountPath"] for mount in container.get("volumeMounts") or []]
+        twice = [path for path in paths if paths.count(path) > 1]
+        if twice:
+            return f'spec.containers[{number}].volumeMounts: Invalid value: "{twice[0]}": must be unique'
+    return ""
 
 
 def _place(content: Any) -> tuple[str, str]:

@@ -78,6 +78,8 @@ class ApiServer:
             return self._log(content, query)
         if sub == "binding":
             return self.registry.bind(content, body)
+        if sub == "eviction":
+            return self.registry.evict(content)
         if sub == "token":
             metadata = content["metadata"]
             return {"status": {"token": self.rights.new_token(metadata["namespace"], metadata["name"])}}

@@ -13,12 +13,12 @@ import ssl
 import struct
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 from urllib.request import Request, urlopen
 
 from nnilite.testing.listener import Handler
+from waiting import pause
 
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _PROTOCOL = "v4.channel.k8s.io"
@@ -49,7 +49,7 @@ def followed(lines: list[tuple[str, bytes]], over: Callable[[], bool]) -> Iterat
         sent += len(news)
         if last:
             return
-        time.sleep(_TURN_S)
+        pause(_TURN_S, "the next look at the log")
 
 
 def passed_on(url: str, trust: ssl.SSLContext) -> Iterator[bytes]:

@@ -11,6 +11,11 @@ from pathlib import Path
 import pytest
 
 from nnilite import _registry
+from nnilite._documents import write_json
+from nnilite._engine import messages as s
+from nnilite._store.writer import Store
+from nnilite.config import from_dict
+from nnilite.records import Attempt, ExperimentState, JobState, Trial, TrialState
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn, stand_in_manager
 
 
@@ -31,6 +36,38 @@ def manager() -> Iterator[StandIn]:
 
 
 @pytest.fixture
+def whole(make: Make, tmp_path: Path) -> Path:
+    """The folder of a stopped experiment `abcd` with all that one has: a succeeded trial, and one that still ran."""
+    code = tmp_path / "my code"
+    code.mkdir()
+    (code / "trial.py").write_text("print(1)")
+    folder = make("abcd", running=False, state="DONE")
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": "python3 trial.py",
+        "trialCodeDirectory": str(code),
+        "trialConcurrency": 1,
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }
+    write_json(folder / "config.json", from_dict(config, tmp_path).checked().json(secrets=True))
+    with contextlib.closing(Store.create(folder / "nnilite.sqlite", "abcd", 1.0)) as store:
+        ended = Trial("done1", 0, {"x": 0.5}, 0, state=TrialState.SUCCEEDED, created=1.0, ended=3.0, value=0.25)
+        running = Trial("runs1", 1, {"x": 0.1}, 1, state=TrialState.RUNNING, created=1.0, started=2.0)
+        attempts = [
+            Attempt("done1", 0, "local", {"pid": 7}, JobState.SUCCEEDED),
+            Attempt("runs1", 0, "local", {"pid": 8}, JobState.RUNNING),
+        ]
+        store.write([s.SaveTrial(ended), s.SaveTrial(running), *map(s.SaveAttempt, attempts)])
+        store.write([s.SaveExperiment(ExperimentState.DONE, "all trials", 5.0, 9.0, s.Settings(1))])
+        store.secret()
+    (folder / "trials" / "done1" / "0").mkdir(parents=True)
+    (folder / "trials" / "done1" / "0" / "trial.stdout").write_text("hello")
+    (folder / "token").write_text("a-token-of-this-experiment")
+    return folder
+
+
+@pytest.fixture
 def make(home: Path, manager: StandIn) -> Iterator[Make]:
     """Makes an experiment known; a running one has the stand-in as its manager."""
     with contextlib.ExitStack() as locks:
@@ -40,7 +77,7 @@ def make(home: Path, manager: StandIn) -> Iterator[Make]:
             (folder / "log").mkdir(parents=True)
             _registry.add(experiment, "digits", folder, "local", time.time())
             port = int(manager.url.rpartition(":")[2])
-            _registry.write_json(folder / "manager.json", {"state": state, "url": manager.url, "port": port, "pid": 1})
+            write_json(folder / "manager.json", {"state": state, "url": manager.url, "port": port, "pid": 4_000_000})
             if running:
                 locks.enter_context(_registry.lock(folder))
             return folder

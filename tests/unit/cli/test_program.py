@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
 from nnilite._cli.program import COMMANDS, run
+from nnilite._documents import write_json
 from nnilite.errors import ConfigError
 from stand_in_manager import Make, StandIn
 
@@ -85,7 +85,7 @@ def test_a_manager_that_does_not_answer_is_unreachable(
     make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = make("abcd")
-    _registry.write_json(folder / "manager.json", {"url": "http://127.0.0.1:1", "port": 1, "state": "RUNNING"})
+    write_json(folder / "manager.json", {"url": "http://127.0.0.1:1", "port": 1, "state": "RUNNING"})
     assert run(["experiment", "status"]) == 5
     assert "does not answer" in capsys.readouterr().err
 

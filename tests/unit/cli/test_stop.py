@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nnilite import _managers, _registry
+from nnilite import _registry
 from nnilite._cli.program import run
+from nnilite._running import launch, managers
 from nnilite.errors import NniliteError
 from stand_in_manager import PROFILE, Make, StandIn
 
@@ -19,7 +25,7 @@ def test_stop_asks_every_manager_and_waits_for_its_end(
     make("abxy")
     manager.says("POST /experiment/stop", {"stopping": True}, 202)
     waited: list[str] = []
-    monkeypatch.setattr("nnilite._managers.wait_until_ended", lambda entry: waited.append(entry.id))
+    monkeypatch.setattr("nnilite._running.managers.wait_until_ended", lambda entry: waited.append(entry.id))
     assert run(["stop", "--all"]) == 0
     assert sorted(waited) == ["abcd", "abxy"]
     assert [one.path for one in manager.asked] == ["/api/v1/experiment/stop"] * 2
@@ -29,8 +35,8 @@ def test_stop_takes_a_pattern_a_start_or_a_port(make: Make, monkeypatch: pytest.
     make("abcd")
     make("abxy")
     stopped: list[str] = []
-    monkeypatch.setattr("nnilite._managers.ask_to_stop", lambda entry: stopped.append(entry.id))
-    monkeypatch.setattr("nnilite._managers.wait_until_ended", lambda entry: None)
+    monkeypatch.setattr("nnilite._running.managers.ask_to_stop", lambda entry: stopped.append(entry.id))
+    monkeypatch.setattr("nnilite._running.managers.wait_until_ended", lambda entry: None)
     assert run(["stop", "abx"]) == 0
     assert run(["stop", "ab*"]) == 0
     assert run(["stop", "abc", "--port", manager.url.rpartition(":")[2]]) == 0
@@ -50,12 +56,12 @@ def test_one_that_cannot_be_stopped_does_not_save_the_others(
     make("abcd")
     make("abxy")
 
-    def stubborn(entry: _registry.Entry) -> None:
+    def stubborn(entry: _registry.RegistryEntry) -> None:
         if entry.id == "abcd":
             raise NniliteError("It will not.")
 
-    monkeypatch.setattr("nnilite._managers.ask_to_stop", lambda entry: None)
-    monkeypatch.setattr("nnilite._managers.wait_until_ended", stubborn)
+    monkeypatch.setattr("nnilite._running.managers.ask_to_stop", lambda entry: None)
+    monkeypatch.setattr("nnilite._running.managers.wait_until_ended", stubborn)
     assert run(["stop", "--all"]) == 1
     captured = capsys.readouterr()
     assert "abxy is stopped" in captured.out
@@ -70,4 +76,80 @@ def test_a_manager_that_does_not_end_is_asked_why(make: Make, manager: StandIn, 
     make("abcd")
     manager.says("GET /experiment", {**PROFILE, "reason": reason})
     with pytest.raises(NniliteError, match=told):
-        _managers.wait_until_ended(_registry.find("abcd"), timeout_s=0.1)
+        managers.wait_until_ended(_registry.find("abcd"), timeout_s=0.1)
+
+
+def test_a_manager_that_cannot_stop_now_says_so_at_once(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    manager.says("POST /experiment/stop", {"error": "the disk is full"}, 503)
+    began = time.monotonic()
+    assert run(["stop"]) == 1
+    assert time.monotonic() - began < 10
+    assert "the disk is full. `nnictl stop --force abcd` ends its manager" in capsys.readouterr().err
+
+
+def test_a_manager_that_pauses_on_its_way_to_the_end_is_not_waited_for(make: Make, manager: StandIn) -> None:
+    make("abcd")
+    manager.says("GET /experiment", {**PROFILE, "reason": "paused: the disk is full"})
+    with pytest.raises(NniliteError, match=r"cannot end now: paused: the disk is full\. `nnictl stop --force abcd`"):
+        managers.wait_until_ended(_registry.find("abcd"), timeout_s=60)
+
+
+STARTING = """
+import os, signal, sys, threading
+from pathlib import Path
+from nnilite._locking import ManagerLock
+held = ManagerLock(Path(sys.argv[2]))
+held.take()
+ended = threading.Event()
+
+def obey(number, frame):
+    # It gets ready just now, which closes the pipe, and then takes a while to end.
+    os.write(1, b'{"ready": "yes"}\\n')
+    os.close(1)
+    ended.set()
+
+signal.signal(signal.SIGTERM, obey)
+os.write(2, b"listens")
+ended.wait()
+threading.Event().wait(float(sys.argv[3]))
+"""
+
+
+@contextlib.contextmanager
+def starting(folder: Path, ends_after_s: float) -> Iterator[subprocess.Popen[bytes]]:
+    """A manager that has its lock and has not said yet where it listens."""
+    command = [sys.executable, "-c", STARTING, "nnilite._manager", str(folder), str(ends_after_s)]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, start_new_session=True, bufsize=0) as process:
+        assert process.stderr is not None
+        assert process.stderr.read(7) == b"listens"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_manager_that_is_just_being_started_is_stopped(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make("abcd", running=False)
+    (folder / "manager.json").unlink()
+    with starting(folder, 0.0) as process:
+        assert run(["stop", "abcd"]) == 0
+        assert process.wait(10) == 0
+
+
+def test_a_manager_that_gets_ready_while_its_start_is_undone_is_waited_for(make: Make) -> None:
+    """Else `create` says that it runs while it ends, and its folder stays."""
+    folder = make("abcd", running=False)
+    with starting(folder, 1.0) as process:
+        assert process.stdout is not None
+        launch._end(process, process.stdout, folder)
+        assert not _registry.is_alive(folder)
+
+
+def test_force_touches_no_process_but_the_manager(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """The number in manager.json is that of an earlier manager, where the present one could not write it down."""
+    make("abcd")  # this process holds its lock, and 1 stands in its manager.json
+    assert run(["stop", "--force"]) == 1
+    assert "no process of yours" in capsys.readouterr().err

@@ -195,3 +195,10 @@ def test_lines_are_cut_right_wherever_the_pieces_end() -> None:
     assert lines == [b"one\n", b"two\n", b"\n", b"four"]
     assert list(_first(iter(lines), 2)) == lines[:2]
     assert [offset for offset, _ in _counted(iter(lines))] == [4, 8, 9, 13]
+
+
+def test_hosts_of_a_pool_say_how_busy_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = {"name": "box", "state": "up", "running": 1, "reason": "", "details": {}}
+    pooled = {**plain, "name": "worker", "details": {"busy": 2, "processors": 4, "queue": 7}}
+    summary.show_hosts({"hosts": [plain, pooled]})
+    assert "worker  up     1       2 of 4 processors busy, 7 in the queue" in capsys.readouterr().out

@@ -1,8 +1,8 @@
 """The worker's end of a connection: a program that is piped to a Python there, and does what the manager asks.
 
-It runs on Python 3.8 and later, and uses the standard library and nothing of nnilite. Its modules are not installed
-there but sent as one text (`program`). What it is given on standard input is, after this text, one line of settings
-and then, by mode:
+It runs on Python 3.8 and later, and uses the standard library and, of nnilite, `worker_side` alone. Its modules are
+not installed there but sent as one text (`program`). What it is given on standard input is, after this text, one line
+of settings and then, by mode:
 
     serve     requests, one JSON line each: {"id": 1, "do": "status", ...}. Answers {"id": 1, "ok": ...} or
               {"id": 1, "error": sentence} come in any order, and {"event": "ended", "job": ...} unasked
@@ -15,20 +15,34 @@ The first line out holds the settings' `nonce`: whatever the user's shell has pr
     <root>/<experiment>/callback-<key>  the manager's address as seen from this machine
     <root>/<experiment>/trials/<trial>/<attempt>/    see the keeper; and `spec.json`, `job.json`
     <root>/<experiment>/checkpoints/    see `checkpoints`
+
+main         what an agent does from its first to its last word
+agent        the agent that stays, and answers requests until its connection ends
+attempt      the folder of one attempt
+keeper_starter  starts keepers through one fork server, which says what became of each
+checkpoints  what earlier attempts of a trial have left, and checkpoints that come from elsewhere
+gpus         the GPUs of the machine, from the driver's own library
+processes    processes of the machine, and files for their owner alone
+transfer     files that come to the machine's cache, and folders that are sent from it
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from nnilite.worker_side import sources
+
 __all__ = ["program"]
 
-_MODULES = ("processes", "attempt", "gpus", "transfer", "checkpoints", "agent", "main")  # each after what it imports
+# each after what it imports
+_MODULES = ("processes", "attempt", "gpus", "transfer", "checkpoints", "keeper_starter", "agent", "main")
 _PACKAGES = ("nnilite_remote", "nnilite_remote._worker")
 _START = """import sys, types
 def _module(name, source):
     module = sys.modules[name] = types.ModuleType(name)
-    module.__path__ = []
+    if not source:
+        module.__path__ = []
+    module.__package__ = name.rpartition(".")[0] if source else name
     exec(compile(source, name, "exec"), module.__dict__)
 """
 
@@ -36,7 +50,7 @@ def _module(name, source):
 def program() -> bytes:
     """The agent as one text: its modules, and the call of `main`."""
     folder = Path(__file__).parent
-    texts = dict.fromkeys(_PACKAGES, "")
+    texts = sources() | dict.fromkeys(_PACKAGES, "")
     texts |= {f"{_PACKAGES[-1]}.{name}": (folder / f"{name}.py").read_text("ascii") for name in _MODULES}
     calls = [f"_module({name!r}, {text!r})\n" for name, text in texts.items()]
     return (_START + "".join(calls) + f"sys.modules['{_PACKAGES[-1]}.main'].main()\n").encode("ascii")

@@ -13,28 +13,23 @@ import subprocess
 import sys
 import threading
 import time
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from nnilite_remote._worker.attempt import Attempt
+from nnilite.worker_side import boot_id, deliver_command, end_state, read_json, started_at, write_private
+from nnilite_remote._worker.attempt import HostedAttempt
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
 from nnilite_remote._worker.gpus import Gpus
-from nnilite_remote._worker.processes import (
-    Refusal,
-    boot_id,
-    make_folder,
-    read_json,
-    send_signal,
-    started_at,
-    write_private,
-)
+from nnilite_remote._worker.keeper_starter import KeeperStarter
+from nnilite_remote._worker.processes import WorkerRefusal, make_folder, send_signal
 from nnilite_remote._worker.transfer import place_of
 
 _READ_LIMIT_BYTES = 4 << 20
 _DELIVER_S = 20.0
 _LINGER_S = 12.0  # a keeper that is told a second time leaves within 10 s
 _STALE_PART_S = 86400.0
+_SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
+_MOST_SECOND_KEEPERS = 30
 _LOOK_S = 0.5
-_CANCELED = "canceled"  # how the keeper's message begins if somebody asked for the end
 
 
 class _Delivery(NamedTuple):
@@ -42,6 +37,7 @@ class _Delivery(NamedTuple):
 
     process: subprocess.Popen[bytes]
     until: float  # it is killed then
+    number: int  # which one it is
 
 
 class Agent:
@@ -56,8 +52,7 @@ class Agent:
         self.keeper = os.path.join(self.cache, settings["keeper"])
         self._gpus = Gpus()
         self._out = threading.Lock()
-        self._server: subprocess.Popen[bytes] | None = None
-        self._starting: dict[str, tuple[int, str, str]] = {}  # by specification: the request and what the handle needs
+        self._starter = KeeperStarter(self.keeper, self.folder, self.say)
         self._delivering: dict[str, _Delivery] = {}  # by folder
 
     def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +99,7 @@ class Agent:
     def _answer(self, request: dict[str, Any]) -> None:
         try:
             result = getattr(self, "do_" + request["do"])(request)
-        except Refusal as refusal:
+        except WorkerRefusal as refusal:
             self.say({"id": request["id"], "error": str(refusal)})
         except OSError as error:
             place = " (%s)" % error.filename if error.filename else ""
@@ -125,78 +120,32 @@ class Agent:
     def do_start(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Start a keeper. The answer comes when the fork server has said that it did."""
         spec = request["spec"]
-        attempt = Attempt({"directory": spec["directory"]})
+        attempt = HostedAttempt({"directory": spec["directory"]})
         known = attempt.known()
         if known is not None:
             return known
-        if attempt.spec in self._starting:
-            raise Refusal("is being started already")
+        if self._starter.is_starting(attempt.spec):
+            raise WorkerRefusal("is being started already")
         for path in [self.keeper, *([spec["code"]["archive"]] if spec.get("code") else [])]:
             if not os.path.exists(path):
                 return {"missing": os.path.basename(path)}
             os.utime(path)
-        make_folder(attempt.path)
-        write_private(attempt.spec, json.dumps(spec))
-        self._starting[attempt.spec] = (request["id"], spec["job"], attempt.path)
-        try:
-            self._order(attempt.spec)
-        except OSError:
-            self._starting.pop(attempt.spec, None)
-            raise
+        attempt.files.create(spec)
+        self._starter.start(request["id"], spec["job"], attempt)
         return None
-
-    def _order(self, spec: str) -> None:
-        if self._server is None or self._server.poll() is not None:
-            with open(os.path.join(self.folder, "fork-server.log"), "ab") as log:
-                self._server = subprocess.Popen(
-                    [sys.executable, "-I", "-S", self.keeper, "serve"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            threading.Thread(target=self._listen, args=(self._server,), daemon=True).start()
-        orders = cast(IO[bytes], self._server.stdin)
-        orders.write(json.dumps({"spec": spec}).encode("ascii") + b"\n")
-        orders.flush()
-
-    def _listen(self, server: subprocess.Popen[bytes]) -> None:
-        for line in cast(IO[bytes], server.stdout):
-            event = json.loads(line.decode("utf-8"))
-            if event["event"] == "ended":
-                self.say({"event": "ended", "job": event["job"]})
-            else:
-                self._settle(event)
-        for spec in list(self._starting):
-            number = self._starting.pop(spec)[0]
-            self.say({"id": number, "error": "the fork server has ended: see fork-server.log in %s" % self.folder})
-
-    def _settle(self, event: dict[str, Any]) -> None:
-        """A keeper was started, or it was not."""
-        for spec, (number, job, folder) in list(self._starting.items()):
-            if event.get("spec") == spec or event.get("job") == job:
-                del self._starting[spec]
-                if event["event"] == "started":
-                    handle = {"pid": event["pid"], "start": event["start"], "boot": boot_id()}
-                    with contextlib.suppress(OSError):  # a full disk: the lock tells, too
-                        write_private(os.path.join(folder, "job.json"), json.dumps(handle))
-                    self.say({"id": number, "ok": handle})
-                else:
-                    self.say({"id": number, "error": "the keeper was not started: %s" % event.get("message")})
-                return
 
     # -- watching
 
     def do_status(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        return [self._status(Attempt(job)) for job in request["jobs"]]
+        return [self._status(HostedAttempt(job)) for job in request["jobs"]]
 
-    def _status(self, attempt: Attempt) -> dict[str, Any]:
+    def _status(self, attempt: HostedAttempt) -> dict[str, Any]:
         """Whether the keeper runs is asked before how it ended: the other order misses an end in between."""
-        if attempt.spec in self._starting:
+        if self._starter.is_starting(attempt.spec):
             return {"state": "WAITING", "reason": "its keeper is starting"}
         delivering = self._delivering.get(attempt.path)
-        kept = attempt.keeper() or (delivering is None and attempt.locked())
-        exited, started = read_json(attempt.inner("exit")), read_json(attempt.inner("started"))
+        kept = attempt.keeper() or (delivering is None and attempt.files.has_keeper())
+        exited, started = attempt.files.exited(), attempt.files.started()
         facts = {"started": started.get("time") if started else None}
         if exited is not None:
             return dict(facts, **_ended(exited))
@@ -204,7 +153,7 @@ class Agent:
             return dict(facts, state="RUNNING" if started else "WAITING", reason="" if started else "its keeper starts")
         return dict(facts, **self._abandoned(attempt, delivering))
 
-    def _abandoned(self, attempt: Attempt, delivering: _Delivery | None) -> dict[str, Any]:
+    def _abandoned(self, attempt: HostedAttempt, delivering: _Delivery | None) -> dict[str, Any]:
         """A keeper that is gone without a word: what is left of its trial is ended first, and delivered."""
         if not os.path.isdir(attempt.inner("")):
             return {"state": "LOST", "reason": "it never came to its start, or its folder %s is gone" % attempt.path}
@@ -212,30 +161,35 @@ class Agent:
         reason = "its machine was restarted" if rebooted else "its keeper was killed"
         if not os.path.exists(attempt.spec):
             return {"state": "LOST", "reason": reason}
-        if delivering is None:
-            self._delivering[attempt.path] = self._deliver(attempt)
-            return {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
-        if delivering.process.poll() is None and time.monotonic() < delivering.until:
-            return {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
-        if delivering.process.poll() is None:
+        looked_after = {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
+        code = None if delivering is None else delivering.process.poll()
+        if delivering is not None and code is None:
+            if time.monotonic() < delivering.until:
+                return looked_after
             delivering.process.kill()
+            return {"state": "LOST", "reason": reason}
+        number = 0 if delivering is None else delivering.number
+        # One that could not do its work, on a disk in trouble perhaps, has not ended the trial: it may run on.
+        if delivering is None or (code not in _SPOKEN and number < _MOST_SECOND_KEEPERS):
+            self._delivering[attempt.path] = self._deliver(attempt, number + 1)
+            return looked_after
         return {"state": "LOST", "reason": reason}
 
-    def _deliver(self, attempt: Attempt) -> _Delivery:
-        spec, nothing = read_json(attempt.spec) or {}, subprocess.DEVNULL
+    def _deliver(self, attempt: HostedAttempt, number: int) -> _Delivery:
+        spec, nothing = attempt.files.spec(), subprocess.DEVNULL
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", self.keeper, "deliver", attempt.path, attempt.spec],
+            deliver_command(sys.executable, self.keeper, attempt.files),
             stdin=nothing,
             stdout=nothing,
             stderr=nothing,
             start_new_session=True,
         )
-        return _Delivery(process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S)
+        return _Delivery(process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S, number)
 
     def do_cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""
-        attempt = Attempt(request["job"])
-        if read_json(attempt.inner("exit")) is None:
+        attempt = HostedAttempt(request["job"])
+        if attempt.files.exited() is None:
             pid = attempt.any_keeper()
             if pid:
                 send_signal(pid, signal.SIGTERM)
@@ -249,7 +203,7 @@ class Agent:
         try:
             socket.create_connection((request["host"], request["port"]), request["limit_s"]).close()
         except OSError as error:
-            raise Refusal(str(error)) from error
+            raise WorkerRefusal(str(error)) from error
         return {}
 
     # -- files
@@ -267,7 +221,7 @@ class Agent:
 
     def do_remove(self, request: dict[str, Any]) -> dict[str, Any]:
         """The trial has ended: what holds a secret or much space goes now, the rest when the experiment stops."""
-        attempt = Attempt(request["job"])
+        attempt = HostedAttempt(request["job"])
         shutil.rmtree(os.path.join(attempt.path, "code"), ignore_errors=True)
         if os.path.isdir(attempt.inner("")):
             with open(attempt.inner("removed"), "wb"):
@@ -275,12 +229,16 @@ class Agent:
         threading.Thread(target=self._forget, args=(attempt,), daemon=True).start()
         return {}
 
-    def _forget(self, attempt: Attempt) -> None:
+    def _forget(self, attempt: HostedAttempt) -> None:
         """Remove the specification, which holds a secret, as soon as its keeper has left."""
-        while attempt.any_keeper():
+        while True:
+            with contextlib.suppress(OSError):  # a disk in trouble is asked again
+                if not attempt.any_keeper():
+                    os.unlink(attempt.spec)
+                    return
+            if not os.path.exists(attempt.spec):
+                return
             time.sleep(_LOOK_S)
-        with contextlib.suppress(OSError):
-            os.unlink(attempt.spec)
 
     def do_trace(self, request: dict[str, Any]) -> dict[str, Any]:
         return trace(self.folder, request["trial"])
@@ -291,7 +249,7 @@ class Agent:
 
     def do_finish(self, request: dict[str, Any]) -> dict[str, Any]:
         """The experiment lets go of this machine: end what was canceled, remove what is not to be kept."""
-        canceled = {job["directory"]: Attempt(job) for job in request["canceled"]}
+        canceled = {job["directory"]: HostedAttempt(job) for job in request["canceled"]}
         ended = [attempt for attempt in self._attempts() if os.path.exists(attempt.inner("removed"))]
         attempts = list({attempt.path: attempt for attempt in [*ended, *canceled.values()]}.values())
         self._end_keepers(attempts, request["grace_s"])
@@ -304,16 +262,16 @@ class Agent:
             os.rmdir(self.root)
         return {"left": len(self._attempts())}
 
-    def _attempts(self) -> list[Attempt]:
+    def _attempts(self) -> list[HostedAttempt]:
         trials = os.path.join(self.folder, "trials")
         found = []
         for trial in os.listdir(trials) if os.path.isdir(trials) else []:
             for number in os.listdir(os.path.join(trials, trial)):
                 path = os.path.join(trials, trial, number)
-                found.append(Attempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
+                found.append(HostedAttempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
         return found
 
-    def _end_keepers(self, attempts: list[Attempt], grace_s: float) -> None:
+    def _end_keepers(self, attempts: list[HostedAttempt], grace_s: float) -> None:
         """Those whose trial has ended still deliver: they are told to leave. The others are ended with their trial."""
         pids = {attempt.path: attempt.any_keeper() for attempt in attempts}
         for pid in pids.values():
@@ -346,6 +304,11 @@ class Agent:
 
 
 def _ended(exited: dict[str, Any]) -> dict[str, Any]:
-    code, message = exited.get("code"), str(exited.get("message") or "")
-    state = "CANCELED" if message.startswith(_CANCELED) else "SUCCEEDED" if code == 0 else "FAILED"
-    return {"state": state, "reason": message, "exit_code": code, "ended": exited.get("time")}
+    """How a job ended, by its keeper's record."""
+    reason = str(exited.get("message") or "")
+    return {
+        "state": end_state(exited),
+        "reason": reason,
+        "exit_code": exited.get("code"),
+        "ended": exited.get("time"),
+    }

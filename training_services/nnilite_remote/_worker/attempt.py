@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
 from typing import Any
 
-from nnilite_remote._worker.processes import boot_id, read_json, send_signal, started_at
+from nnilite.worker_side import AttemptFiles, boot_id, read_json, started_at
+from nnilite_remote._worker.processes import send_signal
 
 _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
 _SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")  # the manager has it, too, once all is delivered
 
 
-class Attempt:
+class HostedAttempt:
     """The folder of one attempt, and the keeper that may be at work there."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
         self.path: str = job["directory"]
+        self.files = AttemptFiles(self.path)
+        self.spec = self.files.spec_file
 
     def inner(self, name: str) -> str:
         return os.path.join(self.path, ".nni", name)
-
-    @property
-    def spec(self) -> str:
-        return os.path.join(self.path, "spec.json")
 
     def keeper(self) -> int:
         """The keeper's process id, if the one of the handle runs; else 0."""
@@ -35,44 +33,16 @@ class Attempt:
         same_boot = self.job.get("boot") == boot_id()
         return pid if pid > 1 and start and same_boot and started_at(pid) == start else 0
 
-    def locked(self) -> bool:
-        """Whether some keeper is at work here. Never to be asked while one is being started."""
-        try:
-            lock = os.open(self.inner("lock"), os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            os.close(lock)
-        return False
-
-    def lock_holder(self) -> int:
-        """The process id of a keeper that the handle does not know: it was started, and its answer lost."""
-        wanted = os.path.realpath(self.inner("lock"))
-        for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
-            folder = "/proc/%s/fd" % name
-            try:
-                files = [os.path.join(folder, file) for file in os.listdir(folder)] if name.isdigit() else []
-                if any(os.path.realpath(file) == wanted for file in files):
-                    return int(name)
-            except OSError:
-                continue
-        return 0
-
     def any_keeper(self) -> int:
-        return self.keeper() or (self.lock_holder() if self.locked() else 0)
+        """Its process id, also if the handle does not know it: it was started, and its answer lost."""
+        return self.keeper() or self.files.keeper()
 
     def known(self) -> dict[str, Any] | None:
         """What an earlier request has started here: the handle's part that this machine knows, or None."""
-        found = read_json(os.path.join(self.path, "job.json"))
-        if found is None and os.path.exists(self.inner("lock")):
+        found = self.files.note()
+        if found is None and self.files.was_begun():
             pid = self.any_keeper()
-            if pid or read_json(self.inner("started")) or read_json(self.inner("exit")):
+            if pid or self.files.started() or self.files.exited():
                 found = {"pid": pid, "start": started_at(pid) if pid else "", "boot": boot_id()}
         return found
 
@@ -83,7 +53,7 @@ class Attempt:
 
     def end_group(self) -> None:
         """Kill what a dead keeper has left."""
-        found = read_json(self.inner("started")) or {}
+        found = self.files.started() or {}
         pid = found.get("pid") or 0
         if pid > 1 and found.get("boot") == boot_id():
             send_signal(pid, signal.SIGKILL, group=True)

@@ -12,7 +12,8 @@ import shutil
 import tarfile
 from typing import Any, Iterator
 
-from nnilite_remote._worker.processes import Refusal, make_folder, write_private
+from nnilite.worker_side import write_private
+from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 
 def trace(folder: str, trial: str) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def restore(folder: str, trial: str, attempt: int, archive: str) -> None:
         os.replace(draft, place)
         write_private(place + ".from", str(attempt))
     except tarfile.TarError as error:
-        raise Refusal("the checkpoints were damaged on their way: %s" % error) from error
+        raise WorkerRefusal("the checkpoints were damaged on their way: %s" % error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         with contextlib.suppress(OSError):

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Any
 
-from nnilite_remote._worker.processes import Refusal, experiment_of
+from nnilite_remote._worker.processes import WorkerRefusal, experiment_of
 
 
 class _Memory(ctypes.Structure):
@@ -37,7 +37,7 @@ class Gpus:
     def read(self, experiment: str) -> list[dict[str, Any]]:
         """All GPUs, each with the processes on it. Raises: Refusal."""
         if not self._lock.acquire(timeout=0.05):
-            raise Refusal("the NVIDIA driver does not answer; see whether nvidia-smi does")
+            raise WorkerRefusal("the NVIDIA driver does not answer; see whether nvidia-smi does")
         try:
             if self._library is None:
                 self._library = self._load()
@@ -51,12 +51,12 @@ class Gpus:
         try:
             library = ctypes.CDLL("libnvidia-ml.so.1")
         except OSError:
-            raise Refusal("has no NVIDIA driver library (libnvidia-ml.so.1)") from None
+            raise WorkerRefusal("has no NVIDIA driver library (libnvidia-ml.so.1)") from None
         library.nvmlErrorString.restype = ctypes.c_char_p
         self._library = library
         try:
             self._must(library.nvmlInit_v2())
-        except Refusal:
+        except WorkerRefusal:
             self._library = None
             raise
         return library
@@ -64,7 +64,7 @@ class Gpus:
     def _must(self, code: int) -> None:
         if code:
             library, self._library = self._library, None
-            raise Refusal("the NVIDIA driver says %s" % library.nvmlErrorString(code).decode("ascii", "replace"))
+            raise WorkerRefusal("the NVIDIA driver says %s" % library.nvmlErrorString(code).decode("ascii", "replace"))
 
     def _gpu(self, index: int, experiment: str) -> dict[str, Any]:
         library, device, name = self._library, ctypes.c_void_p(), ctypes.create_string_buffer(96)

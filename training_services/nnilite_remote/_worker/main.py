@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from nnilite_remote._worker.agent import Agent
-from nnilite_remote._worker.processes import Refusal
+from nnilite_remote._worker.processes import WorkerRefusal
 from nnilite_remote._worker.transfer import receive, send
 
 
@@ -32,7 +32,7 @@ def main() -> None:
             receive(settings, say)
         else:
             send(settings, say)
-    except Refusal as refusal:
+    except WorkerRefusal as refusal:
         say({"error": str(refusal)})
     except OSError as error:
         place = " (%s)" % error.filename if error.filename else ""

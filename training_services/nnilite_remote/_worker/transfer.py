@@ -11,7 +11,7 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, cast
 
-from nnilite_remote._worker.processes import Refusal, make_folder
+from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
 _STAYS = ("spec.json", "job.json", "code")
@@ -37,13 +37,15 @@ def receive(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> 
         free = facts.f_bavail * facts.f_frsize
         if free < size - have:
             os.unlink(path)
-            raise Refusal("no space: %s needs %d MB, and %d MB are free" % (cache, (size - have) >> 20, free >> 20))
+            raise WorkerRefusal(
+                "no space: %s needs %d MB, and %d MB are free" % (cache, (size - have) >> 20, free >> 20)
+            )
         say({"offset": have})
         digest = _take(part, have, size)
         part.flush()
         if digest != settings["sha256"]:
             os.unlink(path)
-            raise Refusal("%s was damaged on its way" % settings["name"])
+            raise WorkerRefusal("%s was damaged on its way" % settings["name"])
         os.fsync(part.fileno())
         os.replace(path, target)
     say({"done": True})
@@ -66,7 +68,7 @@ def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
                 os.close(file)
                 continue
         return os.fdopen(file, "r+b"), path
-    raise Refusal("no partial file can be made in %s" % cache)
+    raise WorkerRefusal("no partial file can be made in %s" % cache)
 
 
 def _take(part: BinaryIO, have: int, size: int) -> str:
@@ -85,7 +87,7 @@ def _take(part: BinaryIO, have: int, size: int) -> str:
     while left:
         chunk = stream.read1(min(left, _CHUNK_BYTES))
         if not chunk:
-            raise Refusal("the connection broke off")
+            raise WorkerRefusal("the connection broke off")
         digest.update(chunk)
         part.write(chunk)
         left -= len(chunk)
@@ -99,7 +101,7 @@ def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Non
     """
     folder = settings["path"]
     if not os.path.isdir(folder):
-        raise Refusal("%s is gone" % folder)
+        raise WorkerRefusal("%s is gone" % folder)
     say({"found": True})
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         archive.inodes = _NoTwins()  # type: ignore[attr-defined]

@@ -1,0 +1,156 @@
+"""What the REST interface needs of a manager, and nothing more.
+
+The manager implements `Backend`; the handlers know only this and `nnilite.records`. Every method is called on the event
+loop and must not block. Refusals are errors of `nnilite.errors` (ConfigError, NotFound, Conflict, ServiceError,
+StoreError), or `GapConflict` and `FencedConflict` for the trial callback; anything else is a bug, answered with 500.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite._answers.changes import Changes, Reset, Subscription
+from nnilite._answers.queries import (
+    CallbackAnswer,
+    ExperimentLimits,
+    FileEntry,
+    Listed,
+    MetricPage,
+    MetricQuery,
+    Piece,
+    Profile,
+    TrialPage,
+    TrialQuery,
+    TrialSort,
+    Waiting,
+)
+from nnilite.errors import Conflict
+from nnilite.records import Attempt, Json, KeeperEvent, Trial, TrialState
+
+__all__ = [
+    "Backend",
+    "CallbackAnswer",
+    "Changes",
+    "ExperimentLimits",
+    "FencedConflict",
+    "FileEntry",
+    "GapConflict",
+    "Listed",
+    "MetricPage",
+    "MetricQuery",
+    "Piece",
+    "Profile",
+    "Reset",
+    "Subscription",
+    "TrialPage",
+    "TrialQuery",
+    "TrialSort",
+    "Waiting",
+]
+
+
+class GapConflict(Conflict):
+    """A batch begins after what the manager has: the keeper must resend from `answer`."""
+
+    def __init__(self, answer: CallbackAnswer) -> None:
+        super().__init__(f"events are missing before this batch; resend from metric {answer.metrics}")
+        self.answer = answer
+
+
+class FencedConflict(Conflict):
+    """The attempt is fenced: a newer one has taken its place, or its experiment is over. Its keeper must end."""
+
+
+class Backend(Protocol):
+    """A manager, as its REST interface sees it."""
+
+    @property
+    def experiment_id(self) -> str: ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether `nnictl view` has opened it. Then requests that would change something are refused before this."""
+
+    @property
+    def token(self) -> str:
+        """The manager's token."""
+
+    async def profile(self) -> Profile: ...
+
+    async def update(self, changes: Mapping[str, Json]) -> Profile:
+        """Change limits or the search space, all or nothing.
+
+        Keys are fields of ExperimentConfig: trial_concurrency (int), max_trial_number (int or None),
+        max_experiment_duration and max_trial_duration (int seconds, a text such as "2h", or None), search_space.
+        """
+
+    async def stop(self) -> None:
+        """Begin to stop the experiment and return."""
+
+    async def resume(self) -> None:
+        """Resume an experiment that is only viewed. Raises: Conflict if it is not only viewed."""
+
+    async def trials(self, query: TrialQuery) -> TrialPage: ...
+
+    async def trial(self, trial: str) -> tuple[Trial, Sequence[Attempt]]: ...
+
+    async def add_trial(self, parameters: Json) -> Trial: ...
+
+    async def cancel_trial(self, trial: str) -> Trial: ...
+
+    async def scale_trial(self, trial: str, workers: int) -> Trial:
+        """Change the number of workers of an elastic trial while it goes on. Raises: NotFound, Conflict."""
+
+    async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
+        """Run ended trials again: those of `ids`, or all in `state`. Returns them as they are now."""
+
+    async def metrics(self, query: MetricQuery) -> MetricPage: ...
+
+    async def rows(self, table: Table, after: Cursor, limit: int) -> RowPage:
+        """Trials or attempts that are new or changed since the cursor, with the columns of `_rest.insight`."""
+
+    async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
+        """Intermediate results of these trials, at most about `points` of each; unknown trials are left out."""
+
+    async def importance(self, method: ImportanceMethod) -> Importance:
+        """How much each parameter matters. May take seconds. Raises: ServiceError."""
+
+    async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:
+        """Commit a batch of a job whose token has been checked. Raises: NotFound, GapConflict, FencedConflict."""
+
+    def callback_token(self, job: str) -> str:
+        """The token of a job, existing or not (an HMAC of its name)."""
+
+    async def log(self, name: str, offset: int, limit: int) -> Piece:
+        """Part of the log "manager" or "tuner". A negative offset counts from the end."""
+
+    async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
+        """Part of "stdout" or "stderr". `attempt` None means the latest. A negative offset counts from the end."""
+
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
+        """The trial's folder on this machine. With `fetch`, files that lie elsewhere are copied into it first, however
+        long that takes. Raises: NotFound if there is no folder (yet), ServiceError if files cannot be copied now."""
+
+    def export(self) -> AsyncIterator[Trial]:
+        """All ended trials, by sequence. May be called twice for one answer."""
+
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
+        """Hand the tuner (parameters, value) pairs known from elsewhere. Returns how many were new."""
+
+    async def imported(self) -> Sequence[tuple[Json, Json]]:
+        """The pairs imported so far."""
+
+    def code_package(self, digest: str) -> Path:
+        """The archive of a code package. Raises: NotFound."""
+
+    def keeper(self) -> Path:
+        """The keeper zipapp."""
+
+    def subscribe(self) -> Subscription:
+        """A subscription to changes from now on, made by `nnilite._answers.changes.Changes`."""
+
+    async def others(self) -> Sequence[Listed]:
+        """All experiments of this machine that the registry knows."""

@@ -1,0 +1,61 @@
+"""Questions and answers about many trials at once, for charts and large tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Table(Enum):
+    """Whether rows are about trials or about attempts."""
+
+    TRIALS = "trials"
+    ATTEMPTS = "attempts"
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How far rows were read: for trials (revision, sequence), for attempts (sequence, number)."""
+
+    major: int = -1
+    minor: int = -1
+
+
+@dataclass(frozen=True)
+class RowPage:
+    """Rows as a JSON array of arrays, ready to be sent. `next` continues after them, now or later."""
+
+    rows: str
+    count: int
+    next: Cursor
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Some of the intermediate results of a trial's latest attempt. None in `values` is not a finite number."""
+
+    trial: str
+    steps: Sequence[int]
+    values: Sequence[float | None]
+
+
+class ImportanceMethod(str, Enum):
+    """The method that computes the importance of parameters."""
+
+    AUTO = "auto"  # fANOVA where scikit-learn is installed, else PED-ANOVA
+    FANOVA = "fanova"
+    PED_ANOVA = "pedAnova"
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Shares of the variance of the metric, by dotted name of parameter, largest first; their sum is 1.
+
+    `reason` says why there are no shares, and is "" if there are some.
+    """
+
+    method: ImportanceMethod
+    trials: int  # how many trials it was computed from
+    shares: Sequence[tuple[str, float]]
+    reason: str = ""

@@ -1,0 +1,181 @@
+"""Questions of the REST handlers and answers of the manager, as frozen records. Times are epoch seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated
+
+from nnilite._shapes import HIDDEN, TIME, Form, Key
+from nnilite.records import COUNT, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
+
+_SECONDS = "seconds; null: no limit"
+
+
+@dataclass(frozen=True)
+class ExperimentLimits:
+    """Limits that can be changed while the experiment runs. None means no limit. Durations are seconds."""
+
+    trial_concurrency: Annotated[int, COUNT]
+    max_trial_number: Annotated[int | None, COUNT] = None
+    max_experiment_duration_s: Annotated[int | None, COUNT, Key("maxExperimentDuration"), _SECONDS] = None
+    max_trial_duration_s: Annotated[int | None, COUNT, Key("maxTrialDuration"), _SECONDS] = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """`count` trials wait for the same `reason`."""
+
+    reason: str
+    count: Annotated[int, COUNT]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The experiment as shown to people. The secrets in `config` are hidden already."""
+
+    id: str
+    name: str
+    state: ExperimentState
+    config: Annotated[Mapping[str, Json], "as in the YAML, with secrets hidden"]
+    space: Annotated[Json, Key("searchSpace")]
+    platforms: Sequence[str]
+    directory: str
+    version: str
+    created: Annotated[float, TIME]
+    limits: ExperimentLimits
+    reason: Annotated[str, "why it is in this state, where that needs a reason"] = ""
+    started: Annotated[float | None, TIME] = None
+    ended: Annotated[float | None, TIME] = None
+    duration_s: Annotated[float, Key("duration"), "seconds spent running, over all resumes"] = 0.0
+    counts: Annotated[Mapping[TrialState, Annotated[int, COUNT]], "trials by state"] = field(default_factory=dict)
+    best: Trial | None = None
+    optimize: str = "maximize"
+    hosts: Sequence[Host] = ()
+    waiting: Sequence[Waiting] = ()
+    port: Annotated[int, COUNT] = 0
+    url: str = ""
+    pid: Annotated[int, COUNT] = 0
+    read_only: bool = False
+    next_sequence: Annotated[int, COUNT] = 0
+    # It grows with every change of any trial or of the experiment.
+    revision: Annotated[int, COUNT] = 0
+
+
+class TrialSort(str, Enum):
+    """Columns by which trials can be sorted. Trials without a value in that column come last."""
+
+    SEQUENCE = "sequence"
+    VALUE = "value"
+    STARTED = "started"
+    ENDED = "ended"
+    DURATION = "duration"
+
+
+@dataclass(frozen=True)
+class TrialQuery:
+    """Which trials are wanted, and in which order. Without states, all trials are."""
+
+    states: tuple[TrialState, ...] = ()
+    sort: TrialSort = TrialSort.SEQUENCE
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+    id_prefix: str = ""
+    after_revision: int = 0  # only trials changed after this revision
+
+
+@dataclass(frozen=True)
+class TrialPage:
+    """One page of trials. `total` counts all that match; `revision` is the store's at the time of the answer.
+
+    `latest` has, by trial id, the latest intermediate result of those that have no final one.
+    """
+
+    trials: Sequence[Trial]
+    total: int
+    revision: int
+    latest: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MetricQuery:
+    """Which metrics are wanted, in the order in which they arrived. `after`: the `next` of the page before."""
+
+    trial: str | None = None
+    kind: MetricKind | None = None
+    attempt: int | None = None
+    after: int = 0
+    limit: int = 1000
+    # Bytes of values, at most about so many; then a short page need not be the last one.
+    size: int | None = None
+    current: bool = False  # only metrics of each trial's current attempt
+    last: bool = False  # only the last intermediate result of each attempt
+
+
+@dataclass(frozen=True)
+class MetricPage:
+    """One page of metrics. `next` continues after it, even after the last page, once more metrics have come.
+
+    `parameter_ids` has, for each metric, that of its trial.
+    """
+
+    metrics: Sequence[Metric]
+    next: Annotated[int, COUNT]
+    parameter_ids: Annotated[Sequence[int | None], HIDDEN] = ()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes `offset` to `offset + len(data)` of a text that has `total` bytes now."""
+
+    data: bytes
+    offset: int
+    total: int
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of a trial: its path below the trial's folder, with slashes."""
+
+    path: str
+    size: Annotated[int, COUNT, "bytes"]
+    modified: Annotated[float, TIME]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One experiment of this machine, from the registry."""
+
+    id: str
+    name: str
+    state: str
+    port: Annotated[int | None, COUNT] = None
+    url: str = ""
+    pid: Annotated[int | None, COUNT] = None
+    directory: str = ""
+    platform: str = ""
+    started: Annotated[float | None, TIME] = None
+    ended: Annotated[float | None, TIME] = None
+
+
+_OUTPUT = Form(
+    {
+        "type": "object",
+        "properties": {stream: {"type": "integer", "minimum": 0} for stream in ("stdout", "stderr")},
+        "required": ["stdout", "stderr"],
+    },
+    write=lambda known: {"stdout": 0, "stderr": 0, **known},
+)
+
+
+@dataclass(frozen=True)
+class CallbackAnswer:
+    """What the manager has of an attempt after the commit of a batch. The keeper sets its cursors from it."""
+
+    cancel: Annotated[bool, "the keeper must end its trial"] = False
+    # The index of the next metric that it expects.
+    metrics: Annotated[int, COUNT, "number of metrics the manager has"] = 0
+    # How many bytes of each stream it has.
+    output: Annotated[Mapping[str, int], _OUTPUT] = field(default_factory=dict)

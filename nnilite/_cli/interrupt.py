@@ -1,0 +1,52 @@
+"""Makes one sentence and exit code 130 of Ctrl-C, whenever it comes.
+
+`nnictl` imports this module first, so it imports next to nothing itself: the import of `signal` takes milliseconds, in
+which Ctrl-C would cause a traceback; `_signal` is its part that is built into the interpreter.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import os
+import sys
+
+INTERRUPTED = 130
+
+
+class Quitting:
+    """Lets Ctrl-C end the process at once, during a time in which nothing has to be undone.
+
+    An exception in the middle of imports would be lost or shown as a traceback.
+    """
+
+    def __enter__(self) -> None:
+        self._handles = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler and _handle(_quit)
+
+    def __exit__(self, *_: object) -> None:
+        if self._handles:
+            _handle(_signal.default_int_handler)
+
+
+def ignore() -> None:
+    """Ignore Ctrl-C from now on, when only the interpreter has to end."""
+    _handle(_signal.SIG_IGN)
+
+
+def tell(sentence: str) -> int:
+    """Print what the interruption has led to. Returns the exit code."""
+    print(sentence, file=sys.stderr, flush=True)
+    return INTERRUPTED
+
+
+def _handle(handler: object) -> bool:
+    """Set the handler. False in all threads but the main thread, the only one that gets a KeyboardInterrupt."""
+    try:
+        _signal.signal(_signal.SIGINT, handler)
+    except ValueError:
+        return False
+    return True
+
+
+def _quit(number: int, frame: object) -> None:
+    os.write(2, b"Interrupted; nothing was started.\n")
+    os._exit(INTERRUPTED)

@@ -1,0 +1,136 @@
+"""Reads and writes nnilite's own small files. They are read back as if a stranger had sent them.
+
+    document = read_document(directory / "manager.json", "remove it")
+    document.whole("port", 1, 65535)
+
+Each field is checked when it is read. A missing field, or null, is None; a value of another type or outside its bounds
+raises DamagedFile with the path, the field and the cure. So no caller meets a type that it does not expect. A file that
+cannot be read now is not damaged: that raises UnreadableFile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite.errors import DamagedFile, UnreadableFile
+from nnilite.records import Json
+
+MOST_BYTES = 64 << 20
+"""More than any configuration has. A larger file is not read into memory."""
+
+LAST_TIME_S = 1e11
+"""The year 5138. A larger number is a time in milliseconds, or no time at all."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The fields of one JSON object, and where it was read."""
+
+    path: Path
+    fields: dict[str, Json]
+    cure: str
+
+    def text(self, name: str) -> str | None:
+        value = self.fields.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        raise self.wrong(name, "a text")
+
+    def time(self, name: str) -> float | None:
+        """Seconds since the epoch."""
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        # NaN fails both comparisons.
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LAST_TIME_S:
+            return float(value)
+        raise self.wrong(name, "a time in seconds since 1970")
+
+    def whole(self, name: str, least: int, most: int) -> int | None:
+        value = self.fields.get(name)
+        if value is None or (type(value) is int and least <= value <= most):
+            return value
+        raise self.wrong(name, f"a whole number from {least} to {most}")
+
+    def folder(self, name: str) -> Path:
+        """An absolute path. The field must be there."""
+        value = self.text(name)
+        if value is None or not value.startswith("/") or "\0" in value or not _has_bytes(value):
+            raise self.wrong(name, "an absolute path")
+        return Path(value)
+
+    def wrong(self, name: str, wanted: str) -> DamagedFile:
+        """The error to raise for a field."""
+        return DamagedFile(self.path, f"`{name}` must be {wanted}, not {self.fields.get(name)!r:.60}", self.cure)
+
+
+def read_document(path: Path, cure: str) -> Document:
+    """The JSON object in a file. `cure`: what to do about a damaged one. Raises: as `read_content`."""
+    data = read_json(path, cure)
+    if not isinstance(data, dict):
+        raise DamagedFile(path, "it is no JSON object", cure)
+    return Document(path, data, cure)
+
+
+def read_json(path: Path, cure: str) -> Json:
+    """The JSON in a file. Raises: as `read_content`."""
+    content = read_content(path, cure)
+    try:
+        return json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise DamagedFile(path, "it is no text in UTF-8", cure) from None
+    except ValueError as error:
+        raise DamagedFile(path, f"it is no JSON: {error}", cure) from error
+    except RecursionError:
+        raise DamagedFile(path, "it is nested too deep", cure) from None
+
+
+def read_content(path: Path, cure: str) -> bytes:
+    """All bytes of an ordinary file, not of a pipe or device.
+
+    Raises: FileNotFoundError, DamagedFile for what cannot be its content, UnreadableFile where the disk does not tell.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe would wait until another process writes to it.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise DamagedFile(path, "it is no regular file", cure)
+            content = file.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(path) from None
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror) from error
+    if len(content) > MOST_BYTES:
+        raise DamagedFile(path, f"it is larger than {MOST_BYTES >> 20} MB", cure)
+    return content
+
+
+def write_content(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file in one step, so that a reader never sees a part of it. Raises: OSError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as out:
+        out.write(content)
+    draft.replace(path)
+
+
+def write_json(path: Path, value: Json, mode: int = 0o600) -> None:
+    """Replace a file by JSON in one step. Raises: OSError."""
+    write_content(path, as_json(value), mode)
+
+
+def as_json(value: Json) -> bytes:
+    """JSON in the form in which these files are written."""
+    return json.dumps(value, indent=2).encode("ascii")
+
+
+def _has_bytes(text: str) -> bool:
+    """Whether a text can be a file's name: a lone surrogate that stands for no byte cannot."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,20 @@
+"""The engine: one task owns all trials of an experiment and decides what happens to them.
+
+The pure core decides; it has no I/O, no clock and no randomness, and imports records, service and tuner only:
+
+    messages        what goes into the rules and what comes out of them
+    state           what the rules know of an experiment, and the small steps that change it
+    live_trial      a trial that has not ended
+    ends            how attempts and trials end: retries, and what is freed then
+    reports         handles what trials report, and what their platforms say of them
+    rules           the state machine: one message in, records to commit and actions to take out
+    dedupe          numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed
+
+Around it:
+
+    gate            the way in for all events of keepers: checked, numbered, acknowledged when they are committed
+    engine          takes messages, commits what the rules say, then acts
+    service_caller  the one task that calls the training service
+    jobs            from an attempt to the job that a service runs
+    hybrid          several training services in one experiment, itself a training service
+"""

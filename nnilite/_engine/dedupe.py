@@ -1,0 +1,117 @@
+"""Numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed.
+
+The numbers follow from the trial's files (`nnilite.records`): a metric's place in the spool, an output chunk's offset.
+A cursor says which events of an attempt have been taken so far. `fresh` never changes a cursor; the gate replaces it
+by the new one once the new events are committed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nnilite.records import Exited, KeeperEvent, Output, Reported, Started
+
+_KEPT = 10_000
+JobKey = tuple[str, int]
+"""Trial id and number of the attempt."""
+
+
+@dataclass(frozen=True)
+class MetricCursor:
+    """What has been taken of one attempt."""
+
+    metrics: int = 0
+    started: bool = False
+    exited: bool = False
+    output: Mapping[str, int] = field(default_factory=dict)  # bytes per stream
+
+
+@dataclass
+class Fresh:
+    """The new events and the new output of a batch."""
+
+    cursor: MetricCursor  # to be used once the batch is committed
+    events: list[KeeperEvent] = field(default_factory=list)
+    output: list[Output] = field(default_factory=list)
+    # Names the events before these that never arrived, where gaps are accepted.
+    missing: str = ""
+
+
+class GapFound(Exception):
+    """The batch begins after what was taken: something is missing before it."""
+
+    def __init__(self) -> None:
+        super().__init__("something is missing before them")
+
+
+class Fenced(Exception):
+    """A newer attempt has replaced this one, or this one was never submitted."""
+
+
+def fresh(cursor: MetricCursor, events: Iterable[KeeperEvent], over_gaps: bool = False) -> Fresh:
+    """The new events and the new output.
+
+    `over_gaps`: missing events will never come, so the ones after a gap are taken, and `missing` names the gap.
+
+    Raises: GapFound at a gap, without `over_gaps`.
+    """
+    found = Fresh(cursor)
+    for event in events:
+        if isinstance(event, Output):
+            _add_output(found, event, over_gaps)
+        elif isinstance(event, Reported):
+            _add_metric(found, event, over_gaps)
+        elif isinstance(event, Started) and not found.cursor.started:
+            found.cursor = replace(found.cursor, started=True)
+            found.events.append(event)
+        elif isinstance(event, Exited) and not found.cursor.exited:
+            found.cursor = replace(found.cursor, exited=True)
+            found.events.append(event)
+    return found
+
+
+def _add_metric(found: Fresh, event: Reported, over_gaps: bool) -> None:
+    expected = found.cursor.metrics
+    if event.index < expected:
+        return
+    if event.index > expected:
+        if not over_gaps:
+            raise GapFound
+        last = event.index - 1
+        which = f"metric {last}" if last == expected else f"metrics {expected} to {last}"
+        found.missing = "; ".join(filter(None, [found.missing, f"{which} did not arrive"]))
+    found.cursor = replace(found.cursor, metrics=event.index + 1)
+    found.events.append(event)
+
+
+def _add_output(found: Fresh, event: Output, over_gaps: bool) -> None:
+    known = found.cursor.output.get(event.stream, 0)
+    end = event.offset + len(event.data)
+    if event.offset > known and not over_gaps:
+        raise GapFound
+    if end <= known:
+        return
+    found.cursor = replace(found.cursor, output={**found.cursor.output, event.stream: end})
+    start = max(known, event.offset)
+    found.output.append(Output(event.stream, start, event.data[start - event.offset :]))
+
+
+class MetricCursors:
+    """The cursors of recently used attempts. The least recently used ones are dropped, since the store has them."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[JobKey, MetricCursor] = OrderedDict()
+
+    def get(self, key: JobKey) -> MetricCursor | None:
+        cursor = self._known.get(key)
+        if cursor is not None:
+            self._known.move_to_end(key)
+        return cursor
+
+    def put(self, key: JobKey, cursor: MetricCursor) -> None:
+        self._known[key] = cursor
+        self._known.move_to_end(key)
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)

@@ -1,0 +1,169 @@
+"""How attempts and trials end: retries, failures that are counted, and what is freed then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nnilite._engine import messages as s
+from nnilite._engine.live_trial import Live, Phase, error_kind, retry_delay_s
+from nnilite._engine.state import OVER, STOPS, State, joined
+from nnilite.records import CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
+from nnilite.tuner import Call
+
+INTERRUPTED = "it was told to stop (SIGTERM) on its platform, and not by this experiment"
+# Why the attempt was lost if its keeper has ended it for a reason that is neither the trial's nor this experiment's.
+_LOST = {
+    EndCause.CANCELED: "it was canceled, and not by this experiment",
+    EndCause.INTERRUPTED: INTERRUPTED,
+    EndCause.ORPHANED: "its keeper has ended it",
+    EndCause.FENCED: "its keeper was told that the attempt is fenced",
+}
+
+
+class Ends(State):
+    """The part of the rules by which things end."""
+
+    def _heard_of_end(self, live: Live) -> None:
+        """The keeper has reported how the command ended.
+
+        If the keeper has ended it, and not because the experiment had canceled the attempt or limited its time, the
+        attempt is lost. One cause is a SIGTERM from the platform: a node is drained, a job is preempted, a host shuts
+        down. Then the platform has some time to say why. A trial that reported its result all the same has ended well.
+        """
+        end = live.end
+        if end is None:
+            return
+        if end.cause is EndCause.DURATION and live.cancel is None:
+            live.cancel, live.cancel_reason = TrialState.SYS_CANCELED, end.message
+        well = end.code == 0 and live.trial.value is not None
+        if end.cause not in _LOST or well or live.cancel is not None:
+            self._end(live)
+        elif end.cause is not EndCause.INTERRUPTED or live.phase is not Phase.SUBMITTED:
+            self._lose(live, ": ".join(filter(None, [_LOST[end.cause], end.message])))
+        elif live.held is None:
+            live.held = self._lived
+            # The keeper is told that its report is stored.
+            self._update(live, reported_end=end)
+            self._say(live, f"{INTERRUPTED}; waiting for what its platform says")
+
+    def _end(self, live: Live) -> None:
+        """The attempt has ended with `live.end`: by itself, or because it was canceled."""
+        end = live.end or Exited(self._now, None)
+        code = end.code
+        failed = JobState.CANCELED if live.cancel else JobState.FAILED
+        state = JobState.SUCCEEDED if code == 0 else failed
+        message = joined(end.message, live.complaint)
+        self._update(live, state=state, ended=end.time, exit_code=code, message=message)
+        # A trial that reached its result before the cancellation reached it has succeeded.
+        if live.cancel and not (code == 0 and live.trial.value is not None):
+            self._finish(live, live.cancel, live.cancel_reason, end.time)
+        elif code == 0:
+            self._finish(live, TrialState.SUCCEEDED, live.flaw(self.settings.objectives), end.time)
+        # An experiment that ends begins no further attempts.
+        elif self.state not in OVER and live.may_retry(code, self.settings):
+            self._again(live, f"attempt {live.trial.attempt + 1} failed: {live.failure(end)}")
+        else:
+            self._finish(live, TrialState.FAILED, live.failure(end), end.time)
+            self._count_failure(live.failure(end))
+
+    def _lose(self, live: Live, reason: str) -> None:
+        """The attempt's worker is gone: make a further attempt, or let the trial fail."""
+        message = joined(reason, live.complaint)
+        self._update(live, state=JobState.LOST, ended=self._now, message=message)
+        if live.cancel:
+            self._finish(live, live.cancel, live.cancel_reason, self._now)
+        elif live.lost < self.settings.retries_lost and self.state not in OVER:
+            live.lost += 1
+            self._again(live, f"attempt {live.trial.attempt + 1} was lost: {reason}")
+        else:
+            self._finish(live, TrialState.FAILED, f"lost: {reason}", self._now)
+
+    def _again(self, live: Live, reason: str, delay_s: float | None = None) -> None:
+        self._remove(live.attempt)
+        delay_s = retry_delay_s(live.lost + live.failed) if delay_s is None else delay_s
+        live.reset(not_before=self._now + delay_s)
+        self._count(live.trial.state, TrialState.WAITING)
+        live.trial = replace(
+            live.trial,
+            state=TrialState.WAITING,
+            reason=f"{reason}; trying again",
+            attempt=live.trial.attempt + 1,
+            started=None,
+            ended=None,
+            value=None,
+        )
+        self._out.records.append(s.SaveTrial(live.trial))
+        self._freed()
+
+    def _finish(self, live: Live, state: TrialState, reason: str, ended: float) -> None:
+        reason = joined(reason, live.complaint)
+        self._set(live, state=state, reason=reason, ended=max(ended, live.trial.started or ended))
+        trial = live.trial
+        del self.live[trial.id]
+        self._freed()
+        value = trial.value
+        # The tuner learns from a trial that was stopped early, too: from its last intermediate result.
+        if value is None and state is TrialState.EARLY_STOPPED:
+            value = live.last_intermediate
+        known = Call(CallKind.RESULT, trial.parameter_id, trial.id, trial.parameters, value)
+        known = replace(known, customized=trial.parameter_id is None)
+        # Tuners expect the result before the end of its trial.
+        if value is not None:
+            self._tell(known)
+        self._tell(replace(known, kind=CallKind.END, value=None, success=state is TrialState.SUCCEEDED))
+        # The assessor does not know a trial of which it saw no intermediate result.
+        if self.settings.assess and live.reported:
+            self._out.actions.append(s.AssessEnd(trial.id, state is TrialState.SUCCEEDED, self.calls))
+        self._note_best(trial)
+        if state is TrialState.SUCCEEDED:
+            self._same_error = ("", 0)
+        self._remove(live.attempt)
+
+    def _removed(self, message: s.Removed) -> None:
+        removal = self._removals.get((message.trial, message.attempt))
+        # A reversed end (`_reverse`) asks for the removal a second time; the first answer has settled it.
+        if removal is None:
+            return
+        if message.done:
+            del self._removals[message.trial, message.attempt]
+            self._out.records.append(s.SaveRemoval(message.trial, message.attempt, pending=False))
+        else:
+            removal.failed(self._now, last=self.state in STOPS)
+
+    def _count_failure(self, message: str) -> None:
+        kind = error_kind(message)
+        last, times = self._same_error
+        self._same_error = (kind, times + 1 if kind == last else 1)
+        limit = self.settings.stop_on_same_error
+        failed = self.counts[TrialState.FAILED]
+        # The same error in trial after trial is the code's or the setup's: further trials would only cost money.
+        if limit and self._same_error[1] >= limit:
+            self._fail(f"{limit} trials in a row failed with the same error: {message}")
+        elif self.settings.max_failed is not None and failed >= self.settings.max_failed:
+            self._fail(f"{failed} trials have failed (maxFailedTrials); the last one: {message}")
+
+    def _fail(self, reason: str) -> None:
+        # The first reason counts, and an experiment that is being stopped is not turned into a failed one.
+        if self.state in OVER:
+            return
+        self._become(ExperimentState.ERROR, reason)
+        # Trials that run may go on to their results; those that wait would never start.
+        for live in [x for x in self.live.values() if x.phase is Phase.QUEUED]:
+            self._cancel(live, TrialState.SYS_CANCELED, "the experiment ended with an error")
+
+    def _cancel(self, live: Live, state: TrialState, reason: str) -> None:
+        # No service has the trial, so it ends at once.
+        if live.phase is Phase.QUEUED and not live.unanswered:
+            self._finish(live, state, reason, self._now)
+            return
+        # The first cancellation decides the state in which the trial ends.
+        if live.cancel is None:
+            live.cancel, live.cancel_reason = state, reason
+            # Where the service may have the job, it is asked again at once.
+            live.not_before = self._now
+            self._update(live, cancel=state)
+            # The command has ended already. Why its platform ended it does not matter any more.
+            if live.held is not None:
+                self._end(live)
+            elif live.phase is Phase.SUBMITTED and live.attempt is not None:
+                self._out.actions.append(s.Cancel(live.attempt))

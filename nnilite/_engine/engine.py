@@ -1,0 +1,321 @@
+"""The one task that owns all trials.
+
+In each round the engine takes all inputs that have come, asks the rules about each, commits the records of all in one
+transaction, answers the callers that wait for the commit, and then acts. Inputs that come during a commit are
+committed together by the next one, so that commits grow with the load. Two tasks act for the engine, each on its own
+queue: one calls the tuner host, the other (the service caller) the training service. Their results come back as inputs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nnilite._engine import messages as s
+from nnilite._engine.gate import EventGate, EventStore, Taken
+from nnilite._engine.live_trial import Live
+from nnilite._engine.rules import Rules
+from nnilite._engine.service_caller import ServiceCaller, WakeSignal
+from nnilite.errors import ServiceError, StoreError, TunerError
+from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial
+from nnilite.service import Job, TrainingService
+from nnilite.tuner import Call
+
+log = logging.getLogger(__name__)
+
+_CANCELS = 5
+_TICK_S = 1.0
+# A longer time between two ticks means that the process was stopped or suspended meanwhile.
+_LONGEST_TICK_S = 3.0
+_STORE_RETRY_S = 2.0
+# A stop waits so long for the platforms, after the time that the trials themselves have to end.
+_ABANDON_AFTER_S = 30.0
+
+
+class EngineStore(EventStore, Protocol):
+    """Where the engine commits (the store, in a thread of its own)."""
+
+    async def commit(self, records: Sequence[s.Record]) -> None:
+        """Write the records in one transaction. Raises: StoreError, whose `busy` says whether trying again may help."""
+
+
+class TunerCalls(Protocol):
+    """The tuner host. It takes one call at a time, and each call may raise TunerError."""
+
+    async def open(self, after: int) -> None: ...
+
+    async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]: ...
+
+    async def tell(self, number: int, call: Call) -> None: ...
+
+    async def assess(self, action: s.Assess) -> bool: ...
+
+    async def assess_end(self, trial: str, success: bool, after: int) -> None: ...
+
+
+class Watcher(Protocol):
+    """Is notified of all records that were committed."""
+
+    def committed(self, records: Sequence[s.Record]) -> None: ...
+
+
+@dataclass
+class _Entry:
+    message: s.Input
+    # Called when the input is committed.
+    taken: Callable[[], None] | None = None
+    done: asyncio.Future[bool] | None = None
+
+    def finish(self, outcome: s.Outcome) -> None:
+        if self.taken is not None and not outcome.too_late:
+            self.taken()
+        if self.done is not None and not self.done.done():
+            self.done.set_result(not outcome.too_late)
+
+
+class Clock:
+    """Wall time that never goes back while the manager lives, whatever happens to the machine's clock."""
+
+    def __init__(self) -> None:
+        self._epoch, self._started = time.time(), _since_boot()
+
+    def __call__(self) -> float:
+        return self._epoch + _since_boot() - self._started
+
+
+def _since_boot() -> float:
+    """Seconds including those in which the machine was suspended; Linux leaves them out of `time.monotonic`."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the engine works with."""
+
+    rules: Rules
+    store: EngineStore
+    tuner: TunerCalls
+    service: TrainingService
+    watcher: Watcher
+    job: Callable[[Trial, Attempt], Job]
+    new_id: Callable[[], str]
+    clock: Clock
+    wake: WakeSignal
+    grace_s: float = 10.0
+    follow: bool = False  # `callback: log`
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: a plugin, or `wait_for` before Python 3.12, may swallow a cancellation."""
+    pending = set(tasks)
+    for _ in range(_CANCELS):
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=1.0)
+        if not pending:
+            return
+    log.warning("%d tasks do not end", len(pending))
+
+
+class Engine:
+    """Owns all trials while `run` runs. The other methods may be called on the event loop at any time."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.rules = parts.rules
+        self._trouble = ""  # why commits are held up, "" if they are not
+        self._parts = parts
+        self._inbox: list[_Entry] = []
+        self._wakeup = asyncio.Event()
+        self._closed = False
+        self._gate = EventGate(parts.store, self)
+        self._tuner_queue: asyncio.Queue[s.Ask | s.Tell | s.Assess | s.AssessEnd] = asyncio.Queue()
+        self.caller = ServiceCaller(parts.service, self, parts.job, parts.wake, parts.follow)
+
+    # ------------------------------------------------------------ what others call
+
+    @property
+    def trouble(self) -> str:
+        """Why commits, or the output of trials, are held up; "" if they are not."""
+        return self._trouble or self._gate.trouble
+
+    def now(self) -> float:
+        return self._parts.clock()
+
+    def put(self, message: s.Input) -> None:
+        """Hand over an input without waiting for it."""
+        self._inbox.append(_Entry(message))
+        self._wakeup.set()
+
+    async def do(self, message: s.Input) -> None:
+        """Hand over an input and wait until its records are committed. Raises: ServiceError after the engine's end."""
+        await self._enter(_Entry(message))
+
+    async def _enter(self, entry: _Entry) -> bool:
+        if self._closed:
+            raise _ending()
+        entry.done = asyncio.get_running_loop().create_future()
+        self._inbox.append(entry)
+        self._wakeup.set()
+        return await asyncio.shield(entry.done)
+
+    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
+        """Commit the new ones among the events of a keeper: see `EventGate.take`."""
+        return await self._gate.take((trial, attempt), events, over_gaps)
+
+    def live_trial(self, trial: str) -> Live | None:
+        return self.rules.live.get(trial)
+
+    def asked(self, job: Job) -> str:
+        """The member of a hybrid service that was asked last to take a job, "" if none was."""
+        live = self.rules.live.get(job.trial)
+        attempt = live.attempt if live is not None else None
+        return attempt.service if attempt is not None and attempt.number == job.attempt else ""
+
+    async def note(self, job: Job, member: str) -> None:
+        """Commit that this member is going to be asked. Raises: ServiceError if the job is not wanted any more."""
+        if not await self._enter(_Entry(s.Asked(job.trial, job.attempt, member, self.now()))):
+            raise ServiceError(f"{job.name} is not wanted any more")
+
+    async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
+        """Hand over events, and call `taken` once they are committed. False: they came too late for that trial."""
+        return await self._enter(_Entry(message, taken))
+
+    def submitted(self) -> list[Attempt]:
+        """The attempts that the training service has."""
+        found = (live.attempt for live in self.rules.live.values())
+        return [attempt for attempt in found if attempt is not None and attempt.handle is not None]
+
+    # ------------------------------------------------------------ the rounds
+
+    async def run(self) -> None:
+        """Work until the experiment is STOPPED and cleaned up. Raises: StoreError if the database is beyond use."""
+        for live in self.rules.live.values():
+            # The last manager may have ended between recording the cancellation and calling the service.
+            if live.cancel is not None and live.attempt is not None:
+                self.caller.put(s.Cancel(live.attempt))
+        caller = asyncio.create_task(self.caller.run())
+        works = (self._tuner_task(), self._tick_task(), self._rounds())
+        tasks = [caller, *map(asyncio.create_task, works)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            self.caller.finish()
+            await asyncio.wait([caller], timeout=_ABANDON_AFTER_S)
+            await self._round([entry for entry in self._inbox if isinstance(entry.message, s.Removed)])
+        finally:
+            await end_tasks(tasks)
+
+    async def _rounds(self) -> None:
+        while not self.rules.finished:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            entries, self._inbox = self._inbox, []
+            await self._round(entries)
+        self._closed = True
+        for entry in self._inbox:
+            if entry.done is not None and not entry.done.done():
+                entry.done.set_exception(_ending())
+
+    async def _round(self, entries: list[_Entry]) -> None:
+        outcomes = [self.rules.step(entry.message) for entry in entries]
+        records = [record for outcome in outcomes for record in outcome.records]
+        if records:
+            await self._commit(records)
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            entry.finish(outcome)
+        for outcome in outcomes:
+            for action in outcome.actions:
+                self._act(action)
+
+    async def _commit(self, records: list[s.Record]) -> None:
+        """Try until it succeeds: a full disk or a locked file pauses the experiment but does not end it."""
+        while True:
+            try:
+                await self._parts.store.commit(records)
+            except StoreError as error:
+                if not error.busy:
+                    raise
+                if str(error) != self._trouble:
+                    log.error("paused: %s", error)
+                self._trouble = str(error)
+                await asyncio.sleep(_STORE_RETRY_S)
+            else:
+                if self._trouble:
+                    log.info("no longer paused")
+                self._trouble = ""
+                self._parts.watcher.committed(records)
+                return
+
+    def _act(self, action: s.Action) -> None:
+        if isinstance(action, (s.Submit, s.Cancel, s.Remove)):
+            self.caller.put(action)
+        else:
+            self._tuner_queue.put_nowait(action)
+
+    async def _tick_task(self) -> None:
+        """Tell the rules the time, and in how much of it this manager could hear its trials.
+
+        While its process was stopped, its machine suspended or a commit held up by the disk, it could hear nobody. Such
+        time must not count as a trial's silence.
+        """
+        last, lived, stopping_for = self.now(), 0.0, 0.0
+        # The ServiceError says that the experiment has stopped.
+        with contextlib.suppress(ServiceError):
+            while True:
+                await asyncio.sleep(_TICK_S)
+                now = self.now()
+                since = min(max(now - last, 0.0), _LONGEST_TICK_S)
+                last, lived = now, lived + since
+                await self.do(s.Tick(now, lived))
+                stopping_for += since if self.rules.state is ExperimentState.STOPPING else 0.0
+                if stopping_for > self._parts.grace_s + _ABANDON_AFTER_S:
+                    await self.do(s.Abandon(now))
+        await asyncio.Event().wait()
+
+    # ------------------------------------------------------------ the tuner
+
+    async def _tuner_task(self) -> None:
+        """Call the tuner host, one call after the other, in the order of the rules' actions."""
+        try:
+            await self._parts.tuner.open(self.rules.calls)
+            self.put(s.TunerReady())
+            while True:
+                await self._call_tuner(await self._tuner_queue.get())
+        except TunerError as error:
+            log.error("%s", error)
+            self.put(s.TunerFailed(str(error)))
+        # Without a tuner, the running trials may still go on to their ends.
+        await asyncio.Event().wait()
+
+    async def _call_tuner(self, action: s.Ask | s.Tell | s.Assess | s.AssessEnd) -> None:
+        tuner = self._parts.tuner
+        if isinstance(action, s.Ask):
+            found = await tuner.generate(action.parameter_ids, action.after)
+            # The ServiceError says that the experiment has stopped: these parameters are not needed any more.
+            with contextlib.suppress(ServiceError):
+                # A tuner that dies at the next call is rebuilt from the committed history, which must have them.
+                await self.do(self._proposed(action, found))
+        elif isinstance(action, s.Tell):
+            await tuner.tell(action.number, action.call)
+        elif isinstance(action, s.Assess):
+            good = await tuner.assess(action)
+            self.put(s.Assessed(action.trial, action.attempt, good, self.now()))
+        else:
+            await tuner.assess_end(action.trial, action.success, action.after)
+
+    def _proposed(self, ask: s.Ask, found: list[Json]) -> s.Proposed:
+        ids = ask.parameter_ids
+        proposals = tuple((number, self._parts.new_id(), p) for number, p in zip(ids, found, strict=False))
+        return s.Proposed(proposals, len(ids), self.now())
+
+
+def _ending() -> ServiceError:
+    """The answer to inputs after the end: nothing is committed any more, so nothing may be acknowledged either."""
+    return ServiceError("the experiment has stopped and its manager ends")

@@ -1,0 +1,161 @@
+"""The one gate for all events of keepers, whether they come by callback, by folder or by the platform's log.
+
+Two ways may bring the same events at once, so the gate takes one batch of an attempt at a time, from the first look
+at its numbers to the commit. Events count as taken once they are committed and not before: if anything fails until
+then, the keeper still has the batch and sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from nnilite._engine import messages as s
+from nnilite._engine.dedupe import Fenced, Fresh, JobKey, MetricCursor, MetricCursors, fresh
+from nnilite._engine.live_trial import Live
+from nnilite.errors import ServiceError, StoreError
+from nnilite.records import Attempt, KeeperEvent, Output, Trial, TrialState
+
+log = logging.getLogger(__name__)
+
+_CANCELED = (TrialState.USER_CANCELED, TrialState.SYS_CANCELED, TrialState.EARLY_STOPPED)
+_MOST_WAITING = 2
+Known = tuple[Trial, Attempt, MetricCursor]
+"""A trial, one of its attempts, and how much of that attempt's events was taken."""
+
+
+class EventStore(Protocol):
+    """What the gate needs of the store."""
+
+    async def recall(self, key: JobKey) -> Known | None:
+        """What is known of an attempt. Raises: StoreError."""
+
+    async def append_output(self, key: JobKey, chunks: Sequence[Output], *, sync: bool) -> None:
+        """Write output to its place in the trial's folder, and with `sync` wait for the disk. Raises: StoreError."""
+
+
+class GateInbox(Protocol):
+    """What the gate needs of the engine."""
+
+    def now(self) -> float: ...
+
+    def live_trial(self, trial: str) -> Live | None: ...
+
+    async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
+        """Wait until the records are committed; `taken` is called then. False: the events came too late."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The answer to a batch of events."""
+
+    cancel: bool
+    metrics: int
+    output: dict[str, int]
+
+
+@dataclass(eq=False)
+class _Turn:
+    """The queue of batches for one attempt."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
+class EventGate:
+    """Checks batches of events and hands the new events to the engine."""
+
+    def __init__(self, store: EventStore, inbox: GateInbox) -> None:
+        self.trouble = ""  # why output cannot be written, "" if it can
+        self._store = store
+        self._inbox = inbox
+        self._cursors = MetricCursors()
+        self._turns: WeakValueDictionary[JobKey, _Turn] = WeakValueDictionary()
+
+    async def take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
+        """Commit the new ones among the events of a keeper.
+
+        `over_gaps`: see `dedupe.fresh`. Raises: Fenced, GapFound, StoreError, ServiceError (send it again later).
+        """
+        turn = self._turns.setdefault(key, _Turn())
+        # A keeper that gets no answer in time sends its batch again and again: not all of these need to wait in memory.
+        if turn.waiting >= _MOST_WAITING:
+            raise ServiceError("earlier reports of this trial still wait for the disk")
+        return await self._in_turn(turn, lambda: self._take(key, events, over_gaps))
+
+    async def _in_turn(self, turn: _Turn, work: Callable[[], Awaitable[Taken]]) -> Taken:
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                return await work()
+        finally:
+            turn.waiting -= 1
+
+    async def _take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
+        while True:
+            known = await self._known(key)
+            cursor = self._cursors.get(key)
+            if cursor is None:
+                known = known or await self._recall(key)
+                cursor = known[2]
+            found = fresh(cursor, events, over_gaps)
+            if found.output:
+                await self._append(key, found)
+            # While the output was written the trial may have ended, or another attempt may have begun.
+            if await self._commit(key, found, known):
+                # The manager assumed this end, and the keeper did not report it. The trial still runs, and has to end.
+                cancel = cursor.exited or self._is_canceled(key, known)
+                return Taken(cancel, found.cursor.metrics, dict(found.cursor.output))
+
+    async def _known(self, key: JobKey) -> Known | None:
+        """What the store knows of an attempt whose trial is not live. Raises: Fenced."""
+        live = self._inbox.live_trial(key[0])
+        if live is None:
+            return await self._recall(key)
+        if live.trial.attempt != key[1]:
+            raise Fenced
+        return None
+
+    async def _recall(self, key: JobKey) -> Known:
+        known = await self._store.recall(key)
+        if known is None or known[0].attempt != key[1]:
+            raise Fenced
+        return known
+
+    async def _append(self, key: JobKey, found: Fresh) -> None:
+        try:
+            await self._store.append_output(key, found.output, sync=found.cursor.exited)
+        except StoreError as error:
+            if str(error) != self.trouble:
+                log.error("%s", error)
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
+
+    async def _commit(self, key: JobKey, found: Fresh, known: Known | None) -> bool:
+        """False: the trial has changed since its events were looked at."""
+
+        def taken() -> None:
+            self._cursors.put(key, found.cursor)
+
+        if self._inbox.live_trial(key[0]) is not None:
+            told = s.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing)
+            return await self._inbox.commit(told, taken)
+        if known is None:
+            return False
+        if found.events:
+            late = s.LateEvents(known[0], known[1], tuple(found.events), self._inbox.now(), found.missing)
+            return await self._inbox.commit(late, taken)
+        taken()
+        return True
+
+    def _is_canceled(self, key: JobKey, known: Known | None) -> bool:
+        """Whether the keeper must end its trial because it was canceled, perhaps while its platform was away."""
+        live = self._inbox.live_trial(key[0])
+        if live is None:
+            return known is not None and known[0].state in _CANCELED
+        return live.trial.attempt == key[1] and live.cancel is not None

@@ -1,0 +1,210 @@
+"""Several training services in one experiment, behind a training service that wraps them.
+
+A job goes to the service that has the fewest jobs; one that has no room or cannot be opened is passed over. One that
+fails when it is asked may have taken the job all the same. Then no other is asked for this job, also by a later
+manager: the service that is asked is noted in the store before it is asked. Handles carry the name of the service that
+has the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Protocol, TypeVar
+
+from nnilite.errors import NoCapacity, ServiceError
+from nnilite.records import Host, Json, KeeperEvent
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_CALL_TIMEOUT_S = 50.0
+_REOPEN_EVERY_S = 60.0
+# Shorter than the manager's own limit, so that one member that hangs does not hide what the others report.
+_CLOSE_TIMEOUT_S = 9.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """A service, with the command and the GPUs of the trials that run on it."""
+
+    service: TrainingService
+    command: str
+    gpus: int | None
+
+    def own(self, job: Job) -> Job:
+        """The job with this service's own settings."""
+        return replace(job, spec={**job.spec, "command": self.command, "platform": self.service.name}, gpus=self.gpus)
+
+
+class PlacementNotes(Protocol):
+    """Tells which member was asked last to take a job. What is noted is there for the next manager, too."""
+
+    def asked(self, job: Job) -> str:
+        """The name of the member that was asked last, "" if none was."""
+
+    async def note(self, job: Job, member: str) -> None:
+        """Note whom to ask, and return when that is stored. Raises: ServiceError if the job is not wanted any more."""
+
+
+class HybridService(TrainingService):
+    """Hands jobs out to its members. The service caller sets `notes`."""
+
+    Config: ClassVar[type] = type(None)
+    notes: PlacementNotes
+
+    def __init__(self, name: str, config: Sequence[Member], context: ServiceContext) -> None:
+        super().__init__(name, config, context)
+        self._members = {member.service.name: member.service for member in config}
+        self._own = {member.service.name: member.own for member in config}
+        self._jobs = dict.fromkeys(self._members, 0)  # how many jobs run there, as of the last poll
+        self._closed: dict[str, str] = {}  # members that could not be opened, and why
+        self._next_try: dict[str, float] = {}  # when these may be opened again
+        self._failing: set[str] = set()  # members whose last answer was a failure
+
+    async def open(self) -> None:
+        """Open all members. The experiment can run as long as one of them can be opened. Raises: ServiceError."""
+        for name, member in self._members.items():
+            try:
+                await _within(name, member.open())
+                # It may have been closed at an earlier try to open them all.
+                self._closed.pop(name, None)
+            except ServiceError as error:
+                self._closed[name] = str(error)
+                log.warning("%s is set aside: %s", name, error)
+        if len(self._closed) == len(self._members):
+            raise ServiceError("; ".join(self._closed.values()))
+
+    async def submit(self, job: Job) -> Handle:
+        reasons: list[str] = []
+        busy = False
+        asked = self.notes.asked(job)
+        for name in sorted(self._members, key=lambda member: self._rank(member, asked)):
+            try:
+                await self._reopen(name)
+            except ServiceError as error:
+                reasons.append(f"{name}: {error}")
+                # Only this member can say whether it has the job.
+                if name == asked:
+                    break
+                continue
+            if name != asked:
+                await self.notes.note(job, name)
+            try:
+                return await self._submit_to(name, job)
+            except NoCapacity as refusal:
+                busy = True
+                reasons.append(f"{name}: {refusal}")
+        raise (NoCapacity if busy else ServiceError)("; ".join(reasons))
+
+    def _rank(self, name: str, asked: str) -> tuple[bool, bool, int]:
+        """The member that was asked last comes first: it may have the job. One that fails comes last."""
+        return name != asked, name in self._failing, self._jobs[name]
+
+    async def _submit_to(self, name: str, job: Job) -> Handle:
+        """Raises: NoCapacity if this member does not have the job; ServiceError if it may have it."""
+        try:
+            handle = await _within(name, self._members[name].submit(self._own[name](job)))
+        except NoCapacity:
+            self._failing.discard(name)
+            raise
+        except ServiceError as error:
+            self._failing.add(name)
+            raise ServiceError(f"{name}: {error}") from error
+        self._failing.discard(name)
+        self._jobs[name] += 1
+        return {"service": name, "handle": dict(handle)}
+
+    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        """Poll all members. The jobs of one that cannot be asked are UNKNOWN and do not hold up the others."""
+        found: dict[int, JobStatus] = {}
+        for name, member in self._members.items():
+            mine = [(i, handle["handle"]) for i, handle in enumerate(handles) if handle["service"] == name]
+            if mine:
+                try:
+                    await self._reopen(name)
+                    statuses = await _within(name, member.poll([handle for _, handle in mine]))
+                    self._failing.discard(name)
+                except ServiceError as error:
+                    self._failing.add(name)
+                    statuses = [JobStatus(JobState.UNKNOWN, f"{name} cannot be asked: {error}")] * len(mine)
+                found.update(zip((i for i, _ in mine), statuses, strict=True))
+            self._jobs[name] = sum(not found[i].state.ended for i, _ in mine)
+        return [found[i] for i in range(len(handles))]
+
+    async def cancel(self, handle: Handle) -> None:
+        await self._member(handle).cancel(handle["handle"])
+
+    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        return await self._member(handle).reports(handle["handle"])
+
+    async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
+        return await self._member(handle).logs(handle["handle"], stream, offset, limit)
+
+    async def fetch(self, handle: Handle, target: Path) -> None:
+        await self._member(handle).fetch(handle["handle"], target)
+
+    async def scale(self, handle: Handle, workers: int) -> None:
+        await self._member(handle).scale(handle["handle"], workers)
+
+    async def remove(self, handle: Handle) -> None:
+        await self._reopen(handle["service"])
+        await self._member(handle).remove(handle["handle"])
+
+    def describe(self, job: Job) -> Json:
+        return {name: member.describe(self._own[name](job)) for name, member in self._members.items()}
+
+    async def check(self) -> None:
+        """All members are asked, whatever the first ones answer."""
+        untold: list[str] = []
+        for name, member in self._members.items():
+            try:
+                await _within(name, member.check())
+            except ServiceError as error:
+                untold.append(f"{name}: {error}")
+        if untold:
+            raise ServiceError("; ".join(untold))
+
+    def hosts(self) -> list[Host]:
+        closed = [Host(name, "down", reason) for name, reason in self._closed.items()]
+        return [host for member in self._members.values() for host in member.hosts()] + closed
+
+    async def close(self) -> None:
+        closings = (asyncio.wait_for(member.close(), _CLOSE_TIMEOUT_S) for member in self._members.values())
+        found = await asyncio.gather(*closings, return_exceptions=True)
+        for name, error in zip(self._members, found, strict=True):
+            if error is not None and not isinstance(error, ServiceError):
+                log.warning("%s is not closed in good order: %r", name, error)
+        left = [str(error) for error in found if isinstance(error, ServiceError)]
+        if left:
+            raise ServiceError("; ".join(left))
+
+    def _member(self, handle: Handle) -> TrainingService:
+        return self._members[handle["service"]]
+
+    async def _reopen(self, name: str) -> None:
+        """Open a closed member again, but not too often: if it hangs, the others wait. Raises: ServiceError."""
+        if name not in self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._next_try.get(name, 0.0):
+            raise ServiceError(self._closed[name])
+        try:
+            await _within(name, self._members[name].open())
+        except ServiceError as error:
+            self._closed[name] = str(error)
+            self._next_try[name] = loop.time() + _REOPEN_EVERY_S
+            raise
+        del self._closed[name]
+
+
+async def _within(name: str, call: Awaitable[T]) -> T:
+    """A member's answer within the time limit. Raises: ServiceError."""
+    try:
+        return await asyncio.wait_for(call, _CALL_TIMEOUT_S)
+    except asyncio.TimeoutError:
+        raise ServiceError(f"{name} did not answer within {_CALL_TIMEOUT_S:.0f} s") from None

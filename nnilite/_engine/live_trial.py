@@ -1,0 +1,149 @@
+"""A trial that has not ended, and an attempt that has not been removed, as the rules keep them in memory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from nnilite._engine.messages import LiveTrial, Settings
+from nnilite.records import Attempt, Exited, Json, Trial, TrialState
+from nnilite.tuner import scalar
+
+_LONGEST_RETRY_DELAY_S = 60.0
+# The delay is twice as long after each failure: while a service hangs at a removal, all its other calls wait.
+_REMOVE_AGAIN_S = 60.0
+_LONGEST_REMOVE_AGAIN_S = 3600.0
+_LAST_REMOVE_AGAIN_S = 1.0
+_VALUE = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\b\d[\w.+-]*""")
+
+
+class Phase(Enum):
+    """How far the submission of the current attempt has come."""
+
+    QUEUED = "queued"  # to be submitted when there is room
+    SUBMITTING = "submitting"  # the service has been asked to take it
+    SUBMITTED = "submitted"  # the service has it
+
+
+def retry_delay_s(times: int) -> float:
+    """1, 2, 4 ... 60 seconds."""
+    return min(2.0 ** max(times - 1, 0), _LONGEST_RETRY_DELAY_S)
+
+
+def error_kind(message: str) -> str:
+    """The last line of a message without numbers and quoted values, by which errors of the same kind are recognized."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return _VALUE.sub("...", lines[-1]) if lines else ""
+
+
+@dataclass
+class Removal:
+    """A job of an ended attempt whose service has still to free what it held there."""
+
+    attempt: Attempt
+    # When to ask the service; None while its answer is awaited.
+    due: float | None = None
+    failures: int = 0
+
+    def failed(self, now: float, last: bool) -> None:
+        """`last`: the manager is about to end, and asks again soon as long as it is there."""
+        pause_s = min(_REMOVE_AGAIN_S * 2.0**self.failures, _LONGEST_REMOVE_AGAIN_S)
+        self.due = now + (_LAST_REMOVE_AGAIN_S if last else pause_s)
+        self.failures += 1
+
+
+@dataclass
+class Live:
+    """A trial that has not ended. Only the rules change it."""
+
+    trial: Trial
+    attempt: Attempt | None = None
+    phase: Phase = Phase.QUEUED
+    seen: float = 0.0  # last sign of life of the current attempt, in time that the manager has lived
+    running_since: float = 0.0
+    not_before: float = 0.0  # the time before which it is not submitted
+    busy: bool = False  # it is held back because the service had no room
+    refusals: int = 0
+    # The service may have the job: it was asked to take it and answered neither yes nor no.
+    unanswered: bool = False
+    lost: int = 0  # attempts that were lost / failed so far
+    failed: int = 0
+    # The state in which the trial is to end, once its end was asked for.
+    cancel: TrialState | None = None
+    cancel_reason: str = ""
+    end: Exited | None = None
+    # Since when, in lived time, the rules wait for the platform to say why it ended the attempt.
+    held: float | None = None
+    # Names the reports that were not kept as reported. The store keeps it as the attempt's message.
+    complaint: str = ""
+    last_intermediate: Json = None
+    reported: int = 0  # intermediate results so far
+
+    @classmethod
+    def restored(cls, known: LiveTrial, now: float) -> Live:
+        """The trial as it stood when the last manager ended."""
+        attempt = known.attempt if known.attempt and known.attempt.number == known.trial.attempt else None
+        cancel = attempt.cancel if attempt else None
+        return cls(
+            trial=known.trial,
+            attempt=attempt,
+            phase=Phase.SUBMITTED if attempt and attempt.handle is not None else Phase.QUEUED,
+            unanswered=attempt is not None and attempt.handle is None,
+            running_since=min(known.trial.started or now, now),
+            lost=known.lost,
+            failed=known.failed,
+            cancel=cancel,
+            complaint=attempt.message if attempt else "",
+            cancel_reason="its end was asked for before the manager restarted" if cancel else "",
+            end=attempt.reported_end if attempt else None,
+            # An end that is kept though the service has the job waits for the platform's reason for it.
+            held=0.0 if attempt and attempt.reported_end and attempt.handle is not None else None,
+            last_intermediate=known.last_intermediate,
+            reported=known.intermediates,
+        )
+
+    def reset(self, not_before: float) -> None:
+        """Prepare the trial for a further attempt."""
+        self.attempt = None
+        self.phase = Phase.QUEUED
+        self.not_before, self.busy, self.unanswered = not_before, False, False
+        self.cancel, self.cancel_reason = None, ""
+        self.end, self.held, self.complaint = None, None, ""
+        self.last_intermediate = None
+        self.reported = 0
+
+    def is_with_silent_member(self) -> bool:
+        """Whether a member of a hybrid service was asked to take the job, and has said neither yes nor no."""
+        asked = self.attempt is not None and self.attempt.service
+        return bool(asked) and self.phase is Phase.QUEUED and self.unanswered and self.cancel is None
+
+    def may_retry(self, code: int | None, settings: Settings) -> bool:
+        """Count the failure of the command; true if the settings allow a further attempt."""
+        if code in settings.retry_exit_codes and self.lost < settings.retries_lost:
+            self.lost += 1
+            return True
+        if self.failed < settings.retries_failed:
+            self.failed += 1
+            return True
+        return False
+
+    def flaw(self, objectives: tuple[str, ...]) -> str:
+        """What is wrong with the result of a trial whose command succeeded; "" if nothing is."""
+        if self.trial.value is None:
+            return "it reported no final result"
+        value = self.trial.value
+        by_name = value if isinstance(value, dict) else {"default": value}
+        if all(scalar(by_name, name) is not None for name in objectives):
+            return ""
+        if objectives == ("default",):
+            return "its final result is not a number (nor a dict whose `default` is one)"
+        return f"its final result is not a dict with numbers for {' and '.join(objectives)}"
+
+    def failure(self, end: Exited) -> str:
+        """One sentence on why the attempt failed."""
+        if end.message:
+            return end.message
+        if end.code is None:
+            return "the trial command could not be started"
+        return f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"

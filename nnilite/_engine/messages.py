@@ -1,0 +1,379 @@
+"""What goes into the rules and what comes out of them: plain data.
+
+Inputs are facts ("the trial reported", "the service refused"); each carries all that the rules need, for they have no
+clock, no randomness and no I/O. Outputs are of two kinds: *records* to be committed together, in order, and
+*actions* to be taken once they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnilite.records import (
+    Attempt,
+    ExperimentState,
+    Json,
+    KeeperEvent,
+    Metric,
+    Trial,
+    TrialState,
+)
+from nnilite.service import Handle, JobStatus
+from nnilite.tuner import Call
+
+History = tuple[str, int, list[Json], bool, bool]
+"""What an assessor has seen of a trial: trial id, attempt, intermediate results, whether it ended, and whether well."""
+
+# ---------------------------------------------------------------- settings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The part of the config that the rules use. None means no limit. All but the retry rules can be changed later."""
+
+    concurrency: int
+    max_trials: int | None = None
+    max_duration_s: float | None = None
+    max_trial_duration_s: float | None = None
+    retries_lost: int = 1  # further attempts for a trial whose worker was lost
+    retries_failed: int = 0  # further attempts for a trial whose command failed
+    retry_exit_codes: frozenset[int] = frozenset()  # these exit codes are treated like a lost worker
+    max_failed: int | None = None
+    stop_on_same_error: int = 0  # 0: never
+    silence_s: float = 900.0  # an attempt without a sign of life for so long counts as lost
+    maximize: bool = True
+    objectives: tuple[str, ...] = ("default",)  # what a final result must have numbers for
+    assess: bool = False  # an assessor is configured
+
+
+# ---------------------------------------------------------------- inputs
+
+
+@dataclass(frozen=True)
+class TunerReady:
+    """The tuner host is up and has the search space."""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """The tuner answered a request: `proposals` are (parameter id, new trial id, parameters)."""
+
+    proposals: tuple[tuple[int, str, Json], ...]
+    asked: int
+    now: float
+
+
+@dataclass(frozen=True)
+class TunerFailed:
+    reason: str
+
+
+@dataclass(frozen=True)
+class Customized:
+    """A trial with the user's own parameters."""
+
+    trial: str
+    parameters: Json
+    now: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A member of a hybrid service is going to be asked to take the job, once this is committed."""
+
+    trial: str
+    attempt: int
+    service: str
+    now: float
+
+
+@dataclass(frozen=True)
+class Submitted:
+    trial: str
+    attempt: int
+    service: str
+    handle: Handle
+    now: float
+
+
+@dataclass(frozen=True)
+class SubmitRefused:
+    """The service did not take the job: for lack of room (`busy`), for now, or for ever (`final`)."""
+
+    trial: str
+    attempt: int
+    reason: str
+    busy: bool
+    now: float
+    final: bool = False  # trying again cannot help
+
+
+@dataclass(frozen=True)
+class LiveEvents:
+    """New events of an attempt's keeper, without duplicates, in order."""
+
+    trial: str
+    attempt: int
+    events: tuple[KeeperEvent, ...]
+    now: float
+    # Names the events before these that did not arrive and never will.
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class LateEvents:
+    """New events of the latest attempt of a trial that has ended already."""
+
+    trial: Trial
+    attempt: Attempt
+    events: tuple[KeeperEvent, ...]
+    now: float
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Polled:
+    """What the platform says of an attempt's job."""
+
+    trial: str
+    attempt: int
+    status: JobStatus
+    now: float
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The service was asked to free what an ended attempt held there; `done` says whether it has."""
+
+    trial: str
+    attempt: int
+    done: bool
+    now: float
+
+
+@dataclass(frozen=True)
+class Assessed:
+    trial: str
+    attempt: int
+    good: bool
+    now: float
+
+
+@dataclass(frozen=True)
+class CancelTrial:
+    trial: str
+    now: float
+    reason: str = "canceled by the user"
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """Run an ended trial again, as a new attempt."""
+
+    trial: Trial
+    now: float
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The user changed limits; `space` is a new search space, or None."""
+
+    settings: Settings
+    space: Json = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    data: Json
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed. `lived`: the seconds since its start in which this manager could hear its trials."""
+
+    now: float
+    lived: float
+
+
+@dataclass(frozen=True)
+class Stop:
+    now: float
+    reason: str = "stopped by the user"
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """Stopping takes too long: the rules no longer wait for services that do not answer."""
+
+    now: float
+
+
+Input = (
+    TunerReady
+    | Proposed
+    | TunerFailed
+    | Customized
+    | Asked
+    | Submitted
+    | SubmitRefused
+    | LiveEvents
+    | LateEvents
+    | Polled
+    | Removed
+    | Assessed
+    | CancelTrial
+    | Rerun
+    | Changed
+    | Imported
+    | Tick
+    | Stop
+    | Abandon
+)
+
+
+# ---------------------------------------------------------------- outputs: records
+
+
+@dataclass(frozen=True)
+class SaveTrial:
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class SaveAttempt:
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class SaveMetric:
+    metric: Metric
+
+
+@dataclass(frozen=True)
+class SaveCall:
+    """A call of the tuner, numbered from 1: the history it is rebuilt by. Proposals without a trial leave gaps."""
+
+    number: int
+    call: Call
+
+
+@dataclass(frozen=True)
+class SaveRemoval:
+    """Whether the service has still to free what an ended attempt held there."""
+
+    trial: str
+    attempt: int
+    pending: bool
+
+
+@dataclass(frozen=True)
+class SaveExperiment:
+    state: ExperimentState
+    reason: str
+    duration_s: float
+    ended: float | None
+    settings: Settings
+
+
+Record = SaveTrial | SaveAttempt | SaveMetric | SaveCall | SaveRemoval | SaveExperiment
+
+
+# ---------------------------------------------------------------- outputs: actions
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask the tuner for parameters with these ids. `after`: the number of the last call before this one."""
+
+    parameter_ids: tuple[int, ...]
+    after: int
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Make a recorded call of the tuner."""
+
+    number: int
+    call: Call
+
+
+@dataclass(frozen=True)
+class Assess:
+    """Show new intermediate results, oldest first, to the assessor. `before`: how many it has seen already."""
+
+    trial: str
+    attempt: int
+    before: int
+    values: tuple[Any, ...]
+    after: int
+
+
+@dataclass(frozen=True)
+class AssessEnd:
+    trial: str
+    success: bool
+    after: int
+
+
+@dataclass(frozen=True)
+class Submit:
+    trial: Trial
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class Cancel:
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class Remove:
+    """The attempt has ended: its service may free what it still holds."""
+
+    attempt: Attempt
+
+
+Action = Ask | Tell | Assess | AssessEnd | Submit | Cancel | Remove
+
+
+@dataclass
+class Outcome:
+    """What one input led to."""
+
+    records: list[Record] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    # The events are of an attempt that has ended or been replaced meanwhile. None of them was taken.
+    too_late: bool = False
+
+
+# ---------------------------------------------------------------- state that a restart brings back
+
+
+@dataclass(frozen=True)
+class LiveTrial:
+    """A trial that has not ended, as the store knows it."""
+
+    trial: Trial
+    attempt: Attempt | None
+    last_intermediate: Json = None
+    intermediates: int = 0
+    lost: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that the rules need to continue after a restart of the manager."""
+
+    state: ExperimentState
+    reason: str
+    duration_s: float
+    next_sequence: int
+    next_parameter_id: int
+    calls: int
+    counts: Mapping[TrialState, int]
+    best: Trial | None
+    live: tuple[LiveTrial, ...]
+    removals: tuple[Attempt, ...] = ()  # ended attempts whose removal is pending

@@ -1,0 +1,153 @@
+"""The part of the rules that handles reports of trials, and what their platforms say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nnilite._engine import messages as s
+from nnilite._engine.ends import INTERRUPTED, Ends
+from nnilite._engine.live_trial import Live, Phase
+from nnilite._engine.state import joined
+from nnilite.records import Attempt, Exited, JobState, Metric, MetricKind, Reported, Started, Trial, TrialState
+
+
+class Reports(Ends):
+    """Handles the reports of trials and the statuses of their jobs."""
+
+    def _live_events(self, message: s.LiveEvents) -> None:
+        live = self._current(message.trial, message.attempt)
+        # The attempt ended while its events were on their way to here: the gate looks at them again.
+        if live is None:
+            self._out.too_late = True
+            return
+        live.seen = self._lived
+        if message.missing:
+            self._complain(live, message.missing)
+        fresh: list[Any] = []
+        for event in message.events:
+            if isinstance(event, Started):
+                self._running(live, event.time, event.host)
+            elif isinstance(event, Reported):
+                self._reported(live, event, fresh)
+            elif isinstance(event, Exited):
+                live.end = event
+        # The assessor is asked even if the trial has ended: it learns from these results for other trials.
+        if fresh and self.settings.assess:
+            before = live.reported - len(fresh)
+            self._out.actions.append(s.Assess(message.trial, message.attempt, before, tuple(fresh), self.calls))
+        if live.end is not None:
+            self._take_end(live)
+
+    def _take_end(self, live: Live) -> None:
+        if live.phase is Phase.SUBMITTED:
+            self._heard_of_end(live)
+        # Before the service has answered there is no handle to remove the job by: `_submitted` takes up this end.
+        # The keeper is told that it is stored, so the next manager must know of it, too.
+        elif live.attempt is not None and live.attempt.reported_end is None:
+            self._update(live, reported_end=live.end)
+
+    def _reported(self, live: Live, event: Reported, fresh: list[Any]) -> None:
+        self._out.records.append(s.SaveMetric(_metric(live.trial, event)))
+        if event.refused:
+            self._complain(live, _refusal(event))
+        if event.kind is MetricKind.PERIODICAL:
+            live.last_intermediate = event.value
+            live.reported += 1
+            fresh.append(event.value)
+        # As in NNI, only the first final result counts.
+        elif live.trial.value is None:
+            self._set(live, value=event.value)
+
+    def _late_events(self, message: s.LateEvents) -> None:
+        """Keep the metrics of a trial that has ended; its reported end replaces one that was only assumed."""
+        trial = message.trial
+        # The trial is being run again: the gate looks at these events again.
+        if trial.id in self.live:
+            self._out.too_late = True
+            return
+        if message.missing:
+            trial = replace(trial, reason=joined(trial.reason, message.missing))
+        for event in message.events:
+            if isinstance(event, Reported):
+                self._out.records.append(s.SaveMetric(_metric(trial, event)))
+                if event.refused:
+                    trial = replace(trial, reason=joined(trial.reason, _refusal(event)))
+                if event.kind is MetricKind.FINAL and trial.value is None:
+                    trial = replace(trial, value=event.value)
+            # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
+            elif isinstance(event, Exited) and message.attempt.state is JobState.LOST:
+                self._reverse(trial, message.attempt, event)
+                return
+        if trial != message.trial:
+            self._out.records.append(s.SaveTrial(trial))
+
+    def _reverse(self, trial: Trial, attempt: Attempt, end: Exited) -> None:
+        """The attempt was counted as lost, but its command had ended by itself."""
+        # A trial that failed after all stays failed, and one that the user canceled stays canceled.
+        if trial.state is not TrialState.FAILED or end.code != 0:
+            return
+        attempt = replace(attempt, state=JobState.SUCCEEDED, ended=end.time, exit_code=0, message="")
+        live = Live(trial, attempt, Phase.SUBMITTED, seen=self._lived)
+        self.live[trial.id] = live
+        self._out.records.append(s.SaveAttempt(attempt))
+        self._finish(live, TrialState.SUCCEEDED, "", end.time)
+
+    def _running(self, live: Live, started: float, host: str) -> None:
+        # The platform may move a job to another host.
+        if host and live.attempt and live.attempt.host != host:
+            self._update(live, host=host)
+        # Both keeper and platform report the start; the first report counts.
+        if live.trial.state is not TrialState.RUNNING:
+            live.running_since = self._now
+            self._set(live, state=TrialState.RUNNING, started=started, reason="")
+            self._update(live, state=JobState.RUNNING, started=started)
+
+    def _polled(self, message: s.Polled) -> None:
+        live = self._current(message.trial, message.attempt)
+        status = message.status
+        # The status may be of an attempt that has ended since the poll began.
+        if live is None or live.phase is not Phase.SUBMITTED:
+            return
+        if live.attempt and (status.url or status.host):
+            host, url = status.host or live.attempt.host, status.url or live.attempt.url
+            # Every poll brings host and URL, but only a change is recorded.
+            if (host, url) != (live.attempt.host, live.attempt.url):
+                self._update(live, host=host, url=url)
+        if status.state.ended:
+            self._ended_by_platform(live, message)
+            return
+        # This is no sign of life, so that `seen` stays: the attempt is given up if it lasts too long.
+        if status.state is JobState.UNKNOWN:
+            self._say(live, status.reason)
+            return
+        live.seen = self._lived
+        if status.state is JobState.RUNNING:
+            self._running(live, status.started or self._now, status.host)
+            self._say(live, "")
+        elif live.trial.state is TrialState.WAITING and status.reason:
+            self._wait(live, status.reason)
+
+    def _ended_by_platform(self, live: Live, message: s.Polled) -> None:
+        status = message.status
+        # One that has failed without a code never ran: 0 would make it succeed, any other would be made up.
+        code = {JobState.SUCCEEDED: 0, JobState.FAILED: status.exit_code or None}.get(status.state, status.exit_code)
+        if status.state is JobState.LOST:
+            self._lose(live, status.reason or "its worker was lost")
+        # The keeper reported SIGTERM from its platform, whose reason for it was awaited.
+        elif live.held is not None:
+            self._lose(live, status.reason or INTERRUPTED)
+        elif status.state is JobState.CANCELED and live.cancel is None:
+            # The experiment has not canceled it: the platform, or a person there, has.
+            self._lose(live, status.reason or "canceled on its platform")
+        else:
+            live.end = Exited(status.ended or self._now, code, status.reason)
+            self._end(live)
+
+
+def _refusal(event: Reported) -> str:
+    return f"metric {event.index} was not kept: {event.refused}"
+
+
+def _metric(trial: Trial, event: Reported) -> Metric:
+    return Metric(trial.id, trial.attempt, event.index, event.kind, event.sequence, event.value, event.time)

@@ -1,0 +1,335 @@
+"""The one task that calls the training service. It submits, cancels and polls, each within a time limit.
+
+If the plugin hangs, raises or answers nonsense, the task turns that into an input for the rules and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from nnilite._engine import messages as s
+from nnilite._engine.dedupe import Fenced, GapFound, JobKey
+from nnilite._engine.hybrid import HybridService, PlacementNotes
+from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, ServiceError, StoreError
+from nnilite.keeper_events import check_value
+from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Trial
+from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CALL_TIMEOUT_S = 60.0
+SUBMIT_TIMEOUT_S = 300.0  # may upload the code package first
+ASKED_TIMEOUT_S = 15.0  # a person waits for the answer
+POLL_EVERY_S = 5.0
+UNREAD_PATIENCE_S = 60.0
+_LONGEST_PAUSE_S = 60.0
+
+
+class EngineInbox(PlacementNotes, Protocol):
+    """What the service caller needs of the engine."""
+
+    def now(self) -> float: ...
+
+    def put(self, message: s.Input) -> None:
+        """Hand over an input without waiting for it."""
+
+    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
+        """Hand over events that the service read itself."""
+
+    def submitted(self) -> list[Attempt]:
+        """The attempts that the service has, which are to be polled."""
+
+
+@dataclass(frozen=True)
+class _Scaling:
+    """A request for another number of workers, whose caller waits for the answer."""
+
+    handle: Handle
+    workers: int
+    answer: asyncio.Future[None]
+
+
+class WakeSignal:
+    """The means by which a service asks to be polled now. It is made on the event loop, before service and caller."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._polls = False
+
+    def ring(self) -> None:
+        """Ask for a poll. May be called from any thread."""
+        self._loop.call_soon_threadsafe(self._ring)
+
+    def _ring(self) -> None:
+        self._polls = True
+        self.event.set()
+
+    def take(self) -> bool:
+        """Whether `ring` was called since the last call of this method."""
+        rung, self._polls = self._polls, False
+        return rung
+
+
+class ServiceCaller:
+    """Owns the training service and makes all calls that may change something there."""
+
+    def __init__(
+        self,
+        service: TrainingService,
+        inbox: EngineInbox,
+        job: Callable[[Trial, Attempt], Job],
+        wake: WakeSignal,
+        follow: bool = False,
+    ) -> None:
+        self.service = service
+        if isinstance(service, HybridService):
+            service.notes = inbox
+        self._follow = follow  # `callback: log`: the service reads the reports of running jobs too
+        self.trouble = ""  # why the last poll failed, "" if it did not
+        self._inbox = inbox
+        self._job = job
+        self._unread: dict[JobKey, float] = {}  # ended jobs whose reports cannot be had, and since when
+        self._queue: deque[s.Submit | s.Cancel | s.Remove | _Scaling] = deque()
+        self._wake = wake
+        self._failures = 0
+        self._untaken: dict[JobKey, list[KeeperEvent]] = {}  # events that services may not give again
+        self._open = False
+        self._closing = False
+
+    def put(self, action: s.Submit | s.Cancel | s.Remove) -> None:
+        self._queue.append(action)
+        self._wake.event.set()
+
+    async def scale(self, handle: Handle, workers: int) -> None:
+        """Change the number of workers of a job, in its turn among the other calls. Only the platform keeps the number.
+
+        Raises: Conflict, NotFound, ServiceError, as the service says.
+        """
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Scaling(handle, workers, answer))
+        self._wake.event.set()
+        try:
+            await asyncio.wait_for(answer, ASKED_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            busy = f"{self.service.name} did not get to it within {ASKED_TIMEOUT_S:.0f} s; try again later"
+            raise ServiceError(busy) from None
+
+    def finish(self) -> None:
+        """Let `run` end once the queue is empty."""
+        self._closing = True
+        self._wake.event.set()
+
+    async def open(self) -> None:
+        """Open the service. Raises: ConfigError if it can never work, ServiceError if it cannot work now."""
+        await self._guarded(self.service.open(), SUBMIT_TIMEOUT_S)
+        self._open = True
+
+    async def run(self) -> None:
+        """Work until `finish`."""
+        await self._open_patiently()
+        loop = asyncio.get_running_loop()
+        next_poll = loop.time()
+        while self._queue or not self._closing:
+            # `wait_for` is not used: before Python 3.12 it can swallow a cancellation that comes with the wake-up.
+            timer = loop.call_at(next_poll, self._wake.event.set)
+            await self._wake.event.wait()
+            timer.cancel()
+            self._wake.event.clear()
+            while self._queue:
+                await self._do(self._queue.popleft())
+            if self._wake.take() or loop.time() >= next_poll:
+                await self._poll()
+                next_poll = loop.time() + min(POLL_EVERY_S * 2**self._failures, _LONGEST_PAUSE_S)
+
+    async def _open_patiently(self) -> None:
+        """Try until the service can be opened: at a resume the platform may be away, while its jobs go on."""
+        while not (self._open or self._closing):
+            try:
+                await self.open()
+            except NniliteError as error:
+                self.trouble = str(error)
+                self._failures = min(self._failures + 1, 6)
+                log.warning("%s cannot be opened: %s", self.service.name, error)
+                await asyncio.sleep(min(2.0**self._failures, _LONGEST_PAUSE_S))
+        self.trouble, self._failures = "", 0
+
+    async def _do(self, action: s.Submit | s.Cancel | s.Remove | _Scaling) -> None:
+        if isinstance(action, s.Submit):
+            self._inbox.put(await self._submit(action))
+            return
+        if isinstance(action, _Scaling):
+            await self._scale(action)
+            return
+        attempt, handle = action.attempt, action.attempt.handle
+        if handle is None:
+            return
+        if isinstance(action, s.Cancel):
+            await self._tell("cancel", attempt.trial, self.service.cancel(handle))
+            return
+        done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
+        self._inbox.put(s.Removed(attempt.trial, attempt.number, done, self._inbox.now()))
+
+    async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
+        """Make a call without result. False if it failed."""
+        try:
+            await self._guarded(call, CALL_TIMEOUT_S)
+        except NniliteError as error:
+            log.warning("cannot %s trial %s: %s", what, trial, error)
+            return False
+        return True
+
+    async def _submit(self, action: s.Submit) -> s.Input:
+        trial, attempt = action.trial.id, action.attempt.number
+        try:
+            job = self._job(action.trial, action.attempt)
+            handle = await self._guarded(self.service.submit(job), SUBMIT_TIMEOUT_S)
+        except NoCapacity as error:
+            return s.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
+        except (ConfigError, CodeDirError) as error:
+            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now(), final=True)
+        except NniliteError as error:
+            log.warning("trial %s was not taken: %s", trial, error)
+            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now())
+        known, problem = check_value(dict(handle) if isinstance(handle, Mapping) else None)
+        if not isinstance(known, dict):
+            reason = f"{self.service.name} gave {handle!r:.200} in place of a handle, which is a JSON object {problem}"
+            return s.SubmitRefused(trial, attempt, reason.strip(), busy=False, now=self._inbox.now())
+        return s.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
+
+    async def _scale(self, asked: _Scaling) -> None:
+        # The caller has given up waiting.
+        if asked.answer.done():
+            return
+        error: NniliteError | None = None
+        try:
+            await self._guarded(self.service.scale(asked.handle, asked.workers), CALL_TIMEOUT_S)
+        except NniliteError as refusal:
+            error = refusal
+        if asked.answer.done():
+            return
+        if error is None:
+            asked.answer.set_result(None)
+        else:
+            asked.answer.set_exception(error)
+
+    async def _guarded(self, call: Awaitable[T], timeout_s: float) -> T:
+        """The plugin's answer. Whatever goes wrong in the plugin is raised as an NniliteError."""
+        try:
+            return await asyncio.wait_for(call, timeout_s)
+        except NniliteError:
+            raise
+        except asyncio.TimeoutError:
+            raise ServiceError(f"{self.service.name} did not answer within {timeout_s:.0f} s") from None
+        # A plugin may raise anything, and a failed call must not end the task.
+        except Exception as error:
+            log.exception("the training service %s failed", self.service.name)
+            raise ServiceError(f"{self.service.name} failed with {type(error).__name__}: {error}") from error
+
+    # ------------------------------------------------------------ polling
+
+    async def _poll(self) -> None:
+        attempts = [a for a in self._inbox.submitted() if a.handle is not None]
+        if not attempts:
+            return
+        try:
+            handles = [a.handle for a in attempts if a.handle is not None]
+            found = await self._guarded(self.service.poll(handles), CALL_TIMEOUT_S)
+            statuses = self._checked(found, len(attempts))
+        except NniliteError as error:
+            if str(error) != self.trouble:
+                log.warning("%s cannot be polled: %s", self.service.name, error)
+            self.trouble = str(error)
+            self._failures = min(self._failures + 1, 6)
+            return
+        self.trouble, self._failures = "", 0
+        for attempt, status in zip(attempts, statuses, strict=True):
+            await self._report(attempt, status)
+
+    def _checked(self, found: object, expected: int) -> list[JobStatus]:
+        """Check the answer of a plugin, like anything from outside. Raises: ServiceError."""
+        if not isinstance(found, (list, tuple)) or len(found) != expected:
+            raise ServiceError(f"{self.service.name} gave no list of {expected} statuses when polled")
+        for status in found:
+            if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
+                raise ServiceError(f"{self.service.name} gave {status!r:.200} in place of a JobStatus")
+        return list(found)
+
+    async def _report(self, attempt: Attempt, status: JobStatus) -> None:
+        """Hand a status to the rules; if the platform reports an end, after all events that the keeper left."""
+        if (status.state.ended or self._follow) and attempt.handle is not None:
+            try:
+                await self._take_reports(attempt, attempt.handle, status.state.ended)
+            except Fenced:
+                self._untaken.pop((attempt.trial, attempt.number), None)
+                # The keeper reported the end first, and the trial is being tried again.
+                return
+            except StoreError as error:
+                # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
+                log.warning("the reports of trial %s wait: %s", attempt.trial, error)
+                return
+            except (NniliteError, GapFound) as error:
+                if isinstance(error, ServiceError) and status.state.ended and self._may_come(attempt):
+                    log.warning("the reports of trial %s cannot be had now: %s", attempt.trial, error)
+                    return
+                log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
+            self._unread.pop((attempt.trial, attempt.number), None)
+        if status.state.ended:
+            self._untaken.pop((attempt.trial, attempt.number), None)
+        self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
+
+    def _may_come(self, attempt: Attempt) -> bool:
+        """Whether to ask again for the reports of an ended job, before its end counts without them."""
+        loop = asyncio.get_running_loop()
+        since = self._unread.setdefault((attempt.trial, attempt.number), loop.time())
+        return loop.time() - since < UNREAD_PATIENCE_S
+
+    async def _take_reports(self, attempt: Attempt, handle: Handle, ended: bool) -> None:
+        """Take the events that the service has read itself.
+
+        A service may return each event only once. So events that could not be taken, because the disk was in trouble or
+        because of a gap before them, are kept here and offered again. At a gap, the service is asked once more; if the
+        job has ended, nothing can fill the gap any more.
+        """
+        key = (attempt.trial, attempt.number)
+        for again in (False, True):
+            found = self._checked_events(await self._guarded(self.service.reports(handle), CALL_TIMEOUT_S))
+            events = _in_order([*self._untaken.pop(key, ()), *found])
+            try:
+                await self._inbox.take(*key, events, ended and again)
+                return
+            except GapFound:
+                self._untaken[key] = events
+                if again:
+                    raise
+            except NniliteError:
+                self._untaken[key] = events
+                raise
+
+    def _checked_events(self, found: object) -> Sequence[KeeperEvent]:
+        """Check the events that a plugin has read from its platform. Raises: ServiceError."""
+        if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
+            raise ServiceError(f"{self.service.name} gave {found!r:.200} in place of a list of events")
+        return found
+
+
+def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
+    """The events by number, each once, as several readings may overlap; an end comes after all reports before it."""
+
+    def place(event: KeeperEvent) -> tuple[int, int, str, int]:
+        if isinstance(event, Reported):
+            return 1, event.index, "", 0
+        if isinstance(event, Output):
+            return 1, event.offset, event.stream, len(event.data)
+        return (0 if isinstance(event, Started) else 2), 0, "", 0
+
+    # While a disk is in trouble, a service that repeats its reports would otherwise add another copy at each poll.
+    known = {place(event): event for event in reversed(events)}
+    return [known[key] for key in sorted(known)]

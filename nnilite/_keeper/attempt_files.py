@@ -1,0 +1,150 @@
+"""An attempt's folder as used by programs other than its keeper: services on the same disk, and agents on workers.
+
+    spec.json       the keeper's specification, readable by its owner alone, as it has the trial's token
+    job.json        the service's own note on the job, written after the start of its keeper
+    .nni/...        the keeper's own files (see `folder`)
+
+`end_state` derives the state of an ended job, for all services.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+from typing import Any, Dict, List, Mapping, Optional
+
+from .folder import Folder
+
+_ASKED = ("canceled", "interrupted")
+_LSOF = "/usr/sbin/lsof"
+
+
+def end_state(exited: Mapping[str, Any]) -> str:
+    """The state of a job by its keeper's record of the end: "SUCCEEDED", "FAILED" or "CANCELED".
+
+    An interrupted keeper has got a SIGTERM; only the manager knows whether the job was to be canceled. Keepers of
+    nnilite 0.1 record no cause, but their message begins with "canceled".
+    """
+    cause = exited.get("cause") or ""
+    if cause in _ASKED or (not cause and str(exited.get("message") or "").startswith("canceled")):
+        return "CANCELED"
+    return "SUCCEEDED" if exited.get("code") == 0 else "FAILED"
+
+
+class AttemptFiles:
+    """One attempt's folder. Nothing is touched before `create`."""
+
+    def __init__(self, path: str) -> None:
+        self.folder = Folder(path)
+        self.spec_file = os.path.join(path, "spec.json")
+        self._lock = os.path.join(self.folder.inner, "lock")
+
+    def create(self, spec: Mapping[str, Any]) -> None:
+        """Make the folder with its specification, both for its owner alone. Raises: OSError."""
+        os.makedirs(self.folder.path, mode=0o700, exist_ok=True)
+        write_private(self.spec_file, json.dumps(spec))
+
+    def spec(self) -> Dict[str, Any]:
+        """The specification; {} if there is none (any more). Raises: OSError if it cannot be read now."""
+        return read_json(self.spec_file) or {}
+
+    def note(self) -> Optional[Dict[str, Any]]:
+        """What the service has noted of the job that was started here, if one was. Raises: OSError."""
+        return read_json(os.path.join(self.folder.path, "job.json"))
+
+    def keep_note(self, note: Mapping[str, Any]) -> None:
+        """Write the service's note on the job. Raises: OSError."""
+        write_private(os.path.join(self.folder.path, "job.json"), json.dumps(note))
+
+    def started(self) -> Optional[Dict[str, Any]]:
+        """The keeper's record of the trial's start: its process, `time`; None if there is none. Raises: OSError."""
+        return self.folder.read("started")
+
+    def exited(self) -> Optional[Dict[str, Any]]:
+        """The keeper's record of the end: `code`, `message`, `cause`, `time`; None if none. Raises: OSError."""
+        return self.folder.read("exit")
+
+    def was_begun(self) -> bool:
+        """Whether a keeper has ever been at work here."""
+        return os.path.exists(self._lock)
+
+    def has_keeper(self) -> bool:
+        """Whether a keeper is at work here.
+
+        Do not call it while a keeper is being started, which would take this look for another keeper. Raises: OSError
+        if the lock cannot be looked at now.
+        """
+        try:
+            lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # this file system has no locks
+            return False
+        finally:
+            os.close(lock)
+        return False
+
+    def keeper(self) -> int:
+        """The process id of the keeper at work here, looked for among all; 0 if there is none. Raises: OSError."""
+        if not self.has_keeper():
+            return 0
+        wanted = os.path.realpath(self._lock)
+        if os.path.exists("/proc/self/stat"):
+            return next((pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _opens(pid, wanted)), 0)
+        return _holder_by_lsof(wanted)
+
+
+def deliver_command(python: str, keeper: str, files: AttemptFiles) -> List[str]:
+    """The command that ends the trial of a dead keeper and delivers what is undelivered."""
+    return [python, "-I", "-S", keeper, "deliver", files.folder.path, files.spec_file]
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The JSON object in a file; None if there is none. Raises: OSError if it cannot be read now."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_private(path: str, text: str) -> None:
+    """Write ASCII text, whole or not at all, readable by the owner alone. Raises: OSError."""
+    draft = "{}.{}.new".format(path, os.getpid())
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except OSError:
+        try:
+            os.unlink(draft)
+        except OSError:  # the file was never made, and the first error says why
+            pass
+        raise
+
+
+def _opens(pid: int, path: str) -> bool:
+    """Whether the process has the file open; False for processes of others."""
+    folder = "/proc/{}/fd".format(pid)
+    try:
+        return any(os.path.realpath(os.path.join(folder, name)) == path for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _holder_by_lsof(path: str) -> int:
+    """The process that has the file open, on macOS."""
+    try:
+        found = subprocess.run([_LSOF, "-t", path], stdout=subprocess.PIPE, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    first = found.stdout.split()[:1]
+    return int(first[0]) if first and first[0].isdigit() else 0

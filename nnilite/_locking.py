@@ -1,0 +1,120 @@
+"""The right to be an experiment's only manager.
+
+A manager locks the experiment's folder and the file `lock` in it. If somebody removes the file, a second manager still
+cannot start, since the folder stays locked. Some file systems (NFS) cannot lock folders; there only the file counts,
+and its holder makes it again as soon as it notices. Unlike a process id, a lock cannot be mistaken for another
+process's, and it ends with its process, whatever ends that.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from nnilite.errors import NotFound
+
+_TRIES = 10
+_PAUSE_S = 0.05
+_NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+class ManagerLock:
+    """The lock of one manager. It is taken once, and `renew` must be called now and then."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / "lock"
+        self._folder = -1
+        self._file = -1
+
+    def take(self) -> None:
+        """Take the lock. Raises: BlockingIOError if another process has it, OSError if locks do not work here."""
+        try:
+            self._folder = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                _lock(self._folder)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                if error.errno not in _NO_FOLDER_LOCKS:
+                    raise
+            self._file = self._locked_file()
+        except OSError:
+            self.release()
+            raise
+
+    def renew(self) -> bool:
+        """Make the lock's file again if it is not the one that was locked. True if that was needed.
+
+        Raises: NotFound if the folder is gone, BlockingIOError if another manager was faster, OSError.
+        """
+        if not is_open_as(self._folder, self._directory):
+            raise NotFound(f"the experiment's folder {self._directory} is gone (deleted, moved or not mounted)")
+        if is_open_as(self._file, self._path):
+            return False
+        old, self._file = self._file, self._locked_file()
+        os.close(old)
+        return True
+
+    def release(self) -> None:
+        for descriptor in (self._file, self._folder):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._folder = -1
+
+    def _locked_file(self) -> int:
+        while True:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _lock(file)
+            except OSError:
+                os.close(file)
+                raise
+            if is_open_as(file, self._path):
+                return file
+            # Somebody removed the file between these lines, so its lock protects nothing.
+            os.close(file)
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a manager holds the lock of the experiment."""
+    return _is_locked(directory, os.O_DIRECTORY) or _is_locked(directory / "lock", 0)
+
+
+def is_open_as(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one at its path. Raises: OSError if the path cannot be looked at."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, with some tries: `is_held` in another process may hold the lock for an instant."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        else:
+            return
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_locked(path: Path, flag: int) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flag)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,376 @@
+"""A running manager: the engine and its surroundings, as the REST interface uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import string
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nnilite._answers.backend import (
+    CallbackAnswer,
+    ExperimentLimits,
+    FencedConflict,
+    GapConflict,
+    Profile,
+    TrialQuery,
+    Waiting,
+)
+from nnilite._answers.changes import Changes
+from nnilite._engine import messages as s
+from nnilite._engine.dedupe import Fenced, GapFound
+from nnilite._engine.engine import Engine
+from nnilite._engine.gate import Taken
+from nnilite._engine.jobs import JobMaker
+from nnilite._engine.rules import Rules
+from nnilite._manager.viewer import About, Progress, Viewer
+from nnilite._store.async_store import AsyncStore
+from nnilite._store.checkpoints import CheckpointFolders
+from nnilite._store.reader import Reader
+from nnilite._tuner_host.tuner_client import TunerHost
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
+from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, TrialState
+from nnilite.service import TrainingService
+from nnilite.space import SearchSpace
+from nnilite.tuning.learning import canonical
+from nnilite.units import parse_duration_s
+
+log = logging.getLogger(__name__)
+
+_PROFILE_EVERY_S = 0.3
+_OVER = (ExperimentState.ERROR, ExperimentState.STOPPING, ExperimentState.STOPPED)
+_MOST_RERUN = 1000
+# A stop waits so long for its commit, so that a database that is locked for a moment does not matter.
+_STOP_PATIENCE_S = 3.0
+_FETCH_TIMEOUT_S = 3600.0
+# The files of a running trial are not fetched again for so long.
+_FETCHED_FOR_S = 20.0
+
+
+def new_trial_id() -> str:
+    """8 characters of [a-z0-9], beginning with a letter. They are unique even where case does not count."""
+    letters = string.ascii_lowercase
+    return secrets.choice(letters) + "".join(secrets.choice(letters + string.digits) for _ in range(7))
+
+
+class Publisher:
+    """Publishes committed changes. A change that is not committed has not happened.
+
+    It feeds the live stream, with the profile at most a few times a second, and tidies up after ended trials.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        checkpoints: CheckpointFolders,
+        state_changed: Callable[[ExperimentState, float | None], None],
+    ) -> None:
+        self.changes = Changes()
+        self.progress = _progress_of(rules)
+        self._rules = rules
+        self._checkpoints = checkpoints
+        self._state_changed = state_changed
+        self._ended: list[str] = []
+        self._dirty = asyncio.Event()
+
+    def committed(self, records: Sequence[s.Record]) -> None:
+        self.progress = _progress_of(self._rules)
+        for record in records:
+            if isinstance(record, s.SaveTrial):
+                self.changes.publish(record.trial)
+                if record.trial.state.ended:
+                    self._ended.append(record.trial.id)
+            elif isinstance(record, s.SaveMetric):
+                self.changes.publish(record.metric)
+            elif isinstance(record, s.SaveExperiment):
+                self._state_changed(record.state, record.ended)
+        self._dirty.set()
+
+    async def run(self, profile: Callable[[], Awaitable[Profile]]) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            self.changes.publish(await profile())
+            await self.tidy_up()
+            await asyncio.sleep(_PROFILE_EVERY_S)
+
+    async def tidy_up(self) -> None:
+        """Delete those checkpoints of ended trials that the config does not ask to keep."""
+        rules = self._rules
+        ended, self._ended = self._ended, []
+        best, live = rules.best.id if rules.best else None, frozenset(rules.live)
+        for trial in ended:
+            try:
+                await asyncio.to_thread(self._checkpoints.trial_ended, trial, best, live)
+            except OSError as error:
+                log.warning("the checkpoints of trial %s cannot be tidied up: %s", trial, error)
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """The parts that a running manager has and a viewer does not have."""
+
+    engine: Engine
+    jobs: JobMaker
+    service: TrainingService
+    store: AsyncStore
+    tuner: TunerHost
+    publisher: Publisher
+
+
+class Manager(Viewer):
+    """A running experiment, as its REST interface sees it."""
+
+    read_only = False
+
+    def __init__(self, about: About, machinery: Machinery, reader: Reader, token: str) -> None:
+        publisher = machinery.publisher
+        super().__init__(about, publisher.progress, reader, token, publisher.changes)
+        self._parts = machinery
+        self._stopping: set[asyncio.Task[None]] = set()
+        # By attempt: when its files were fetched, and whether the attempt had ended then.
+        self._fetched: dict[tuple[str, int], tuple[float, bool]] = {}
+        self._fetching: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def engine(self) -> Engine:
+        return self._parts.engine
+
+    def progress(self) -> Progress:
+        trouble = self.engine.trouble
+        shown = replace(self._parts.publisher.progress, duration_s=self.engine.rules.duration_s)
+        return replace(shown, reason=f"paused: {trouble}") if trouble else shown
+
+    async def profile(self) -> Profile:
+        base = await super().profile()
+        reasons: dict[str, int] = {}
+        for live in self.engine.rules.live.values():
+            if live.trial.state is TrialState.WAITING:
+                reasons[live.trial.reason] = reasons.get(live.trial.reason, 0) + 1
+        return replace(
+            base,
+            hosts=self._parts.service.hosts(),
+            waiting=[Waiting(reason, count) for reason, count in sorted(reasons.items())],
+            revision=self._parts.store.revision,
+        )
+
+    # ------------------------------------------------------------ changes by people
+
+    async def update(self, changes: Mapping[str, Json]) -> Profile:
+        space = changes.get("search_space")
+        if space is not None:
+            await self._check_space(space)
+        settings = _changed(self.engine.rules.settings, changes)
+        await self.engine.do(s.Changed(settings, space))
+        if space is not None:
+            self.about = replace(self.about, space=space)
+        return await self.profile()
+
+    async def _check_space(self, space: Json) -> None:
+        """Try a search space: its later refusal would end the experiment. Raises: ConfigError, TunerError."""
+        # A tuner of the user's own may take any search space.
+        if not (self.about.config.get("tuner") or {}).get("className"):
+            SearchSpace.parse(space, Place(field="searchSpace"))
+        await self._parts.tuner.try_space(space)
+
+    async def stop(self) -> None:
+        """Stop the experiment. Raises: ServiceError if the stop cannot be recorded yet; it follows once it can be."""
+        stopping = asyncio.create_task(self.engine.do(s.Stop(self.engine.now())))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+        while not (await asyncio.wait([stopping], timeout=_STOP_PATIENCE_S))[0]:
+            if self.engine.trouble:
+                # Nobody awaits this task any more, so its exception is fetched here, or asyncio would complain.
+                stopping.add_done_callback(lambda done: done.cancelled() or done.exception())
+                raise ServiceError(f"it will stop as soon as it can write that down: {self.engine.trouble}")
+        try:
+            await stopping
+        except ServiceError:
+            # It has stopped already, and this manager is about to end.
+            if self.engine.rules.state is not ExperimentState.STOPPED:
+                raise
+
+    async def add_trial(self, parameters: Json) -> Trial:
+        rules = self.engine.rules
+        self._check_open()
+        most = rules.settings.max_trials
+        if most is not None and rules.next_sequence >= most:
+            raise Conflict(f"maxTrialNumber ({most}) is reached; raise it, then add the trial.")
+        trial = new_trial_id()
+        await self.engine.do(s.Customized(trial, parameters, self.engine.now()))
+        return (await self.reader.trial(trial))[0]
+
+    async def cancel_trial(self, trial: str) -> Trial:
+        found, _ = await self.reader.trial(trial)
+        if not found.state.ended:
+            await self.engine.do(s.CancelTrial(trial, self.engine.now()))
+        return (await self.reader.trial(trial))[0]
+
+    async def scale_trial(self, trial: str, workers: int) -> Trial:
+        """Scale the running attempt only. The platform keeps the number, and a further attempt begins as configured."""
+        found, _ = await self.reader.trial(trial)
+        live = self.engine.rules.live.get(trial)
+        if live is None:
+            raise Conflict(f"Trial {trial} has ended.")
+        if live.cancel is not None:
+            raise Conflict(f"Trial {trial} is being stopped.")
+        if live.attempt is None or live.attempt.handle is None:
+            raise Conflict(f"Trial {trial} is not on its platform yet; it begins with the number of its config.")
+        await self.engine.caller.scale(live.attempt.handle, workers)
+        log.info("trial %s is to have %d workers", trial, workers)
+        return found
+
+    async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
+        self._check_open()
+        trials = [(await self.reader.trial(trial))[0] for trial in ids]
+        if state is not None:
+            page = await self.reader.trials(TrialQuery(states=(state,), limit=_MOST_RERUN))
+            trials += page.trials
+        running = [trial.id for trial in trials if not trial.state.ended]
+        if running:
+            raise Conflict(f"Trial {running[0]} has not ended; only ended trials can be run again.")
+        for trial in trials:
+            await self.engine.do(s.Rerun(trial, self.engine.now()))
+        return [(await self.reader.trial(trial.id))[0] for trial in trials]
+
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
+        self._check_open()
+        new = await asyncio.to_thread(_unknown, data, await self.reader.imported())
+        if new:
+            await self.engine.do(s.Imported(new))
+        return len(new)
+
+    def _check_open(self) -> None:
+        rules = self.engine.rules
+        if rules.state in _OVER:
+            raise Conflict(f"The experiment is {rules.state.value} and takes no further trials: {rules.reason}.")
+
+    # ------------------------------------------------------------ what keepers say
+
+    async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:
+        trial, attempt = self._parts.jobs.parse(job)
+        try:
+            try:
+                return _answer(await self.engine.take(trial, attempt, events))
+            except GapFound:
+                known = await self.engine.take(trial, attempt, ())
+        except Fenced:
+            raise FencedConflict("a newer attempt of this trial has taken its place") from None
+        raise GapConflict(_answer(known))
+
+    def callback_token(self, job: str) -> str:
+        return self._parts.jobs.token(job)
+
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
+        """The trial's folder on this machine; `fetch` first copies what its latest attempt has written elsewhere."""
+        _, attempts = await self.reader.trial(trial)
+        taken = [attempt for attempt in attempts if attempt.handle is not None]
+        if fetch and taken:
+            async with self._fetching[trial, taken[-1].number]:
+                await self._fetch(taken[-1])
+        return await super().directory(trial)
+
+    async def _fetch(self, attempt: Attempt) -> None:
+        """Copy an attempt's files to this machine. Raises: ServiceError."""
+        target = self.about.directory / "trials" / attempt.trial / str(attempt.number)
+        handle = attempt.handle or {}
+        if handle.get("directory") == str(target):
+            return  # its files are here already
+        key, ended = (attempt.trial, attempt.number), attempt.ended is not None
+        when, whole = self._fetched.get(key, (0.0, False))
+        if whole or (not ended and when > self.engine.now() - _FETCHED_FOR_S):
+            return
+        try:
+            await asyncio.wait_for(self._parts.service.fetch(handle, target), _FETCH_TIMEOUT_S)
+        except NotFound as error:
+            log.warning("what is left of trial %s is on this machine: %s", attempt.trial, error)
+        except (NniliteError, OSError, asyncio.TimeoutError) as error:
+            reason = str(error) or f"it takes longer than {_FETCH_TIMEOUT_S:.0f} s"
+            raise ServiceError(f"The files of trial {attempt.trial} cannot be copied here: {reason}.") from error
+        self._fetched[key] = (self.engine.now(), ended)
+
+    async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Any:
+        """Read the folder on this machine; if it has nothing, ask the service."""
+        piece = await super().output(trial, attempt, stream, offset, limit)
+        if piece.total:
+            return piece
+        _, attempts = await self.reader.trial(trial)
+        handles = [a.handle for a in attempts if a.handle is not None and attempt in (None, a.number)]
+        if not handles or offset < 0:
+            return piece
+        with contextlib.suppress(asyncio.TimeoutError):
+            found = await asyncio.wait_for(self._parts.service.logs(handles[-1], stream, offset, limit), 10.0)
+            return replace(piece, data=found, offset=offset, total=offset + len(found))
+        return piece
+
+
+def _progress_of(rules: Rules) -> Progress:
+    return Progress(
+        state=rules.state,
+        reason=rules.reason,
+        duration_s=rules.duration_s,
+        ended=rules.ended,
+        limits=limits_of(rules.settings),
+        counts=dict(rules.counts),
+        best=rules.best,
+        next_sequence=rules.next_sequence,
+    )
+
+
+def _answer(taken: Taken) -> CallbackAnswer:
+    return CallbackAnswer(taken.cancel, taken.metrics, taken.output)
+
+
+def limits_of(settings: s.Settings) -> ExperimentLimits:
+    """The limits as the REST interface shows them."""
+    return ExperimentLimits(
+        trial_concurrency=settings.concurrency,
+        max_trial_number=settings.max_trials,
+        max_experiment_duration_s=_whole(settings.max_duration_s),
+        max_trial_duration_s=_whole(settings.max_trial_duration_s),
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _unknown(data: Sequence[tuple[Json, Json]], imported: Sequence[tuple[Json, Json]]) -> list[Json]:
+    """Those results that were not imported before. This takes a second for a hundred thousand."""
+    known = {canonical(pair) for pair in imported}
+    return [{"parameter": p, "value": v} for p, v in data if canonical((p, v)) not in known]
+
+
+def _changed(settings: s.Settings, changes: Mapping[str, Json]) -> s.Settings:
+    """The settings with the user's changes. Raises: ConfigError that names the field."""
+    known: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name in ("trial_concurrency", "max_trial_number"):
+            known["concurrency" if name == "trial_concurrency" else "max_trials"] = _count(name, value)
+        elif name in ("max_experiment_duration", "max_trial_duration"):
+            key = "max_duration_s" if name == "max_experiment_duration" else name + "_s"
+            known[key] = None if value is None else _duration(name, value)
+        elif name != "search_space":
+            raise ConfigError("this cannot be changed while the experiment runs", Place(field=name))
+    return replace(settings, **known)
+
+
+def _count(name: str, value: Json) -> int | None:
+    if value is None and name == "max_trial_number":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"must be a whole number above 0, not {value!r}", Place(field=name))
+    return value
+
+
+def _duration(name: str, value: Json) -> int:
+    try:
+        return parse_duration_s(value)
+    except ValueError as error:
+        raise ConfigError(str(error), Place(field=name)) from error

@@ -1,0 +1,196 @@
+"""The reading half of a manager: all that `nnictl view` needs, and the base class of the running manager."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite import _registry, _version
+from nnilite._answers.backend import (
+    ExperimentLimits,
+    Listed,
+    MetricPage,
+    MetricQuery,
+    Piece,
+    Profile,
+    TrialPage,
+    TrialQuery,
+)
+from nnilite._answers.changes import Changes, Subscription
+from nnilite._manager.read_only import ReadOnly
+from nnilite._store.reader import Reader
+from nnilite._store.tables import Insight
+from nnilite.errors import Conflict, NotFound
+from nnilite.records import (
+    Attempt,
+    ExperimentState,
+    Json,
+    Trial,
+    TrialState,
+)
+
+_LOGS = {"manager": "manager.log", "tuner": "tuner.log"}
+
+
+@dataclass(frozen=True)
+class About:
+    """The facts that do not change while a manager runs."""
+
+    id: str
+    directory: Path
+    config: Mapping[str, Json]  # its secrets are hidden
+    platforms: tuple[str, ...]
+    created: float
+    maximize: bool
+    space: Json
+    port: int = 0
+    url: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the experiment stands."""
+
+    state: ExperimentState
+    reason: str
+    duration_s: float
+    ended: float | None
+    limits: ExperimentLimits
+    counts: Mapping[TrialState, int]
+    best: Trial | None
+    next_sequence: int
+
+
+class Viewer(ReadOnly, Insight):
+    """Implements the reading half of `nnilite._answers.backend.Backend` and refuses the other half."""
+
+    read_only = True
+
+    def __init__(
+        self, about: About, progress: Progress, reader: Reader, token: str, changes: Changes | None = None
+    ) -> None:
+        super().__init__()
+        self.about = about
+        self.token = token
+        self.reader = reader
+        self.changes = changes or Changes()
+        self._progress = progress
+        self.resuming = asyncio.Event()  # set when a user asks to resume the viewed experiment
+
+    @property
+    def experiment_id(self) -> str:
+        return self.about.id
+
+    def progress(self) -> Progress:
+        return self._progress
+
+    async def profile(self) -> Profile:
+        about, now = self.about, self.progress()
+        return Profile(
+            id=about.id,
+            name=str(about.config.get("experimentName", "")),
+            state=now.state,
+            reason=now.reason,
+            config=about.config,
+            space=about.space,
+            platforms=about.platforms,
+            directory=str(about.directory),
+            version=_version.__version__,
+            created=about.created,
+            started=about.created,
+            ended=now.ended,
+            duration_s=now.duration_s,
+            limits=now.limits,
+            counts=dict(now.counts),
+            best=now.best,
+            optimize="maximize" if about.maximize else "minimize",
+            port=about.port,
+            url=about.url,
+            pid=about.pid,
+            read_only=self.read_only,
+            next_sequence=now.next_sequence,
+        )
+
+    async def trials(self, query: TrialQuery) -> TrialPage:
+        return await self.reader.trials(query)
+
+    async def trial(self, trial: str) -> tuple[Trial, Sequence[Attempt]]:
+        return await self.reader.trial(trial)
+
+    async def metrics(self, query: MetricQuery) -> MetricPage:
+        return await self.reader.metrics(query)
+
+    def export(self) -> AsyncIterator[Trial]:
+        return self.reader.ended()
+
+    async def imported(self) -> Sequence[tuple[Json, Json]]:
+        return await self.reader.imported()
+
+    async def log(self, name: str, offset: int, limit: int) -> Piece:
+        if name not in _LOGS:
+            raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
+        return await asyncio.to_thread(_piece, self.about.directory / "log" / _LOGS[name], offset, limit)
+
+    async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
+        found, _ = await self.reader.trial(trial)
+        number = found.attempt if attempt is None else attempt
+        path = self.about.directory / "trials" / found.id / str(number) / f"trial.{stream}"
+        return await asyncio.to_thread(_piece, path, offset, limit)
+
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
+        found, _ = await self.reader.trial(trial)
+        path = self.about.directory / "trials" / found.id
+        if not await asyncio.to_thread(path.is_dir):
+            raise NotFound(f"Trial {trial} has no folder on this machine yet.")
+        return path
+
+    def code_package(self, digest: str) -> Path:
+        path = self.about.directory / "code" / f"{digest}.tar.gz"
+        if not digest.isalnum() or not path.is_file():
+            raise NotFound(f"There is no code package {digest!r}.")
+        return path
+
+    def keeper(self) -> Path:
+        return self.about.directory / "keeper.pyz"
+
+    def subscribe(self) -> Subscription:
+        return self.changes.subscribe()
+
+    async def others(self) -> Sequence[Listed]:
+        entries = await asyncio.to_thread(_registry.entries)
+        return [
+            Listed(
+                id=e.id,
+                name=e.name,
+                state=e.state,
+                port=e.port,
+                url=e.url or "",
+                pid=e.pid,
+                directory=str(e.directory),
+                platform=e.platform,
+                started=e.started,
+                ended=e.ended,
+            )
+            for e in entries
+        ]
+
+    async def resume(self) -> None:
+        """Let this process end the view and resume the experiment at the same address."""
+        if not self.read_only:
+            raise Conflict("The experiment has a running manager already.")
+        self.resuming.set()
+
+
+def _piece(path: Path, offset: int, limit: int) -> Piece:
+    """Bytes of a growing file. A negative offset counts from the end; a file that does not exist yet is empty."""
+    try:
+        with path.open("rb") as file:
+            total = file.seek(0, 2)
+            start = max(total + offset, 0) if offset < 0 else min(offset, total)
+            file.seek(start)
+            return Piece(file.read(limit), start, total)
+    except FileNotFoundError:
+        return Piece(b"", 0, 0)

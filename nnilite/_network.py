@@ -1,0 +1,21 @@
+"""What can be told of a host by its name or address alone."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a URL's host is, also in brackets or with a zone; None if it is a name."""
+    try:
+        return ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or host name can only be reached from this machine."""
+    if host.lower().rstrip(".") == "localhost" or host.lower().endswith(".localhost"):
+        return True
+    address = ip_address(host)
+    return address is not None and address.is_loopback

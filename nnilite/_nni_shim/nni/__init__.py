@@ -1,0 +1,105 @@
+"""`import nni` for trials and tuners that were written for NNI: the same calls, on nnilite.
+
+What trial code and custom tuners use of NNI is here. The rest (model compression, NAS, ...) is not: with
+NNILITE_REAL_NNI=1 in the trial's environment the real `nni` package, which must be installed, is imported
+instead. It reports to the same file.
+
+trial       what trial code calls
+tuner       the base class of tuners
+assessor    the base class of assessors
+utils       what NNI's trial code and tuners use of that module
+experiment  launching experiments from Python
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__version__ = "3.0+nnilite"
+
+__all__ = [
+    "NoMoreTrialError",
+    "__version__",
+    "get_current_parameter",
+    "get_experiment_id",
+    "get_next_parameter",
+    "get_sequence_id",
+    "get_trial_id",
+    "report_final_result",
+    "report_intermediate_result",
+]
+
+_MODULES = ("assessor", "experiment", "trial", "tuner", "utils")
+_ELSEWHERE = {"ClassArgsValidator": "nni.utils", "Experiment": "nnilite", "NoMoreTrialError": "nnilite"}
+"""What is only there where the whole package is, as it is where tuners run."""
+
+
+def _become_the_real_one() -> None:
+    """Put the installed `nni` in the place of this module, while this one is being imported."""
+    import importlib.machinery
+    import importlib.util
+
+    others = [entry for entry in sys.path if not _is_this(os.path.join(entry, "nni", "__init__.py"))]
+    spec = importlib.machinery.PathFinder.find_spec("nni", others)
+    if spec is None or spec.loader is None:
+        raise ImportError("NNILITE_REAL_NNI is set, but the real nni is not installed here: pip install nni")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["nni"] = module
+    spec.loader.exec_module(module)
+
+
+def _is_this(path: str) -> bool:
+    """Whether a file is this one or a copy: below `python -m nnilite` a trial has two on its path."""
+    try:
+        with open(path, "rb") as other, open(__file__, "rb") as own:
+            return other.read() == own.read()
+    except OSError:
+        return False
+
+
+class _Elsewhere:
+    """The last finder: modules of NNI that are not here get a sentence on where they are."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name.startswith("nni."):
+            raise ModuleNotFoundError(_not_here(name), name=name)
+
+
+def _not_here(name: str) -> str:
+    return (
+        f"{name} is not among the parts of NNI that nnilite offers. To have it from the real package, "
+        "install that and set NNILITE_REAL_NNI=1 in the environment of the trial."
+    )
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _MODULES:
+        return importlib.import_module(f"nni.{name}")
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
+    raise AttributeError(_not_here(f"nni.{name}"))
+
+
+if os.environ.get("NNILITE_REAL_NNI"):
+    _become_the_real_one()
+else:
+    from nnilite import (
+        get_current_parameter,
+        get_experiment_id,
+        get_next_parameter,
+        get_sequence_id,
+        get_trial_id,
+        report_final_result,
+        report_intermediate_result,
+    )
+
+    get_next_parameters = get_next_parameter
+    sys.meta_path.append(_Elsewhere)

@@ -1,0 +1,214 @@
+"""Limits the open connections, and closes some when there are too many.
+
+A process has a limited number of file descriptors (RLIMIT_NOFILE), and the database, the trials and other files need
+some of them; the rest is for connections. When they are used up, the server closes the connection that has waited
+longest: first among those that have never sent a request, then among those between two requests. So a new connection
+always has the time for a request, and a keeper whose kept connection was closed connects anew. A request that has
+passed the checks is never cut short; if all connections have one, the server accepts no others for a moment.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPConnection, HTTPMessageDelegate
+from tornado.ioloop import IOLoop
+
+if TYPE_CHECKING:
+    from tornado.http1connection import HTTP1ServerConnection
+    from tornado.iostream import IOStream
+    from tornado.web import Application
+
+log = logging.getLogger(__name__)
+
+RESERVE = 256
+"""File descriptors that are not for connections; half of all if there are few."""
+
+_CONNECTIONS_MAX = 8192  # the limit if the system sets none: each connection takes some kilobytes
+_LEAST = 16  # so many connections are accepted whatever else the process has open
+_PAUSE_S = 0.1
+_TELL_EVERY_S = 60.0
+
+
+def room(limit: int) -> int:
+    """How many of a process's file descriptors connections may take; `limit`: RLIMIT_NOFILE.
+
+    >>> room(1024), room(128)
+    (768, 64)
+    """
+    if limit == resource.RLIM_INFINITY:
+        return _CONNECTIONS_MAX
+    return min(max(limit - RESERVE, limit // 2), _CONNECTIONS_MAX)
+
+
+class ServerConnections:
+    """The open connections of one server by what they wait for, those first that have waited longest."""
+
+    def __init__(self) -> None:
+        self._unasked: dict[IOStream, None] = {}  # those that have not sent a whole head of a request yet
+        self._idle: dict[IOStream, None] = {}  # those between two requests
+        self._busy: set[IOStream] = set()  # those with a request that has passed the checks
+
+    def __len__(self) -> int:
+        return len(self._unasked) + len(self._idle) + len(self._busy)
+
+    def opened(self, stream: IOStream) -> None:
+        self._unasked[stream] = None
+
+    def busy(self, stream: IOStream | None) -> None:
+        """Note that a request has passed the checks, so that its connection is not closed for others."""
+        if stream is not None and (stream in self._unasked or stream in self._idle):
+            self.closed(stream)
+            self._busy.add(stream)
+
+    def answered(self, stream: IOStream) -> None:
+        """Note that a connection has its answer and may send a further request."""
+        self.closed(stream)
+        self._idle[stream] = None
+
+    def closed(self, stream: IOStream) -> None:
+        self._unasked.pop(stream, None)
+        self._idle.pop(stream, None)
+        self._busy.discard(stream)
+
+    def close_oldest(self) -> bool:
+        """Close the connection that has waited longest. False if none may be closed."""
+        for waiting in (self._unasked, self._idle):
+            for stream in waiting:
+                del waiting[stream]
+                stream.close()
+                return True
+        return False
+
+
+class RestServer(HTTPServer):
+    """A listening server that keeps within its file descriptors; `port` is the one it got."""
+
+    port: int
+
+    def initialize(  # type: ignore[override]
+        self, application: Application, connections: ServerConnections, idle_timeout_s: float, **options: Any
+    ) -> None:
+        """`idle_timeout_s`: how long a connection may wait between two requests."""
+        super().initialize(application, **options)
+        self._open = connections
+        self._most = room(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._further_requests = copy.copy(self.conn_params)
+        self._further_requests.header_timeout = idle_timeout_s
+        self._spared = 0  # how many connections were closed for others since the last message about it
+        self._told = -_TELL_EVERY_S
+
+    # ------------------------------------------------------------ what tornado calls
+
+    def add_sockets(self, sockets: Iterable[socket.socket]) -> None:
+        for one in sockets:
+            self._sockets[one.fileno()] = one
+            self._handlers[one.fileno()] = _Accepting(one, self._accept).stop
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        self._open.opened(stream)
+        super().handle_stream(stream, address)
+
+    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
+        """Note that a connection waits for its first request, or for a further one."""
+        connection = cast("HTTP1ServerConnection", server_conn)
+        if connection.params is self._further_requests:
+            self._open.answered(connection.stream)
+        else:
+            connection.params = self._further_requests
+        return super().start_request(server_conn, request_conn)
+
+    def on_close(self, server_conn: object) -> None:
+        """Note the end of a connection. This is also called for live streams, which have a limit of their own."""
+        self._open.closed(cast("HTTP1ServerConnection", server_conn).stream)
+        super().on_close(server_conn)
+
+    # ------------------------------------------------------------ accepting
+
+    def _accept(self, listening: socket.socket) -> bool:
+        """Accept a waiting connection. False if there should be a pause.
+
+        It accepts one at a time, so that requests of those accepted before are read in between.
+        """
+        try:
+            if not self._make_room(listening):
+                return False
+            connection, address = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # the connection has gone already
+            return True
+        except OSError as error:  # for example too many open files, as other parts of the process have opened them
+            self._spared += sum(self._open.close_oldest() for _ in range(1 + len(self._open) // 10))
+            self._tell(f"a connection cannot be accepted ({error.strerror or error})")
+            return False
+        try:
+            self._handle_connection(connection, address)
+        except OSError:  # an error of TLS: the connection has gone already
+            connection.close()
+        return True
+
+    def _make_room(self, listening: socket.socket) -> bool:
+        """Close connections until one more may be accepted. Raises: OSError."""
+        while self._is_full(listening):
+            closed = self._open.close_oldest()
+            self._spared += closed
+            self._tell(f"all of the {self._most} file descriptors that may be used for connections are in use")
+            if not closed:
+                return False
+        return True
+
+    def _is_full(self, listening: socket.socket) -> bool:
+        """Whether there is no descriptor left for a further connection. Raises: OSError."""
+        count = len(self._open)
+        return count >= self._most or (count >= _LEAST and _next_descriptor(listening) >= self._most)
+
+    def _tell(self, what: str) -> None:
+        """Log a message, once a minute at most: a client that uses up all connections must not fill the disk, too."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_EVERY_S:
+            log.warning(
+                "%s: %d connections are open, and %d that asked nothing were closed for others; "
+                "if so many are right, raise the limit of open files (ulimit -n)",
+                *(what, len(self._open), self._spared),
+            )
+            self._told, self._spared = now, 0
+
+
+class _Accepting:
+    """Watches one listening socket, with pauses."""
+
+    def __init__(self, listening: socket.socket, accept: Callable[[socket.socket], bool]) -> None:
+        self._loop = IOLoop.current()
+        self._listening = listening
+        self._accept = accept
+        self._pause: object | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pause = None
+        self._loop.add_handler(self._listening, self._ready, IOLoop.READ)
+
+    def _ready(self, listening: socket.socket, events: int) -> None:
+        if not self._accept(listening):
+            self._loop.remove_handler(listening)
+            self._pause = self._loop.call_later(_PAUSE_S, self._begin)
+
+    def stop(self) -> None:
+        if self._pause is None:
+            self._loop.remove_handler(self._listening)
+        else:
+            self._loop.remove_timeout(self._pause)
+
+
+def _next_descriptor(listening: socket.socket) -> int:
+    """The number of the next file: the lowest free one, so a high number means that few are free. Raises: OSError."""
+    number = os.dup(listening.fileno())
+    os.close(number)
+    return number

@@ -1,0 +1,129 @@
+"""Finds the user whose program is at the other end of a connection from this machine.
+
+Linux lists the sockets of a network namespace, with the user of each, in /proc/net/tcp and /proc/net/tcp6. The row of
+the other end is the one whose own address is the other end of the connection here. It is read once for a connection
+that needs it, in a thread, and kept for the connection's life. If there is no such list (macOS) or no such row (the
+other end is in another network namespace, or has gone), the user is unknown, and a token is required.
+
+A row is believed under these conditions:
+
+        ESTABLISHED     a socket that its program has closed has no owner, but is listed as root's
+        an inode        a row without one has no owner either
+        still connected after the row was read, so that it cannot be that of a later connection with the same numbers
+
+User ids are those of this process's user namespace: a user who is root only in a namespace of their own has their real
+id here. A user without an id in this namespace is listed with the kernel's overflow id (65534), which is believed only
+if all users have an id here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import sys
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from tornado.httputil import HTTPServerRequest
+from tornado.iostream import IOStream
+
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+TRIES = 3  # the list is not read at one moment, so a row may be missed while others come and go
+
+_ESTABLISHED = b"01"
+_OVERFLOW = Path("/proc/sys/kernel/overflowuid")
+_UID_MAP = Path("/proc/self/uid_map")
+_ALL_USERS = ["0", "0", "4294967295"]
+
+Ends = tuple[tuple[str, int], tuple[str, int]]
+"""Address and port of a connection's other end, and of this end."""
+
+
+class Peers:
+    """Knows whether one of some users, given by their ids, is at the other end of a connection."""
+
+    def __init__(self, users: Collection[int]) -> None:
+        self._users = users
+        self._known: WeakKeyDictionary[IOStream, bool] = WeakKeyDictionary()
+        # It has one thread, so that a client with many connections cannot occupy all threads.
+        self._reading = ThreadPoolExecutor(1, "peers")
+
+    async def is_own(self, request: HTTPServerRequest) -> bool:
+        """Whether the request comes from a program of these users. False if the user is unknown."""
+        stream = getattr(request.connection, "stream", None)
+        if not isinstance(stream, IOStream) or _was_forwarded(request):
+            return False
+        if stream not in self._known:
+            self._known[stream] = await self._look(stream)
+        return self._known[stream]
+
+    async def _look(self, stream: IOStream) -> bool:
+        ends = _ends(stream)
+        if ends is None:
+            return False
+        loop = asyncio.get_running_loop()
+        user = await loop.run_in_executor(self._reading, user_of, ends)
+        return user in self._users and _ends(stream) == ends
+
+
+def user_of(ends: Ends) -> int | None:
+    """The user of the program at the other end; None if it is unknown. This blocks."""
+    for _ in range(TRIES):
+        for table in TABLES:
+            user = _listed(table, ends)
+            if user is not None:
+                return None if _may_be_anybody(user) else user
+    return None
+
+
+def _listed(table: Path, ends: Ends) -> int | None:
+    """The user by this table; None without a row that can be believed."""
+    wide = table.name == "tcp6"
+    theirs, ours = (_as_listed(address, port, wide) for address, port in ends)
+    try:
+        with table.open("rb", buffering=0) as file:
+            text = file.readall()
+    except OSError:
+        return None
+    start = text.find(b" " + theirs + b" " + ours + b" ")
+    if start < 0:
+        return None
+    _, _, state, _, _, _, user, _, inode, *_ = text[start : start + 400].partition(b"\n")[0].split()
+    return int(user) if state == _ESTABLISHED and inode != b"0" else None
+
+
+def _as_listed(address: str, port: int, wide: bool) -> bytes:
+    """An address and port as the kernel prints them: words of four bytes in the machine's order, in hex.
+
+    A program may reach an IPv4 address by an IPv6 socket, which is listed with ::ffff:127.0.0.1.
+    """
+    packed = ipaddress.ip_address(address.partition("%")[0]).packed
+    if wide and len(packed) == 4:
+        packed = b"\0" * 10 + b"\xff\xff" + packed
+    words = (int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4))
+    return ("".join(f"{word:08X}" for word in words) + f":{port:04X}").encode("ascii")
+
+
+def _ends(stream: IOStream) -> Ends | None:
+    """The two ends of a connection; None if it is gone."""
+    try:
+        theirs, ours = stream.socket.getpeername(), stream.socket.getsockname()
+        return (theirs[0], theirs[1]), (ours[0], ours[1])
+    except (OSError, AttributeError):  # the connection is closed, and tornado has no socket any more
+        return None
+
+
+def _was_forwarded(request: HTTPServerRequest) -> bool:
+    """Whether a proxy says in a header that it forwards the request."""
+    names = {name.lower() for name in request.headers}
+    return bool(names & {"forwarded", "via", "x-real-ip"}) or any(name.startswith("x-forwarded") for name in names)
+
+
+def _may_be_anybody(user: int) -> bool:
+    """Whether this id stands for all users that have none in this user namespace."""
+    try:
+        return user == int(_OVERFLOW.read_text("ascii")) and _UID_MAP.read_text("ascii").split() != _ALL_USERS
+    except (OSError, ValueError):
+        return True

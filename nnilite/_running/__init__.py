@@ -1,0 +1,7 @@
+"""Experiments that run on this machine, seen from outside.
+
+launch          start a manager, and wait until it is ready or says why not
+managers        the running managers: speak to one, stop one, wait for its end
+manager_client  a client of one manager's REST interface
+connection      the open connection of such a client, and its errors
+"""

@@ -1,0 +1,195 @@
+"""One kept-open connection to a manager's REST interface, and its errors. It uses only the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+CHUNK_BYTES = 1 << 20
+"""How much of a file is asked for or kept in memory at once."""
+
+
+NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+"""The strings in which NaN and the infinities travel, as JSON has no numbers for them."""
+
+
+class Unreachable(NniliteError, RuntimeError):
+    """The manager does not answer: it is not running, or not at this address."""
+
+
+class ManagerError(NniliteError, RuntimeError):
+    """The manager answered with an error of its own."""
+
+
+class ManagerConnection:
+    """Sends requests to the manager at `url`. Several threads may use it; their requests go one after the other."""
+
+    def __init__(
+        self, url: str, token: str | None = None, *, timeout_s: float = 20.0, certificate: Path | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{url!r} is not the address of a manager; it looks like http://127.0.0.1:8080")
+        self.url = url.rstrip("/")
+        self._secure = parts.scheme == "https"
+        self._address = (parts.hostname, parts.port or (443 if self._secure else 80))
+        self._base = parts.path.rstrip("/") + "/api/v1"
+        self._token = token
+        self._timeout_s = timeout_s
+        self._certificate = certificate
+        self._lock = threading.Lock()
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> ManagerConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Close the connection of a client that nobody closed."""
+        if getattr(self, "_connection", None) is not None:
+            self._drop()
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        with self._lock:
+            self._drop()
+
+    def ask(self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
+        with self._lock:
+            response = self._send(method, path, query, body)
+            text = self._guarded(response.read)
+        if not text:
+            return {}
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ManagerError(f"{self.url} does not answer as a manager of nnilite does: {error}") from error
+
+    def stream(self, path: str, query: Mapping[str, Any], write: Callable[[bytes], object]) -> None:
+        with self._lock:
+            response = self._send("GET", path, query, None)
+            try:
+                while piece := self._guarded(lambda: response.read(CHUNK_BYTES)):
+                    write(piece)
+            except BaseException:
+                # The rest of the answer is still in the connection.
+                self._drop()
+                raise
+
+    def piece(self, path: str, query: Mapping[str, Any]) -> tuple[bytes, int]:
+        with self._lock:
+            response = self._send("GET", path, query, None)
+            data = self._guarded(response.read)
+        following = response.headers.get("X-Next-Offset")
+        return data, int(following) if following else int(query["offset"]) + len(data)
+
+    def _send(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> http.client.HTTPResponse:
+        asked = {name: value for name, value in (query or {}).items() if value not in (None, [])}
+        target = self._base + path + (f"?{urlencode(asked, doseq=True)}" if asked else "")
+        if method != "GET":
+            # A kept connection may have been closed meanwhile. Only a GET may be sent twice.
+            self._drop()
+        fresh = self._connection is None
+        try:
+            response = self._attempt(method, target, body)
+        except (http.client.HTTPException, OSError) as error:
+            self._drop()
+            if fresh or isinstance(error, TimeoutError):
+                raise self._unreachable(error) from error
+            response = self._guarded(lambda: self._attempt(method, target, body))
+        if response.status >= 400:
+            raise self._refusal(response)
+        return response
+
+    def _attempt(self, method: str, target: str, body: Any) -> http.client.HTTPResponse:
+        if self._connection is None:
+            self._connection = self._connect()
+        headers = {"Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        payload = None
+        if method != "GET":
+            headers["Content-Type"] = "application/json"
+            payload = b"" if body is None else json.dumps(plain(body), allow_nan=False).encode()
+        self._connection.request(method, target, payload, headers)
+        return self._connection.getresponse()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._address
+        if not self._secure:
+            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=_trust(self._certificate))
+
+    def _guarded(self, call: Callable[[], _T]) -> _T:
+        try:
+            return call()
+        except (http.client.HTTPException, OSError) as error:
+            self._drop()
+            raise self._unreachable(error) from error
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"The manager at {self.url} did not answer within {self._timeout_s:g} s.")
+        cause = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Unreachable(f"The manager at {self.url} does not answer: {cause}.")
+
+    def _refusal(self, response: http.client.HTTPResponse) -> NniliteError:
+        text = self._guarded(response.read)
+        try:
+            answer = json.loads(text)
+            sentence = str(answer["error"])
+        except (ValueError, KeyError, TypeError):
+            answer, sentence = {}, f"{self.url} answered {response.status} {response.reason}."
+        return _error(response.status, sentence, answer.get("field"))
+
+
+def _error(status: int, sentence: str, field: str | None) -> NniliteError:
+    if status in (400, 413, 422):
+        return ConfigError(sentence, Place(field=field))
+    kinds: dict[int, type[NniliteError]] = {404: NotFound, 409: Conflict, 429: ServiceError, 503: ServiceError}
+    return kinds.get(status, ManagerError)(sentence)
+
+
+def _trust(certificate: Path | None) -> Any:
+    """A TLS context that trusts the manager's own certificate, known by its file, whatever host name it has."""
+    import ssl
+
+    context = ssl.create_default_context()
+    if certificate is not None:
+        context.load_verify_locations(certificate)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.check_hostname = False
+    return context
+
+
+def plain(value: Any) -> Any:
+    """JSON that any parser accepts, with NaN and the infinities as strings."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return next(name for name, number in NUMBERS.items() if repr(number) == repr(value))
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value

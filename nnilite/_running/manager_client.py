@@ -1,0 +1,181 @@
+"""A client of one manager's REST interface. It uses only the standard library, so that `nnictl` starts fast.
+
+    with Client(url, token) as client:
+        client.profile()["state"]
+
+A client speaks to one manager over one kept-open connection, may be used by several threads, and waits at most
+`timeout_s` for each answer. Answers are the JSON of the REST interface (`docs/reference/rest.md`) as dicts, in which
+metrics that are NaN, Infinity or -Infinity are floats again. Proxies are not used.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+from nnilite._running.connection import CHUNK_BYTES, NUMBERS, ManagerConnection
+from nnilite.errors import NotFound
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+PAGE = 1000
+"""How many trials or metrics are asked for at once: the most that a manager answers."""
+
+_TUNER_TIMEOUT_S = 150.0
+"""How long a call waits for the start of a tuner that tries a search space."""
+
+
+class Client(ManagerConnection):
+    """Speaks to the manager at `url` (`http[s]://host:port[/prefix]`), with the experiment's token if it has one.
+
+    `certificate`: a PEM file to trust for https, besides those that the system trusts; the host name is not compared
+    with that in the manager's own certificate. Raises, in every method: Unreachable, NotFound, Conflict, ConfigError
+    (the input was refused), ServiceError (try again later), ManagerError.
+    """
+
+    def __enter__(self) -> Client:
+        return self
+
+    # The experiment
+
+    def version(self) -> dict[str, Any]:
+        """The manager's version and the experiment's id."""
+        found: dict[str, Any] = self.ask("GET", "/version")
+        return found
+
+    def profile(self) -> dict[str, Any]:
+        """The experiment: id, state, reason, config, limits, counts, best, hosts, waiting, ..."""
+        profile: dict[str, Any] = self.ask("GET", "/experiment")
+        if profile.get("best"):
+            profile["best"] = _trial(profile["best"])
+        return profile
+
+    def update(self, **changes: Any) -> dict[str, Any]:
+        """Change trialConcurrency, maxTrialNumber, maxExperimentDuration, maxTrialDuration or searchSpace.
+
+        The last may take a while, since a new tuner has to accept it first.
+        """
+        timeout_s = max(self._timeout_s, _TUNER_TIMEOUT_S) if "searchSpace" in changes else self._timeout_s
+        with Client(self.url, self._token, timeout_s=timeout_s, certificate=self._certificate) as patient:
+            profile: dict[str, Any] = patient.ask("PATCH", "/experiment", body=changes)
+        return profile
+
+    def stop(self) -> None:
+        """Ask the manager to stop the experiment and to end. Returns before it has ended."""
+        self.ask("POST", "/experiment/stop", body={})
+
+    def sign_in_link(self) -> str:
+        """The address of the web page; with a token it signs in once, within ten minutes."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}{self.ask('POST', '/sign-in-links', body={})['path']}"
+
+    def export(self, form: str, write: Callable[[bytes], object]) -> None:
+        """Hand all ended trials, as `json` or `csv`, to `write` piece by piece."""
+        self.stream("/export", {"format": form}, write)
+
+    def import_data(self, data: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+        """Hand the tuner results from elsewhere, `{"parameter": ..., "value": ...}` each.
+
+        Returns how many were new, and a sentence on those from which the tuner may not learn ("" if there are none).
+        """
+        answer = self.ask("POST", "/import", body=data)
+        return int(answer["imported"]), str(answer["warning"])
+
+    # Trials
+
+    def trials(
+        self, *, states: Sequence[str] = (), sort: str = "sequence", descending: bool = False, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Trials in the order of `sort` (sequence, value, started, ended, duration), asked for page by page."""
+        query = {"sort": sort, "descending": "true" if descending else "false", "state": list(states)}
+        offset = 0
+        while limit is None or offset < limit:
+            count = PAGE if limit is None else min(PAGE, limit - offset)
+            page = self.ask("GET", "/trials", {**query, "offset": offset, "limit": count})
+            found = page["trials"]
+            yield from map(_trial, found)
+            offset += len(found)
+            if not found or offset >= page["total"]:
+                return
+
+    def trial(self, trial: str) -> dict[str, Any]:
+        """One trial, with its `attempts`."""
+        return _trial(self.ask("GET", f"/trials/{_part(trial)}"))
+
+    def add_trial(self, parameters: Any) -> dict[str, Any]:
+        """Put a trial with the user's own parameters into the queue."""
+        return _trial(self.ask("POST", "/trials", body={"parameters": parameters}))
+
+    def cancel(self, trial: str) -> dict[str, Any]:
+        """Stop a waiting or running trial."""
+        return _trial(self.ask("DELETE", f"/trials/{_part(trial)}"))
+
+    def scale(self, trial: str, workers: int) -> dict[str, Any]:
+        """Change the number of workers of an elastic trial while it goes on."""
+        return _trial(self.ask("PUT", f"/trials/{_part(trial)}/workers", body={"workers": workers}))
+
+    def rerun(self, *, ids: Sequence[str] = (), state: str | None = None) -> list[dict[str, Any]]:
+        """Run ended trials again: those of `ids`, or all in a state. Returns them as they are now."""
+        answer = self.ask("POST", "/trials/rerun", body={"state": state} if state else {"ids": list(ids)})
+        return [_trial(trial) for trial in answer["trials"]]
+
+    def metrics(self, trial: str | None = None, *, kind: str | None = None) -> Iterator[dict[str, Any]]:
+        """Reported values, oldest first: of one trial or of all, of one kind (PERIODICAL, FINAL) or of both."""
+        path = "/metrics" if trial is None else f"/trials/{_part(trial)}/metrics"
+        after = 0
+        while True:
+            page = self.ask("GET", path, {"kind": kind, "after": after, "limit": PAGE})
+            for metric in page["metrics"]:
+                yield {**metric, "value": _numbers(metric["value"])}
+            if len(page["metrics"]) < PAGE:
+                return
+            after = page["next"]
+
+    # Files
+
+    def output(
+        self, trial: str, stream: str, offset: int = 0, *, attempt: int | None = None, limit: int = CHUNK_BYTES
+    ) -> tuple[bytes, int]:
+        """A piece of a trial's stdout or stderr from byte `offset` (from the end if negative), and its end."""
+        query = {"offset": offset, "limit": limit, "attempt": attempt}
+        return self.piece(f"/trials/{_part(trial)}/output/{_part(stream)}", query)
+
+    def log(self, name: str, offset: int = 0, *, limit: int = CHUNK_BYTES) -> tuple[bytes, int]:
+        """A piece of the log of the `manager` or `tuner` from byte `offset` (from the end if negative), and its end."""
+        return self.piece(f"/logs/{_part(name)}", {"offset": offset, "limit": limit})
+
+    def files(self, trial: str, *, fetch: bool = True) -> list[dict[str, Any]]:
+        """The files of a trial: path (relative), size (bytes), mtime. `fetch`: files elsewhere are copied first."""
+        query = {"fetch": "true" if fetch else "false"}
+        found: list[dict[str, Any]] = self.ask("GET", f"/trials/{_part(trial)}/files", query)["files"]
+        return found
+
+    def download(self, trial: str, path: str, write: Callable[[bytes], object]) -> None:
+        """Hand one file of a trial, `path` as `files` gives it, to `write` piece by piece."""
+        self.stream(f"/trials/{_part(trial)}/files/{quote(path)}", {}, write)
+
+    # The wire
+
+
+def _part(text: str) -> str:
+    """One part of a path, escaped. A part of dots only would be read as a folder on the way to the manager."""
+    if text in ("", ".", ".."):
+        raise NotFound(f"There is no {text!r}.")
+    return quote(text, safe="")
+
+
+def _trial(data: dict[str, Any]) -> dict[str, Any]:
+    return {**data, "value": _numbers(data.get("value"))}
+
+
+def _numbers(value: Any) -> Any:
+    """A metric as it was reported: JSON cannot carry NaN and infinities, so they travel as strings."""
+    if isinstance(value, str):
+        return NUMBERS.get(value, value)
+    if isinstance(value, dict):
+        return {key: _numbers(part) for key, part in value.items()}
+    return value

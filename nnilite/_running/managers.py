@@ -1,0 +1,178 @@
+"""The running managers of this machine, seen from outside: speak to one, stop one, wait for its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from nnilite import _registry
+from nnilite._registry import RegistryEntry
+from nnilite._running import launch
+from nnilite._running.connection import ManagerError, Unreachable
+from nnilite._running.manager_client import Client
+from nnilite.errors import Conflict, DamagedFile, NniliteError, ServiceError, UnreadableFile
+from nnilite.records import ExperimentState
+
+ANSWER_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 90.0
+"""How long a manager may take to end: its trials and its tuner end first."""
+
+_POLL_S = 0.02
+_ASK_EVERY_S = 3.0
+_KILLED_S = 10.0  # how long the system may take to remove a killed process
+_LAST_WORD_S = 3.0
+
+
+class NotRunning(Conflict, RuntimeError):
+    """The experiment has no running manager that could be asked."""
+
+
+def connect(entry: RegistryEntry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Client:
+    """A client of the experiment's manager. Raises: NotRunning; NniliteError if the files with its address are bad."""
+    if entry.alive and entry.damage:
+        raise NniliteError(entry.damage)
+    if not entry.alive or entry.url is None:
+        raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` lets it go on.")
+    return Client(entry.url, launch.token(entry), timeout_s=timeout_s, certificate=_certificate(entry))
+
+
+def _certificate(entry: RegistryEntry) -> Path | None:
+    path = _registry.read_manager(entry.directory).tls_cert
+    return Path(path) if path else None
+
+
+def page_address(entry: RegistryEntry) -> str:
+    """The address at which this user opens the web page. If a token is needed, it has a key that signs in once.
+
+    It is only shown to people, so if the manager does not tell, it is the plain address.
+    """
+    try:
+        with connect(entry) as manager, Client(manager.url, certificate=_certificate(entry)) as unknown:
+            try:
+                unknown.version()
+            except ManagerError:  # this user has to sign in first
+                return manager.sign_in_link()
+            return manager.url
+    except NniliteError:
+        return entry.url or ""
+
+
+def stop(entry: RegistryEntry) -> None:
+    """Stop an experiment and wait until its manager has ended. Raises: NniliteError if it does not."""
+    ask_to_stop(entry)
+    wait_until_ended(entry)
+
+
+def left_behind(entry: RegistryEntry) -> str:
+    """A sentence on what a platform could not end or remove at the stop, with a cure; "" if there is nothing."""
+    return _registry.last_word(entry.directory).left
+
+
+def ask_to_stop(entry: RegistryEntry) -> None:
+    """Ask the manager to end its trials and then itself; by a signal if it does not answer.
+
+    Raises: ServiceError if it cannot do so now.
+    """
+    try:
+        with connect(entry) as manager:
+            manager.stop()
+    except NotRunning:
+        # A manager that has just been started has not said yet where it listens.
+        _terminate(entry)
+    except ServiceError as error:
+        raise ServiceError(f"{str(error).rstrip('.')}. {_force(entry)}") from error
+    # The manager of a view refuses to stop, and a damaged token opens nothing: a signal works all the same.
+    except (Unreachable, Conflict, DamagedFile, UnreadableFile):
+        _terminate(entry)
+
+
+def _terminate(entry: RegistryEntry) -> None:
+    """Send SIGTERM. The process id that the last manager wrote down may be that of any process by now."""
+    process = _process(entry) if _registry.is_alive(entry.directory) else None
+    if process is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+
+
+def was_stopped(entry: RegistryEntry) -> bool:
+    """Whether the manager's last record says that the experiment is stopped; else the manager has died."""
+    return _registry.last_word(entry.directory).state == ExperimentState.STOPPED.value
+
+
+def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> None:
+    """Wait for the manager's end. Raises: NniliteError after `timeout_s`, or if the manager cannot end now."""
+    began = time.monotonic()
+    ask = began + _ASK_EVERY_S
+    while _registry.is_alive(entry.directory):
+        now = time.monotonic()
+        if now > ask:
+            ask = now + _ASK_EVERY_S
+            _check_not_paused(entry)
+        if now > began + timeout_s:
+            raise NniliteError(
+                f"The manager of experiment {entry.id} (process {entry.pid}) has not ended within {timeout_s:g} s; "
+                f"{_hindrance(entry)}. {_force(entry)}"
+            )
+        time.sleep(_POLL_S)
+
+
+def kill(entry: RegistryEntry) -> None:
+    """Kill the manager at once. Its trials go on, and a resume finds them.
+
+    Raises: NniliteError if its process is not there, or does not end.
+    """
+    if not entry.alive:
+        return
+    process = _process(entry)
+    if process is None:
+        raise NniliteError(f"The manager of experiment {entry.id} is no process of yours on this machine.")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    deadline = time.monotonic() + _KILLED_S
+    while _registry.is_alive(entry.directory):
+        if time.monotonic() > deadline:
+            raise NniliteError(
+                f"The manager of experiment {entry.id} (process {process}) is killed and still there: its disk may hang"
+            )
+        time.sleep(_POLL_S)
+
+
+def _process(entry: RegistryEntry) -> int | None:
+    """The manager's process, found by its command: on a full disk it may not have recorded its id."""
+    import psutil
+
+    for process in psutil.process_iter(["cmdline", "uids"]):
+        command, uids = process.info["cmdline"] or [], process.info["uids"]
+        is_manager = "nnilite._manager" in command and str(entry.directory) in command
+        if is_manager and uids is not None and os.geteuid() in (0, uids.real):
+            return int(process.pid)
+    return None
+
+
+def _check_not_paused(entry: RegistryEntry) -> None:
+    """Raises: NniliteError with the manager's own reason if something, such as a full disk, keeps it from ending."""
+    said = _word(entry)
+    if said.startswith("paused"):
+        raise NniliteError(f"it cannot end now: {said}. {_force(entry)}")
+
+
+def _force(entry: RegistryEntry) -> str:
+    return f"`nnictl stop --force {entry.id}` ends its manager at once and leaves its trials as they are."
+
+
+def _hindrance(entry: RegistryEntry) -> str:
+    """What keeps a manager from ending: its own reason, or else where to look for one."""
+    said = _word(entry)
+    return f"it says: {said}" if said else f"{entry.directory / 'log' / 'manager.log'} may tell why"
+
+
+def _word(entry: RegistryEntry) -> str:
+    """The reason that the manager reports for its state; "" if there is none, or no answer."""
+    try:
+        with connect(entry, timeout_s=_LAST_WORD_S) as manager:
+            return str(manager.profile()["reason"])
+    except NniliteError:
+        return ""

@@ -1,0 +1,15 @@
+"""The experiment's SQLite database and the files beside it. What is not committed there has not happened.
+
+recall       reads back what the manager needs to continue
+writer       the writing side: schema, migrations, one transaction for each round of the engine
+place        whether a database is still the file at its path, and how to write it back there
+trouble      turns errors of a database into one sentence with a cure
+contents     checks a database that comes from elsewhere, column by column
+copies       puts a database into an archive, and takes one out of it
+async_store  the writer in a thread of its own, for the event loop
+reader       answers questions about trials and metrics, by connections that only read
+tables       answers questions about many trials at once, inside SQLite
+rows         makes records from rows of the database
+importance   the program that computes how much each parameter matters
+checkpoints  deletes checkpoints that need not be kept
+"""

@@ -1,0 +1,102 @@
+"""The store for the event loop. One thread writes the database, and output of trials elsewhere goes to files."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnilite._engine import messages as s
+from nnilite._engine.dedupe import JobKey, MetricCursor
+from nnilite._engine.messages import History
+from nnilite._store.writer import Store
+from nnilite.errors import StoreError
+from nnilite.records import Attempt, JobState, Output, Trial
+from nnilite.tuner import Call
+
+T = TypeVar("T")
+
+_TOLD = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class AsyncStore:
+    """Passes all use of the store's connection to one thread."""
+
+    def __init__(self, store: Store, directory: Path) -> None:
+        self._store = store
+        self._directory = directory
+        self._thread = ThreadPoolExecutor(1, "store")
+        self.revision = 0
+
+    async def commit(self, records: Sequence[s.Record]) -> None:
+        """Write records in one transaction. Raises: StoreError, and then nothing is written."""
+        self.revision = await self._run(self._store.write, records)
+
+    async def recall(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
+        """What is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
+        known = await self._run(self._store.attempt, *key)
+        if known is None:
+            return None
+        trial, attempt, metrics = known
+        try:
+            sizes = await self._run(self._output_sizes, key)
+        except OSError as error:
+            problem = f"the output of trial {key[0]} cannot be read ({error.strerror}); it is tried again"
+            raise StoreError(problem, busy=True) from error
+        return trial, attempt, MetricCursor(metrics, *_milestones(attempt), sizes)
+
+    async def append_output(self, key: JobKey, chunks: Sequence[Output], *, sync: bool) -> None:
+        """Write output to its place, and with `sync` wait until it is on the disk. Raises: StoreError."""
+        try:
+            await self._run(self._write_output, key, chunks, sync)
+        except OSError as error:
+            where = self._path(key, chunks[0].stream).parent
+            cure = "free some disk space, then it goes on" if error.errno in _FULL else "it is tried again"
+            problem = f"the output of trial {key[0]} cannot be written to {where} ({error.strerror}); {cure}"
+            raise StoreError(problem, busy=True) from error
+
+    async def calls(self, until: int) -> list[Call]:
+        return await self._run(self._store.calls, until)
+
+    async def histories(self) -> list[History]:
+        return await self._run(self._store.histories)
+
+    async def keep_place(self) -> None:
+        """Check that the database is in its place. Raises: StoreError while it is not."""
+        await self._run(self._store.keep_place)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+        self._store.close()
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    def _path(self, key: JobKey, stream: str) -> Path:
+        return self._directory / "trials" / key[0] / str(key[1]) / f"trial.{stream}"
+
+    def _output_sizes(self, key: JobKey) -> dict[str, int]:
+        paths = {stream: self._path(key, stream) for stream in ("stdout", "stderr")}
+        return {stream: path.stat().st_size for stream, path in paths.items() if path.is_file()}
+
+    def _write_output(self, key: JobKey, chunks: Sequence[Output], sync: bool) -> None:
+        for chunk in chunks:
+            path = self._path(key, chunk.stream)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with path.open("r+b" if path.exists() else "wb") as out:
+                out.seek(chunk.offset)
+                out.write(chunk.data)
+                # The keeper's copy of the output goes with the end of its trial.
+                if sync:
+                    out.flush()
+                    os.fsync(out.fileno())
+
+
+def _milestones(attempt: Attempt) -> tuple[bool, bool]:
+    """Whether the keeper has reported the attempt's start and its end. An assumed end (LOST) was not reported."""
+    return attempt.started is not None, attempt.state in _TOLD or attempt.reported_end is not None

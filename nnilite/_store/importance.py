@@ -1,0 +1,124 @@
+"""`python -m nnilite._store.importance` computes the importance of parameters by optuna. JSON on stdin and on stdout.
+
+Parameters count as they were recorded: numbers as numbers, on a logarithmic scale if they span decades, and all other
+values as categories. A parameter that a nested choice left out counts as one further category, or as its median.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nnilite.records import Json
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.importance import BaseImportanceEvaluator
+
+_ABSENT = "(absent)"
+_DECADES = 1000.0  # spanning more than this, a positive number is taken on a logarithmic scale
+_CATEGORIES_MAX = 100
+
+
+def flatten(parameters: Json, prefix: str = "") -> dict[str, Json]:
+    """Parameters by dotted names. A nested choice counts by its `_name`, under the name of the choice itself."""
+    if not isinstance(parameters, Mapping):
+        return {prefix or "value": parameters}
+    flat: dict[str, Json] = {}
+    for name, value in parameters.items():
+        if name == "_name":
+            flat[prefix or name] = value
+        elif isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
+        else:
+            flat[f"{prefix}.{name}" if prefix else str(name)] = value
+    return flat
+
+
+def columns(trials: Sequence[Json]) -> dict[str, list[Json]]:
+    """The values of each parameter that varies, one for each trial, without gaps."""
+    flat = [flatten(parameters) for parameters in trials]
+    names = sorted({name for one in flat for name in one})
+    found = {name: _filled([one.get(name, _ABSENT) for one in flat]) for name in names}
+    return {name: values for name, values in found.items() if len(set(values)) > 1}
+
+
+def _filled(values: list[Json]) -> list[Json]:
+    present = [value for value in values if value != _ABSENT]
+    if all(_is_number(value) for value in present):
+        middle = statistics.median_low(present)
+        return [float(middle if value == _ABSENT else value) for value in values]
+    texts = [value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in values]
+    return texts if len(set(texts)) <= _CATEGORIES_MAX else []
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def distribution(values: Sequence[Json]) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if isinstance(values[0], str):
+        return CategoricalDistribution(sorted(set(values)))
+    low, high = min(values), max(values)
+    return FloatDistribution(low, high, log=low > 0 and high / low >= _DECADES)
+
+
+def evaluator(method: str) -> tuple[str, BaseImportanceEvaluator]:
+    """The method that is really used, and its evaluator."""
+    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
+
+    if method != "pedAnova":
+        try:
+            return "fanova", FanovaImportanceEvaluator(n_trees=32, max_depth=32, seed=0)
+        except ImportError:
+            if method == "fanova":
+                raise
+    return "pedAnova", PedAnovaImportanceEvaluator()
+
+
+def compute(method: str, trials: Sequence[tuple[Json, float]]) -> dict[str, Any]:
+    """The method used, shares by parameter, and the reason if there are none."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    scores = [score for _, score in trials]
+    known = columns([parameters for parameters, _ in trials])
+    if not known or len(set(scores)) < 2:
+        what = "no parameter" if not known else "the metric never"
+        return {"method": method, "shares": [], "reason": f"{what} varies among the trials so far"}
+    distributions = {name: distribution(values) for name, values in known.items()}
+    study = optuna.create_study(direction="maximize")
+    study.add_trials(
+        [
+            optuna.trial.create_trial(
+                params={name: values[place] for name, values in known.items()},
+                distributions=distributions,
+                value=score,
+            )
+            for place, score in enumerate(scores)
+        ]
+    )
+    used, how = evaluator(method)
+    found = optuna.importance.get_param_importances(study, evaluator=how)
+    return {"method": used, "shares": [[name, share] for name, share in found.items()], "reason": ""}
+
+
+def main() -> None:
+    os.nice(10)  # trials on this machine come first
+    # Optuna warns of its experimental parts, and nobody reads the warnings of this process.
+    warnings.simplefilter("ignore")
+    question = json.load(sys.stdin)
+    trials = [(json.loads(parameters), score) for parameters, score in question["trials"]]
+    json.dump(compute(question["method"], trials), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Whether a database is still the file at its path, and how to write it back there if it is not.
+
+SQLite silently goes on writing to a file that has been deleted or replaced, and what is committed then is lost when
+the process ends. So this module compares the inodes of the files. The open connection still has the whole database,
+whatever has happened to the names; its content is copied to a new file, which takes the old one's place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from nnilite.errors import StoreError
+
+_SUFFIXES = ("", "-wal", "-shm")
+
+FileId = tuple[int, int]
+
+
+def file_id(path: Path) -> FileId | None:
+    """Device and inode, None if there is no such file. Raises: OSError if the file cannot be looked at."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+class PlaceOf:
+    """The identities of the files of one database, as they were when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = self._look()
+
+    def is_kept(self) -> bool:
+        """Whether the files are still there. Raises: OSError if they cannot be looked at."""
+        return self._look() == self._known
+
+    def write_back(self, db: sqlite3.Connection) -> None:
+        """Write all that the connection holds to the path again. The caller must then close it and open another one.
+
+        Raises: StoreError if another file is there or the folder is gone, sqlite3.Error, OSError.
+        """
+        self._check_free()
+        draft = self._path.with_name(f".{self._path.name}.new")
+        draft.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(draft)) as copy:
+            db.backup(copy)
+        _sync(draft)
+        # SQLite would apply a log that is left to whatever database lies beside it.
+        for suffix in _SUFFIXES[1:]:
+            self._at(suffix).unlink(missing_ok=True)
+        self._check_free()
+        draft.replace(self._path)
+        _sync(self._path.parent)
+
+    def _check_free(self) -> None:
+        found = file_id(self._path)
+        if found is not None and found != self._known[0]:
+            raise StoreError(
+                f"{self._path} was replaced by another file while the experiment runs, which has its results still; "
+                "move the other file away, and they are written back",
+                busy=True,
+            )
+        if found is None and not self._path.parent.is_dir():
+            raise StoreError(f"{self._path.parent}, the experiment's folder, is gone", busy=True)
+
+    def _look(self) -> list[FileId | None]:
+        return [file_id(self._at(suffix)) for suffix in _SUFFIXES]
+
+    def _at(self, suffix: str) -> Path:
+        return self._path.with_name(self._path.name + suffix)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,212 @@
+"""Runs the queries of the REST interface, each in a thread with a read-only connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from nnilite._answers.backend import MetricPage, MetricQuery, TrialPage, TrialQuery, TrialSort
+from nnilite._store.place import file_id
+from nnilite._store.rows import (
+    ATTEMPT_COLUMNS,
+    LATEST,
+    METRIC_COLUMNS,
+    TRIAL_COLUMNS,
+    attempt_from,
+    metric_from,
+    stored_value,
+    trial_from,
+)
+from nnilite._store.trouble import understood
+from nnilite.errors import NotFound
+from nnilite.records import Attempt, Json, MetricKind, Trial
+
+T = TypeVar("T")
+
+_EXPORT_CHUNK = 500
+_ORDER = {
+    TrialSort.SEQUENCE: "sequence",
+    TrialSort.VALUE: "score",
+    TrialSort.STARTED: "started",
+    TrialSort.ENDED: "ended",
+    TrialSort.DURATION: "ended - started",
+}
+
+
+_VALUE = 2 + METRIC_COLUMNS.split(", ").index("m.value")
+_IS_LAST = (
+    "m.idx = (SELECT x.idx FROM metrics x WHERE x.trial = m.trial AND x.attempt = m.attempt AND x.final = 0 "
+    "ORDER BY x.idx DESC LIMIT 1)"
+)
+
+
+class Reader:
+    """Reads committed data. All methods but `close` are for the event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = ThreadPoolExecutor(2, "reader")
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+
+    async def trials(self, query: TrialQuery) -> TrialPage:
+        return await self._run(self._trials, query)
+
+    async def trial(self, trial: str) -> tuple[Trial, list[Attempt]]:
+        """One trial with its attempts. Raises: NotFound."""
+        return await self._run(self._trial, trial)
+
+    async def metrics(self, query: MetricQuery) -> MetricPage:
+        return await self._run(self._metrics, query)
+
+    async def ended(self) -> AsyncIterator[Trial]:
+        """All ended trials, by sequence."""
+        after = -1
+        while True:
+            found = await self._run(self._ended, after)
+            for trial in found:
+                yield trial
+            if len(found) < _EXPORT_CHUNK:
+                return
+            after = found[-1].sequence
+
+    async def imported(self) -> list[tuple[Json, Json]]:
+        """The (parameters, value) pairs imported so far."""
+        return await self._run(self._imported)
+
+    async def ask(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run `work(rows, *arguments)` in a thread, where `rows(query, *values)` reads from the database."""
+        return await self._run(work, self._rows, *arguments)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+        for db in self._opened:
+            db.close()
+
+    # ------------------------------------------------------------ in a thread
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._guarded, work, *arguments)
+
+    def _guarded(self, work: Callable[..., T], *arguments: Any) -> T:
+        with understood(self._path):
+            return work(*arguments)
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        return self._cursor(query, *values).fetchall()
+
+    def _cursor(self, query: str, *values: Any) -> sqlite3.Cursor:
+        return self._connection().execute(query, values)
+
+    def _connection(self) -> sqlite3.Connection:
+        """The connection of this thread. Only `close` uses those of other threads, after their end."""
+        db: sqlite3.Connection | None = getattr(self._local, "db", None)
+        place = file_id(self._path)
+        if db is not None and place in (None, self._local.place):
+            return db
+        uri = f"file:{quote(str(self._path))}?mode=ro"
+        fresh = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, check_same_thread=False)
+        fresh.execute("PRAGMA trusted_schema = OFF")
+        self._opened.append(fresh)
+        # The database was written back: this connection still has the deleted file.
+        if db is not None:
+            self._opened.remove(db)
+            db.close()
+        self._local.db, self._local.place = fresh, place
+        return fresh
+
+    def _trials(self, query: TrialQuery) -> TrialPage:
+        where, values = _condition(query)
+        column = _ORDER[query.sort]
+        order = f"{column} DESC" if query.descending else f"{column} IS NULL, {column}"
+        if query.sort is TrialSort.SEQUENCE:
+            order = f"sequence {'DESC' if query.descending else 'ASC'}"
+        total = self._rows(f"SELECT COUNT(*) FROM trials {where}", *values)[0][0]
+        rows = self._rows(
+            f"SELECT {LATEST}, {TRIAL_COLUMNS} FROM trials t {where} ORDER BY {order}, sequence LIMIT ? OFFSET ?",
+            *values,
+            query.limit,
+            query.offset,
+        )
+        revision = self._rows("SELECT COALESCE(MAX(revision), 0) FROM trials")[0][0]
+        trials = [trial_from(row[1:]) for row in rows]
+        latest = {
+            trial.id: stored_value(text) for trial, (text, *_) in zip(trials, rows, strict=True) if text is not None
+        }
+        return TrialPage(trials, total, revision, latest)
+
+    def _trial(self, trial: str) -> tuple[Trial, list[Attempt]]:
+        rows = self._rows(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", trial)
+        if not rows:
+            raise NotFound(f"There is no trial {trial!r} in this experiment.")
+        found = trial_from(rows[0])
+        query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? ORDER BY a.number"
+        attempts = self._rows(query, found.sequence)
+        return found, [attempt_from(trial, row) for row in attempts]
+
+    def _metrics(self, query: MetricQuery) -> MetricPage:
+        conditions, values = ["m.rowid > ?"], [query.after]
+        if query.trial is not None:
+            conditions.append("m.trial = ?")
+            values.append(self._trial(query.trial)[0].sequence)
+        if query.kind is not None:
+            conditions.append("m.final = ?")
+            values.append(int(query.kind is MetricKind.FINAL))
+        if query.attempt is not None:
+            conditions.append("m.attempt = ?")
+            values.append(query.attempt)
+        conditions += ["m.attempt = t.attempt"] if query.current else []
+        conditions += [_IS_LAST] if query.last else []
+        found = self._cursor(
+            f"SELECT m.rowid, t.parameter_id, {METRIC_COLUMNS} FROM metrics m JOIN trials t ON t.sequence = m.trial "
+            f"WHERE {' AND '.join(conditions)} ORDER BY m.rowid LIMIT ?",
+            *values,
+            query.limit,
+        )
+        rows = list(_within(query.size, found))
+        metrics = [metric_from(row[2:]) for row in rows]
+        return MetricPage(metrics, rows[-1][0] if rows else query.after, [row[1] for row in rows])
+
+    def _ended(self, after: int) -> list[Trial]:
+        rows = self._rows(
+            f"SELECT {TRIAL_COLUMNS} FROM trials WHERE sequence > ? AND ended IS NOT NULL ORDER BY sequence LIMIT ?",
+            after,
+            _EXPORT_CHUNK,
+        )
+        return [trial_from(row) for row in rows]
+
+    def _imported(self) -> list[tuple[Json, Json]]:
+        rows = self._rows("SELECT value FROM calls WHERE kind = 'import' ORDER BY number")
+        return [(item["parameter"], item["value"]) for (text,) in rows for item in json.loads(text)]
+
+
+def _within(size: int | None, rows: Iterable[Any]) -> Iterator[Any]:
+    """Rows of metrics until their values have `size` bytes, and at least one row."""
+    taken = 0
+    for row in rows:
+        yield row
+        taken += len(row[_VALUE])
+        if size is not None and taken >= size:
+            return
+
+
+def _condition(query: TrialQuery) -> tuple[str, list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+    if query.states:
+        conditions.append(f"state IN ({', '.join('?' * len(query.states))})")
+        values += [state.value for state in query.states]
+    if query.id_prefix:
+        conditions.append("id >= ? AND id < ?")
+        values += [query.id_prefix, query.id_prefix + "\U0010ffff"]
+    if query.after_revision:
+        conditions.append("revision > ?")
+        values.append(query.after_revision)
+    return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values

@@ -1,0 +1,155 @@
+"""Reads back what the manager needs to continue: at a start, or when a keeper connects again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnilite._engine import messages as s
+from nnilite._store.contents import checked_limits, moment_of
+from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, attempt_from, call_from, stored_value, trial_from
+from nnilite._store.trouble import understood
+from nnilite.errors import StoreError
+from nnilite.records import Attempt, ExperimentState, JobState, Json, Trial, TrialState
+from nnilite.tuner import Call
+
+_ATTEMPTS = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? "
+
+
+class Recall:
+    """The reading half of the store. All methods block and must be called in one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._db: sqlite3.Connection | None = None
+
+    def _use(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError(f"{self.path} is not open.")
+        return self._db
+
+    def _one(self, query: str, *values: Any) -> Any:
+        row = self._use().execute(query, values).fetchone()
+        return row[0] if row else None
+
+    def meta(self, key: str) -> str | None:
+        found = self._one("SELECT value FROM meta WHERE key = ?", key)
+        return None if found is None else str(found)
+
+    def settings(self, defaults: s.Settings) -> s.Settings:
+        """The limits of the config, with the user's later changes."""
+        with understood(self.path):
+            return replace(defaults, **checked_limits(self.meta("limits")))
+
+    def moment(self, key: str) -> float | None:
+        """`created` or `ended`, in seconds since the epoch."""
+        with understood(self.path):
+            return moment_of(self.meta(key))
+
+    def snapshot(self, maximize: bool) -> s.Snapshot:
+        """What the rules need to continue."""
+        with understood(self.path):
+            counts = self._use().execute("SELECT state, COUNT(*) FROM trials GROUP BY state").fetchall()
+            return s.Snapshot(
+                state=ExperimentState(self.meta("state") or "INITIALIZED"),
+                reason=self.meta("reason") or "",
+                duration_s=float(self.meta("duration_s") or 0.0),
+                next_sequence=int(self._one("SELECT COALESCE(MAX(sequence) + 1, 0) FROM trials")),
+                next_parameter_id=int(self._one("SELECT COALESCE(MAX(parameter_id) + 1, 0) FROM trials")),
+                calls=int(self._one("SELECT COALESCE(MAX(number), 0) FROM calls")),
+                counts={TrialState(state): number for state, number in counts},
+                best=self._best(maximize),
+                live=tuple(self._live()),
+                removals=tuple(self._removals()),
+            )
+
+    def _best(self, maximize: bool) -> Trial | None:
+        order = "DESC" if maximize else "ASC"
+        row = (
+            self._use()
+            .execute(
+                f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL "
+                # The first of equal trials is the best one, as in the rules.
+                f"ORDER BY score {order}, sequence LIMIT 1"
+            )
+            .fetchone()
+        )
+        return trial_from(row) if row else None
+
+    def _live(self) -> Iterator[s.LiveTrial]:
+        db = self._use()
+        query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
+        for trial in [trial_from(row) for row in db.execute(query).fetchall()]:
+            rows = db.execute(_ATTEMPTS + "ORDER BY a.number", (trial.sequence,)).fetchall()
+            attempts = [attempt_from(trial.id, row) for row in rows]
+            last, intermediates = self._last_intermediate(trial)
+            yield s.LiveTrial(
+                trial,
+                attempts[-1] if attempts else None,
+                last,
+                intermediates,
+                lost=sum(a.state is JobState.LOST for a in attempts),
+                failed=sum(a.state is JobState.FAILED for a in attempts),
+            )
+
+    def _removals(self) -> Iterator[Attempt]:
+        query = (
+            f"SELECT t.id, {ATTEMPT_COLUMNS} FROM removals r "
+            "JOIN attempts a ON a.trial = r.trial AND a.number = r.number "
+            "JOIN trials t ON t.sequence = r.trial ORDER BY r.trial, r.number"
+        )
+        for trial, *row in self._use().execute(query).fetchall():
+            yield attempt_from(trial, tuple(row))
+
+    def _last_intermediate(self, trial: Trial) -> tuple[Json, int]:
+        """The last intermediate result of the current attempt (None if there is none), and how many there are."""
+        where = "FROM metrics WHERE trial = ? AND attempt = ? AND final = 0"
+        at = (trial.sequence, trial.attempt)
+        last = self._one(f"SELECT value {where} ORDER BY idx DESC LIMIT 1", *at)
+        return stored_value(last), int(self._one(f"SELECT COUNT(*) {where}", *at))
+
+    def attempt(self, trial: str, number: int) -> tuple[Trial, Attempt, int] | None:
+        """A trial, its attempt with that number, and how many metrics that has reported; None if there is none."""
+        with understood(self.path):
+            row = self._use().execute(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", (trial,)).fetchone()
+            if row is None:
+                return None
+            found = trial_from(row)
+            at = (found.sequence, number)
+            row = self._use().execute(_ATTEMPTS + "AND a.number = ?", at).fetchone()
+            if row is None:
+                return None
+            metrics = self._one("SELECT COALESCE(MAX(idx) + 1, 0) FROM metrics WHERE trial = ? AND attempt = ?", *at)
+            return found, attempt_from(trial, row), int(metrics)
+
+    def calls(self, until: int) -> list[Call]:
+        """The first `until` calls of the tuner, in order."""
+        query = (
+            "SELECT c.kind, c.parameter_id, c.trial, t.parameters, c.value, c.success, c.customized FROM calls c "
+            "LEFT JOIN trials t ON t.id = c.trial WHERE c.number <= ? ORDER BY c.number"
+        )
+        with understood(self.path):
+            return [call_from(row) for row in self._use().execute(query, (until,))]
+
+    def last_space(self) -> Json:
+        """The search space as the user last changed it; None if it was never changed."""
+        with understood(self.path):
+            return stored_value(self._one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1"))
+
+    def histories(self) -> list[s.History]:
+        """(trial, attempt, intermediate results, ended, succeeded) of each trial that has such results, in order."""
+        query = (
+            "SELECT t.id, t.attempt, t.state, m.value FROM trials t "
+            "JOIN metrics m ON m.trial = t.sequence AND m.attempt = t.attempt "
+            "WHERE m.final = 0 ORDER BY t.sequence, m.idx"
+        )
+        found: dict[str, s.History] = {}
+        with understood(self.path):
+            for trial, attempt, state, value in self._use().execute(query):
+                ended = TrialState(state).ended
+                entry = found.setdefault(trial, (trial, attempt, [], ended, state == "SUCCEEDED"))
+                entry[2].append(stored_value(value))
+        return list(found.values())

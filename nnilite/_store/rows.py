@@ -1,0 +1,111 @@
+"""Makes records from rows of the database. SQLite checks no types, so each row is checked here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nnilite.keeper_events import parse_event, read_value
+from nnilite.records import Attempt, CallKind, Exited, JobState, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.tuner import Call
+
+TRIAL_COLUMNS = "sequence, id, parameter_id, parameters, source, state, reason, attempt, created, started, ended, value"
+LATEST = (
+    "CASE WHEN t.value IS NULL THEN (SELECT m.value FROM metrics m "
+    "WHERE m.trial = t.sequence AND m.attempt = t.attempt ORDER BY m.idx DESC LIMIT 1) END"
+)
+"""The latest intermediate result of the current attempt, for a row of `trials t` without a final result."""
+ATTEMPT_COLUMNS = (
+    "a.number, a.service, a.handle, a.state, a.started, a.ended, a.exit_code, a.message, a.host, a.url, a.cancel, "
+    "a.reported_end"
+)
+METRIC_COLUMNS = "t.id, m.attempt, m.idx, m.final, m.sequence, m.value, m.time"
+
+
+_WHOLE, _TIME, _TEXT = (int, type(None)), (int, float), (str, type(None))
+_MAYBE_TIME = (*_TIME, type(None))
+_TRIAL_TYPES = (int, str, _WHOLE, str, str, str, str, int, _TIME, _MAYBE_TIME, _MAYBE_TIME, _TEXT)
+_ATTEMPT_TYPES = (int, str, _TEXT, str, _MAYBE_TIME, _MAYBE_TIME, _WHOLE, str, str, str, str, _TEXT)
+_METRIC_TYPES = (str, int, int, int, int, str, _TIME)
+_CALL_TYPES = (str, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, int)
+
+
+def _check(row: tuple[Any, ...], kinds: tuple[Any, ...]) -> None:
+    """Check the types of a row. Raises: ValueError."""
+    for value, kind in zip(row, kinds, strict=True):
+        if not isinstance(value, kind):
+            raise ValueError(f"a row has {value!r:.50} where that cannot be")
+
+
+def stored_value(text: str | None) -> Json:
+    """A user's value as it was stored; None if it could not be stored today, as earlier versions accepted more."""
+    return None if text is None else read_value(text)[0]
+
+
+def trial_from(row: tuple[Any, ...]) -> Trial:
+    _check(row, _TRIAL_TYPES)
+    sequence, trial, parameter_id, parameters, source, state, reason, attempt, created, started, ended, value = row
+    return Trial(
+        id=trial,
+        sequence=sequence,
+        parameters=stored_value(parameters),
+        parameter_id=parameter_id,
+        source=source,
+        state=TrialState(state),
+        reason=reason,
+        attempt=attempt,
+        created=created,
+        started=started,
+        ended=ended,
+        value=stored_value(value),
+    )
+
+
+def attempt_from(trial: str, row: tuple[Any, ...]) -> Attempt:
+    _check(row, _ATTEMPT_TYPES)
+    number, service, handle, state, started, ended, exit_code, message, host, url, cancel, end = row
+    return Attempt(
+        trial=trial,
+        number=number,
+        service=service,
+        handle=None if handle is None else json.loads(handle),
+        state=JobState(state),
+        started=started,
+        ended=ended,
+        exit_code=exit_code,
+        message=message,
+        host=host,
+        url=url,
+        cancel=TrialState(cancel) if cancel else None,
+        reported_end=None if end is None else stored_end(end),
+    )
+
+
+def stored_end(text: str) -> Exited:
+    """An end that a keeper has reported. Raises: ValueError."""
+    fields = read_value(text)[0]
+    event = parse_event({**fields, "type": "exit"} if isinstance(fields, dict) else None)
+    if not isinstance(event, Exited):
+        raise ValueError(f"{text!r:.60} is no end")
+    return event
+
+
+def metric_from(row: tuple[Any, ...]) -> Metric:
+    _check(row, _METRIC_TYPES)
+    trial, attempt, index, final, sequence, value, time = row
+    kind = MetricKind.FINAL if final else MetricKind.PERIODICAL
+    return Metric(trial, attempt, index, kind, sequence, stored_value(value), time)
+
+
+def call_from(row: tuple[Any, ...]) -> Call:
+    _check(row, _CALL_TYPES)
+    kind, parameter_id, trial, parameters, value, success, customized = row
+    return Call(
+        kind=CallKind(kind),
+        parameter_id=parameter_id,
+        trial_job_id=trial,
+        parameters=stored_value(parameters),
+        value=stored_value(value),
+        success=None if success is None else bool(success),
+        customized=bool(customized),
+    )

@@ -1,0 +1,154 @@
+"""Answers questions about many trials at once. SQLite makes JSON of the rows, while other Python threads can work.
+
+To compute the importance of parameters takes seconds of Python. A child process does it, one at a time, and its
+answer is kept until further trials have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite._store.reader import Reader
+from nnilite._store.rows import LATEST, stored_value
+from nnilite.errors import ServiceError
+from nnilite.records import Json
+
+Rows = Callable[..., list[Any]]
+
+_IMPORTANCE_TIMEOUT_S = 120.0
+_SAMPLE_MAX = 2000  # trials that the importance is computed from
+_FEW = 4  # fewer trials say nothing
+
+_JSON_OR_TEXT = "CASE WHEN json_valid({0}) THEN json({0}) ELSE {0} END"
+_LAST = "MAX(printf('%016d-%016d', {}, {}))"  # the largest pair of numbers: MAX takes no pairs
+_TRIAL_ROWS = f"""
+SELECT json_group_array(json_array(
+    sequence, id, state, reason, source, attempt, created, started, ended,
+    {_JSON_OR_TEXT.format("parameters")}, {_JSON_OR_TEXT.format("value")}, {_JSON_OR_TEXT.format("latest")})),
+  COUNT(*), {_LAST.format("revision", "sequence")}
+FROM (
+  SELECT t.sequence, id, state, reason, source, attempt, created, started, ended, parameters, value, revision,
+    {LATEST} AS latest
+  FROM trials t WHERE (revision, t.sequence) > (?, ?) ORDER BY revision, t.sequence LIMIT ?)
+"""
+_ATTEMPT_ROWS = f"""
+SELECT json_group_array(json_array(trial, id, number, service, host, state, started, ended, exit_code)),
+  COUNT(*), {_LAST.format("trial", "number")}
+FROM (
+  SELECT a.trial, t.id, number, service, host, a.state, a.started, a.ended, exit_code
+  FROM attempts a JOIN trials t ON t.sequence = a.trial
+  WHERE (a.trial, number) > (?, ?) ORDER BY a.trial, number LIMIT ?)
+"""
+
+
+class Insight:
+    """The part of `Viewer` that answers questions about many trials at once."""
+
+    reader: Reader
+
+    def __init__(self) -> None:
+        self._importance: dict[ImportanceMethod, tuple[int, Importance]] = {}
+        self._computing = asyncio.Lock()
+
+    async def rows(self, table: Table, after: Cursor, limit: int) -> RowPage:
+        return await self.reader.ask(_page, _TRIAL_ROWS if table is Table.TRIALS else _ATTEMPT_ROWS, after, limit)
+
+    async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
+        return await self.reader.ask(_curves, trials, points, key)
+
+    async def importance(self, method: ImportanceMethod) -> Importance:
+        """How much each parameter matters. Raises: ServiceError if the computation takes too long or fails."""
+        async with self._computing:
+            known = await self.reader.ask(_count_scored)
+            kept = self._importance.get(method)
+            if kept is None or kept[0] != known:
+                found = await _compute(method, await self.reader.ask(_scored))
+                kept = self._importance[method] = (known, found)
+            return kept[1]
+
+
+def _page(rows: Rows, query: str, after: Cursor, limit: int) -> RowPage:
+    text, count, last = rows(query, after.major, after.minor, limit)[0]
+    return RowPage(text, count, Cursor(*map(int, last.split("-"))) if count else after)
+
+
+def _curves(rows: Rows, trials: Sequence[str], points: int, key: str) -> list[Curve]:
+    return [found for trial in trials if (found := _curve(rows, trial, points, key)) is not None]
+
+
+def _curve(rows: Rows, trial: str, points: int, key: str) -> Curve | None:
+    place = rows("SELECT sequence, attempt FROM trials WHERE id = ?", trial)
+    if not place:
+        return None
+    last = rows("SELECT MAX(idx) FROM metrics WHERE trial = ? AND attempt = ? AND final = 0", *place[0])[0][0]
+    every = max(math.ceil(((last or 0) + 1) / points), 1)
+    found = rows(
+        "SELECT sequence, value FROM metrics WHERE trial = ? AND attempt = ? AND final = 0 "
+        "AND (idx % ? = 0 OR idx = ?) ORDER BY idx",
+        *(*place[0], every, last),
+    )
+    return Curve(trial, [step for step, _ in found], [_number(stored_value(text), key) for _, text in found])
+
+
+def _number(value: Json, key: str) -> float | None:
+    if isinstance(value, dict):
+        value = value.get(key)
+    elif key != "default":
+        return None
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if number else None
+
+
+def _count_scored(rows: Rows) -> int:
+    return int(rows("SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL")[0][0])
+
+
+def _scored(rows: Rows) -> list[tuple[str, float]]:
+    """Parameters (JSON) and score of all trials with a score, or of evenly spread ones if they are very many."""
+    count = _count_scored(rows)
+    return rows(
+        "SELECT parameters, score FROM (SELECT parameters, score, ROW_NUMBER() OVER (ORDER BY sequence) AS place "
+        "FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL) WHERE place % ? = 0",
+        max(math.ceil(count / _SAMPLE_MAX), 1),
+    )
+
+
+async def _compute(method: ImportanceMethod, scored: Sequence[tuple[str, float]]) -> Importance:
+    if len(scored) < _FEW:
+        return Importance(method, len(scored), (), f"this needs at least {_FEW} trials with a finite metric")
+    question = json.dumps({"method": method.value, "trials": scored})
+    answer = json.loads(await _ask_child(question))
+    shares = [(str(name), float(share)) for name, share in answer["shares"]]
+    return Importance(ImportanceMethod(answer["method"]), len(scored), shares, str(answer["reason"]))
+
+
+async def _ask_child(question: str) -> bytes:
+    """The answer of the child process that computes importance. Raises: ServiceError."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nnilite._store.importance"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        out, err = await asyncio.wait_for(child.communicate(question.encode()), _IMPORTANCE_TIMEOUT_S)
+    except (TimeoutError, asyncio.TimeoutError):
+        sentence = f"the importance of parameters was not found within {_IMPORTANCE_TIMEOUT_S:.0f} s"
+        raise ServiceError(sentence) from None
+    finally:
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+    if child.returncode != 0:
+        last = err.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ServiceError(f"the importance of parameters could not be computed: {last}")
+    return out

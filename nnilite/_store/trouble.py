@@ -1,0 +1,45 @@
+"""Turns errors of a database into a StoreError: one sentence with the path, the cause and a cure."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nnilite.errors import StoreError
+
+_TRANSIENT = ("full", "disk I/O", "readonly", "unable to open")  # words of SQLite's messages on a disk in trouble
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into StoreError."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text:
+            raise StoreError(f"{path} is locked by another program; waiting until it is free", busy=True) from error
+        if any(word in text for word in _TRANSIENT):
+            cure = "free some disk space, then it goes on" if "full" in text else "it is tried again"
+            raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
+        # A table is missing, for example, or a text is not UTF-8.
+        raise _damaged(path, error) from error
+    except sqlite3.DatabaseError as error:
+        raise _damaged(path, error) from error
+
+
+@contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """The same, also for rows that nnilite does not write, such as a text that is not JSON. For reading only."""
+    try:
+        with translated(path):
+            yield
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise StoreError(f"{path} holds what nnilite does not write ({text:.200}); restore it from a copy.") from error
+
+
+def _damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} is damaged or not a database ({error}); restore it from a copy.")

@@ -1,0 +1,332 @@
+"""The experiment's SQLite database: one writer thread, a few readers, WAL mode.
+
+The engine hands over all records of one round; they are committed together (group commit), with an fsync, before
+anything follows from them. Readers see only committed data. `score` is the finite number that a final metric stands
+for, kept beside it for sorting; `revision` counts the writes, so that a client can ask for later changes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nnilite._engine import messages as s
+from nnilite._shapes import to_json
+from nnilite._store.contents import foreign_objects
+from nnilite._store.place import PlaceOf
+from nnilite._store.recall import Recall
+from nnilite._store.trouble import translated, understood
+from nnilite.errors import StoreError
+from nnilite.records import (
+    Attempt,
+    CallKind,
+    MetricKind,
+    Trial,
+    storable,
+)
+from nnilite.tuner import scalar
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "nnilite.sqlite"
+_APPLICATION_ID = 0x6E6E696C  # "nnil" in ASCII: by this nnilite recognizes its own files
+_SECRET = re.compile("[0-9a-f]{64}")
+SCHEMA_VERSION = 3
+
+_REMOVALS = """
+CREATE TABLE removals (
+  trial INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (trial, number)) WITHOUT ROWID"""
+SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE trials (
+  sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parameter_id INTEGER, parameters TEXT NOT NULL,
+  source TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, attempt INTEGER NOT NULL,
+  created REAL NOT NULL, started REAL, ended REAL, value TEXT, score REAL, revision INTEGER NOT NULL);
+CREATE INDEX trials_state ON trials (state, score);
+CREATE INDEX trials_score ON trials (score);
+CREATE INDEX trials_revision ON trials (revision);
+CREATE TABLE attempts (
+  trial INTEGER NOT NULL, number INTEGER NOT NULL, service TEXT NOT NULL, handle TEXT, state TEXT NOT NULL,
+  started REAL, ended REAL, exit_code INTEGER, message TEXT NOT NULL, host TEXT NOT NULL, url TEXT NOT NULL,
+  cancel TEXT NOT NULL, reported_end TEXT, PRIMARY KEY (trial, number)) WITHOUT ROWID;
+CREATE TABLE metrics (
+  trial INTEGER NOT NULL, attempt INTEGER NOT NULL, idx INTEGER NOT NULL, final INTEGER NOT NULL,
+  sequence INTEGER NOT NULL, value TEXT NOT NULL, time REAL NOT NULL);
+CREATE UNIQUE INDEX metrics_place ON metrics (trial, attempt, idx);
+CREATE TABLE calls (
+  number INTEGER PRIMARY KEY, kind TEXT NOT NULL, trial TEXT, parameter_id INTEGER, value TEXT, success INTEGER,
+  customized INTEGER NOT NULL);
+{_REMOVALS};
+"""
+
+_MIGRATIONS: dict[int, str] = {1: _REMOVALS, 2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT"}
+"""By schema version, the statements that lead to the next; to the letter as in `SCHEMA` (see `check_schema`)."""
+
+
+class Store(Recall):
+    """The writing side. All methods block and must be called in one thread at a time, never on the event loop."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._place: PlaceOf | None = None
+        self._revision = 0
+        self._claim = ""
+        # Records that were committed while the file was not in its place.
+        self._committed: Sequence[s.Record] | None = None
+
+    @classmethod
+    def create(cls, path: Path, experiment: str, created: float) -> Store:
+        """Make a new database. Raises: StoreError if the file exists or cannot be written."""
+        if path.exists():
+            raise StoreError(f"{path} exists already; each experiment has a database of its own.")
+        store = cls(path)
+        with translated(path):
+            store._db = store._connect()
+            store._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            store._db.executescript(SCHEMA)
+            store._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            meta = {"id": experiment, "created": repr(created)}
+            store._db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            store._place = PlaceOf(path)
+        return store
+
+    def open(self) -> None:
+        """Open an existing database, and migrate an older one. Raises: StoreError if nnilite has not made it."""
+        if not self.path.is_file():
+            raise StoreError(f"there is no database {self.path}.")
+        try:
+            with understood(self.path):
+                self._db = self._connect()
+                self._check_origin()
+                self._place = PlaceOf(self.path)
+                self._revision = int(self._one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
+        except StoreError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _connect(self) -> sqlite3.Connection:
+        # One thread at a time uses the connection, but not always the same one.
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=2.0)
+        try:
+            # The file may come from a stranger, and its schema must not call functions of this process.
+            db.execute("PRAGMA trusted_schema = OFF")
+            db.execute("PRAGMA journal_mode = WAL")
+            # Acknowledged events must be on the disk, even after a power cut.
+            db.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error:
+            db.close()
+            raise
+        return db
+
+    def _check_origin(self) -> None:
+        if self._one("PRAGMA application_id") != _APPLICATION_ID:
+            raise StoreError(f"{self.path} is not an experiment of nnilite but some other database.")
+        version = int(self._one("PRAGMA user_version"))
+        if version > SCHEMA_VERSION:
+            raise StoreError(f"{self.path} was written by a newer nnilite (schema {version}); update nnilite.")
+        foreign = foreign_objects(self._use())
+        if foreign:
+            raise StoreError(
+                f"{self.path} holds what nnilite did not make: {foreign[0]}; "
+                "take it out with sqlite3, or restore the file from a copy."
+            )
+        for old in range(version, SCHEMA_VERSION):
+            self._migrate(old)
+
+    def _migrate(self, old: int) -> None:
+        db = self._use()
+        db.executescript(f"BEGIN; {_MIGRATIONS[old]}; PRAGMA user_version = {old + 1}; COMMIT;")
+
+    # ------------------------------------------------------------ writing
+
+    def write(self, records: Sequence[s.Record]) -> int:
+        """Commit records together; returns the new revision.
+
+        Raises: StoreError, and then the records are not written, or not to the file at the path. The caller may hand in
+        the same sequence again until it succeeds.
+        """
+        if records is not self._committed:
+            self._write(records)
+            self._committed = records
+        self.keep_place()
+        self._committed = None
+        return self._revision
+
+    def _write(self, records: Sequence[s.Record]) -> None:
+        trials: dict[str, Trial] = {}
+        attempts: dict[tuple[str, int], Attempt] = {}
+        metrics: list[tuple[Any, ...]] = []
+        calls: list[tuple[Any, ...]] = []
+        removals: dict[tuple[str, int], bool] = {}
+        experiment: s.SaveExperiment | None = None
+        for record in records:
+            if isinstance(record, s.SaveMetric):
+                m = record.metric
+                final = m.kind is MetricKind.FINAL
+                metrics.append((m.trial, m.attempt, m.index, final, m.sequence, json.dumps(m.value), m.time))
+            elif isinstance(record, s.SaveTrial):
+                trials[record.trial.id] = record.trial
+            elif isinstance(record, s.SaveAttempt):
+                attempts[record.attempt.trial, record.attempt.number] = record.attempt
+            elif isinstance(record, s.SaveCall):
+                calls.append(_call_row(record))
+            elif isinstance(record, s.SaveRemoval):
+                removals[record.trial, record.attempt] = record.pending
+            else:
+                experiment = record
+        self._commit(
+            [_trial_row(t) for t in trials.values()],
+            [_attempt_row(a) for a in attempts.values()],
+            metrics,
+            calls,
+            removals,
+            experiment,
+        )
+
+    def _commit(
+        self,
+        trials: list[tuple[Any, ...]],
+        attempts: list[tuple[Any, ...]],
+        metrics: list[tuple[Any, ...]],
+        calls: list[tuple[Any, ...]],
+        removals: dict[tuple[str, int], bool],
+        experiment: s.SaveExperiment | None,
+    ) -> None:
+        db, revision = self._use(), self._revision + 1
+        with translated(self.path):
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_claim()
+                db.executemany(_PUT_TRIAL, [(*row, revision) for row in trials])
+                db.executemany(_PUT_ATTEMPT, attempts)
+                db.executemany(_ADD_METRIC, metrics)
+                db.executemany(_ADD_CALL, calls)
+                db.executemany(_ADD_REMOVAL, [key for key, pending in removals.items() if pending])
+                db.executemany(_DROP_REMOVAL, [key for key, pending in removals.items() if not pending])
+                if experiment is not None:
+                    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", _experiment_rows(experiment))
+                db.execute("COMMIT")
+            except (sqlite3.Error, StoreError):
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        self._revision = revision
+
+    # ------------------------------------------------------------ whose it is, and where it lies
+
+    def claim(self) -> None:
+        """Make this the only manager that can write: from now on, those of an earlier one are refused.
+
+        The lock of the experiment keeps managers apart; this still does so if somebody has removed the lock.
+        """
+        self._claim = secrets.token_hex(16)
+        self._put_meta("manager", self._claim)
+
+    def _check_claim(self) -> None:
+        if self._claim and self.meta("manager") != self._claim:
+            raise StoreError(f"{self.path} has been taken over by another manager; this one ends.")
+
+    def secret(self) -> str:
+        """The secret from which the tokens of callbacks are derived; it is made if missing, as in a loaded copy."""
+        found = self.meta("secret")
+        if found is None or not _SECRET.fullmatch(found):
+            found = secrets.token_hex(32)
+            self._put_meta("secret", found)
+        return found
+
+    def keep_place(self) -> None:
+        """Check that the database is where it was opened, and write it back with all its content if it was deleted.
+
+        Raises: StoreError (busy) while that cannot be done.
+        """
+        if self._place is None:
+            return
+        with translated(self.path):
+            try:
+                if self._db is not None:
+                    if self._place.is_kept():
+                        return
+                    self._place.write_back(self._db)
+                    # It is closed before the new file is opened: SQLite removes the log of what it closes by its name.
+                    self.close()
+                self._db = self._connect()
+            except OSError as error:
+                raise StoreError(f"{self.path} is not in its place ({error.strerror})", busy=True) from error
+            self._place = PlaceOf(self.path)
+        log.error(
+            "%s was removed or replaced while the experiment ran; it is written back, with all results", self.path
+        )
+
+    def _put_meta(self, key: str, value: str) -> None:
+        with translated(self.path):
+            self._use().execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+_PUT_TRIAL = (
+    "INSERT INTO trials (sequence, id, parameter_id, parameters, source, state, reason, attempt, created, started, "
+    "ended, value, score, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (sequence) DO UPDATE SET state = excluded.state, reason = excluded.reason, "
+    "attempt = excluded.attempt, started = excluded.started, ended = excluded.ended, value = excluded.value, "
+    "score = excluded.score, revision = excluded.revision"
+)
+_PUT_ATTEMPT = (
+    "INSERT OR REPLACE INTO attempts (trial, number, service, handle, state, started, ended, exit_code, message, host, "
+    "url, cancel, reported_end) VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_ADD_METRIC = (
+    "INSERT INTO metrics (trial, attempt, idx, final, sequence, value, time) "
+    "VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?)"
+)
+
+_ADD_CALL = (
+    "INSERT INTO calls (number, kind, trial, parameter_id, value, success, customized) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_ADD_REMOVAL = "INSERT OR IGNORE INTO removals VALUES ((SELECT sequence FROM trials WHERE id = ?), ?)"
+_DROP_REMOVAL = "DELETE FROM removals WHERE trial = (SELECT sequence FROM trials WHERE id = ?) AND number = ?"
+
+
+def _trial_row(t: Trial) -> tuple[Any, ...]:
+    value = None if t.value is None else json.dumps(t.value)
+    return (
+        *(t.sequence, t.id, t.parameter_id, json.dumps(t.parameters), t.source, t.state.value, storable(t.reason)),
+        *(t.attempt, t.created, t.started, t.ended, value, scalar(t.value)),
+    )
+
+
+def _attempt_row(a: Attempt) -> tuple[Any, ...]:
+    handle = None if a.handle is None else json.dumps(dict(a.handle))
+    end = None if a.reported_end is None else json.dumps(to_json(a.reported_end))
+    return (
+        *(a.trial, a.number, a.service, handle, a.state.value, a.started, a.ended, a.exit_code),
+        *(storable(a.message), storable(a.host), storable(a.url), a.cancel.value if a.cancel else "", end),
+    )
+
+
+def _call_row(record: s.SaveCall) -> tuple[Any, ...]:
+    c = record.call
+    value = None if c.value is None else json.dumps(c.value)
+    return (record.number, CallKind(c.kind).value, c.trial_job_id, c.parameter_id, value, c.success, c.customized)
+
+
+_LIMITS = ("concurrency", "max_trials", "max_duration_s", "max_trial_duration_s")
+
+
+def _experiment_rows(record: s.SaveExperiment) -> Iterable[tuple[str, str]]:
+    yield "state", record.state.value
+    yield "reason", storable(record.reason)
+    yield "duration_s", repr(record.duration_s)
+    yield "ended", json.dumps(record.ended)
+    limits = {key: value for key, value in asdict(record.settings).items() if key in _LIMITS}
+    yield "limits", json.dumps(limits)

@@ -1,0 +1,5 @@
+"""The tuner host: tuner and assessor run in a child process, where a slow or crashing one does no harm.
+
+tuner_client  the manager's side: starts the child, calls it, rebuilds it after a crash
+child         the child's side: makes the tuner and obeys line by line
+"""

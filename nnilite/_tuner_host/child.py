@@ -1,0 +1,225 @@
+"""The child's side of the tuner host: a process that holds the user's tuner and assessor and obeys line by line.
+
+It runs as `python -m nnilite._tuner_host.child FD`. Requests and answers are JSON lines on the socket FD, one answer to
+each request, in order. The output of the user's code goes to the log. Its exceptions are answered as errors with the
+user's traceback, and the manager decides what to do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nnilite import _plugins
+from nnilite._keeper import SHIM
+from nnilite.assessor import Assessor, AssessResult
+from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError
+from nnilite.tuner import Call, Tuner
+from nnilite.tuning.class_args import construct
+
+Message = dict[str, Any]
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+class Child:
+    """Holds the tuner and the assessor."""
+
+    def __init__(self) -> None:
+        self._tuner: Tuner | None = None
+        self._assessor: Assessor | None = None
+        self._space: Any = None
+        self._calls: list[Call] = []
+        self._histories: dict[str, tuple[int, list[Any]]] = {}
+        self._does: dict[str, Callable[[Message], Any]] = {
+            "open": self._open,
+            "calls": self._add_calls,
+            "replay": self._replay,
+            "history": self._history,
+            "generate": self._generate,
+            "call": self._call,
+            "assess": self._assess,
+            "assess_end": self._assess_end,
+            "close": self._close,
+        }
+
+    def answer(self, request: Message) -> Message:
+        try:
+            return {"ok": self._does[request["do"]](request)}
+        except (ConfigError, PluginError) as error:
+            return {"error": f"{error}\n{_user_traceback(error.__cause__)}".rstrip(), "fatal": True}
+        # The user's code may raise anything.
+        except (Exception, SystemExit) as error:
+            logging.getLogger("tuner").exception("%s failed", request["do"])
+            return {"error": _sentence(error), "fatal": False, "traceback": _user_traceback(error)}
+
+    # ------------------------------------------------------------ coming to life
+
+    def _open(self, request: Message) -> None:
+        self._tuner = _make(request["tuner"], _plugins.tuner_class, Tuner)
+        if request.get("assessor"):
+            self._assessor = _make(request["assessor"], _plugins.assessor_class, Assessor)
+        self._space = request["space"]
+        self._use().update_search_space(self._space)
+
+    def _add_calls(self, request: Message) -> None:
+        self._calls.extend(Call(**call) for call in request["calls"])
+
+    def _replay(self, request: Message) -> None:
+        calls, self._calls = self._calls, []
+        self._use().replay(calls)
+
+    def _history(self, request: Message) -> None:
+        """Show the assessor a trial from before the restart."""
+        trial, values = request["trial"], request["values"]
+        if self._assessor is None:
+            return
+        if values:
+            # The answer is ignored: the trial has already gone on or ended.
+            self._assessor.assess_trial(trial, list(values))
+        if request["ended"]:
+            self._assessor.trial_end(trial, request["success"])
+        else:
+            self._histories[trial] = (request["attempt"], list(values))
+
+    # ------------------------------------------------------------ work
+
+    def _generate(self, request: Message) -> list[Any]:
+        ids = request["ids"]
+        try:
+            found = self._use().generate_multiple_parameters(ids)
+        except NoMoreTrialError:
+            return []
+        if not isinstance(found, list) or len(found) > len(ids):
+            raise TypeError(f"generate_multiple_parameters must return a list of at most {len(ids)} parameters")
+        return found
+
+    def _call(self, request: Message) -> None:
+        call = Call(**request["call"])
+        if call.kind == "space":
+            self._space = call.value
+        self._use().apply(call)
+
+    def _assess(self, request: Message) -> bool:
+        """Whether the trial may go on. The assessor sees every new value, as with NNI."""
+        if self._assessor is None:
+            return True
+        trial, attempt = request["trial"], request["attempt"]
+        known_attempt, history = self._histories.get(trial, (attempt, []))
+        history = history[: request["before"]] if known_attempt == attempt else []
+        self._histories[trial] = (attempt, history)
+        for value in request["values"]:
+            history.append(value)
+            if not _good(self._assessor.assess_trial(trial, list(history))):
+                return False
+        return True
+
+    def _assess_end(self, request: Message) -> None:
+        self._histories.pop(request["trial"], None)
+        if self._assessor is not None:
+            self._assessor.trial_end(request["trial"], request["success"])
+
+    def _close(self, request: Message) -> None:
+        self._use()._on_exit()
+        if self._assessor is not None:
+            self._assessor._on_exit()
+
+    def _use(self) -> Tuner:
+        if self._tuner is None:
+            raise RuntimeError("the tuner is not open")
+        return self._tuner
+
+
+def _make(spec: Message, find: Callable[[str], type], base: type) -> Any:
+    """Make the algorithm that the config describes. Raises: PluginError, and whatever the user's code raises."""
+    name, class_name = spec.get("name"), spec.get("className")
+    arguments = spec.get("classArgs") or {}
+    if class_name is None:
+        return _construct(find(str(name)), arguments, base)
+    directory = spec.get("codeDirectory")
+    if directory:
+        sys.path.insert(0, str(Path(directory)))
+    found = _plugins.import_class(class_name)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise PluginError(f"{class_name} is not derived from nnilite.{base.__name__}.")
+    return _construct(found, arguments, base)
+
+
+def _construct(found: type, arguments: Message, base: type) -> Any:
+    try:
+        return construct(found, arguments)
+    except ConfigError as error:
+        where = (base.__name__.lower(), error.place.field)
+        raise ConfigError(error.message, Place(field=".".join(filter(None, where)))) from error.__cause__
+
+
+def _good(answer: Any) -> bool:
+    if isinstance(answer, AssessResult):
+        return bool(answer.value)
+    if isinstance(answer, bool):
+        return answer
+    raise TypeError(f"assess_trial must return AssessResult.Good or AssessResult.Bad, not {answer!r}")
+
+
+def _sentence(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _user_traceback(error: BaseException | None) -> str:
+    """The traceback without the frames of the manager, the base classes and Python's import; "" if nothing is left."""
+    if error is None:
+        return ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    # A SyntaxError names the place of the fault itself, without frames.
+    if not frames and not isinstance(error, SyntaxError):
+        return ""
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
+    return "".join([*lines, *traceback.format_exception_only(type(error), error)])
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith("<") and not {_PACKAGE, Path(importlib.__file__).parent} & set(Path(file).parents)
+
+
+def _plain(value: Any) -> Any:
+    """The JSON of numpy scalars and arrays, which many tuners propose."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
+
+
+def _encode(answer: Message) -> bytes:
+    try:
+        return json.dumps(answer, default=_plain, allow_nan=False).encode() + b"\n"
+    except (TypeError, ValueError) as error:
+        text = f"the tuner proposed something that is not plain JSON ({error}): {answer.get('ok')!r:.500}"
+        return json.dumps({"error": text, "fatal": False, "traceback": ""}).encode() + b"\n"
+
+
+def main(arguments: list[str]) -> None:
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s")
+    # With this, `from nni.tuner import Tuner` works where no nni is installed.
+    sys.path.append(str(SHIM))
+    child = Child()
+    with socket.socket(fileno=int(arguments[0])) as link, link.makefile("rwb") as lines:
+        for line in lines:
+            request = json.loads(line)
+            answer = _encode(child.answer(request))
+            # The manager has ended, and this process ends with it.
+            with suppress(ConnectionError):
+                lines.write(answer)
+                lines.flush()
+            if request["do"] == "close":
+                return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,260 @@
+"""The client of the tuner host: a child process that holds tuner and assessor.
+
+The client makes one call at a time. If the child dies, exceeds the time limit or raises, the client ends it, starts a
+new one, replays the recorded history to bring it to the same state, and makes the call again. The third failure in a
+row on the same input is final and raises TunerError with the user's traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nnilite._engine.messages import Assess, History
+from nnilite.errors import StoreError, TunerError
+from nnilite.records import Json
+from nnilite.tuner import Call
+
+log = logging.getLogger(__name__)
+
+_TRIES = 3
+_START_TIMEOUT_S = 120.0  # importing torch on a loaded machine takes long
+_CLOSE_TIMEOUT_S = 5.0
+_CHUNK = 1000
+_LONGEST_LINE = 1 << 28
+_START_AGAIN_S = 2.0
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What a machine in trouble says: no file descriptors, memory, processes or disk space now."""
+
+
+@dataclass(frozen=True)
+class TunerPlan:
+    """The settings of the child. `tuner` and `assessor` are the config's algorithm objects as JSON."""
+
+    tuner: Mapping[str, Json]
+    assessor: Mapping[str, Json] | None
+    space: Json
+    directory: Path  # the experiment's folder
+    timeout_s: float = 3600.0  # for one call
+    gpus: str = ""  # CUDA_VISIBLE_DEVICES
+
+
+class _Broken(Exception):
+    """The child failed; a new one may succeed."""
+
+
+class TunerHost:
+    """Owns the child process. The engine's tuner task is the only caller, so there is one call at a time."""
+
+    def __init__(
+        self,
+        plan: TunerPlan,
+        calls: Callable[[int], Awaitable[list[Call]]],
+        histories: Callable[[], Awaitable[list[History]]],
+    ) -> None:
+        self._plan = plan
+        self._calls = calls
+        self._histories = histories
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def open(self, after: int) -> None:
+        """Start the child and replay the first `after` recorded calls. Raises: TunerError."""
+        await self._insist({"do": "nothing"}, after)
+
+    async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]:
+        """Get parameters for each id, fewer if the tuner has no more. Raises: TunerError."""
+        found: list[Json] = await self._insist({"do": "generate", "ids": list(ids)}, after)
+        return found
+
+    async def tell(self, number: int, call: Call) -> None:
+        """Make the recorded call with this number. Raises: TunerError."""
+        await self._insist({"do": "call", "call": asdict(call)}, number - 1)
+
+    async def assess(self, action: Assess) -> bool:
+        """Ask the assessor whether the trial may go on. Raises: TunerError."""
+        return bool(await self._insist({"do": "assess", **asdict(action)}, action.after))
+
+    async def assess_end(self, trial: str, success: bool, after: int) -> None:
+        await self._insist({"do": "assess_end", "trial": trial, "success": success}, after)
+
+    async def try_space(self, space: Json) -> None:
+        """Check that a new tuner, in a process of its own, accepts this search space. Raises: TunerError."""
+        other = TunerHost(replace(self._plan, space=space, assessor=None), self._calls, self._histories)
+        try:
+            await other._start(0)
+        except (_Broken, OSError) as error:
+            raise TunerError(f"the tuner does not take this search space: {error}") from error
+        finally:
+            await other.close()
+
+    async def close(self) -> None:
+        """Let the tuner end in good order, then end the process."""
+        if self._process is None:
+            return
+        with contextlib.suppress(_Broken, TunerError):
+            await self._exchange({"do": "close"}, _CLOSE_TIMEOUT_S)
+        await self._end()
+
+    # ------------------------------------------------------------ one call, made until it works
+
+    async def _insist(self, request: dict[str, Any], after: int) -> Any:
+        broken = _Broken("")
+        for attempt in range(_TRIES):
+            try:
+                if self._process is None:
+                    await self._start_patiently(after)
+                if request["do"] == "nothing":
+                    return None
+                return await self._exchange(request, self._plan.timeout_s)
+            except _Broken as error:
+                broken = error
+                await self._end()
+                log.warning("%s failed (%d of %d): %s", self._who(request), attempt + 1, _TRIES, error)
+        raise TunerError(f"{self._who(request)} failed {_TRIES} times in a row on {_named(request)}: {broken}")
+
+    def _who(self, request: dict[str, Any]) -> str:
+        if request["do"] in ("assess", "assess_end"):
+            return "the assessor"
+        return "the tuner or the assessor" if request["do"] == "nothing" and self._plan.assessor else "the tuner"
+
+    async def _exchange(self, request: dict[str, Any], timeout_s: float) -> Any:
+        try:
+            line = await asyncio.wait_for(self._round_trip(request), timeout_s)
+        except asyncio.TimeoutError:
+            raise _Broken(f"{_named(request)} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
+        except (OSError, ValueError) as error:
+            raise _Broken(f"its process cannot be talked to: {error}") from error
+        if not line.endswith(b"\n"):
+            raise _Broken(f"its process ended{await self._exit_word()}; see log/tuner.log")
+        return self._result(json.loads(line))
+
+    async def _round_trip(self, request: dict[str, Any]) -> bytes:
+        if self._reader is None or self._writer is None:
+            raise _Broken("its process is not there")
+        self._writer.write(json.dumps(request).encode() + b"\n")
+        await self._writer.drain()
+        return await self._reader.readline()
+
+    def _result(self, answer: dict[str, Any]) -> Any:
+        if "error" not in answer:
+            return answer["ok"]
+        text = answer["error"]
+        if answer["fatal"]:
+            raise TunerError(text)
+        raise _Broken(f"{text}\n{answer['traceback']}".rstrip())
+
+    # ------------------------------------------------------------ the process
+
+    async def _start_patiently(self, after: int) -> None:
+        """Wait where this machine is in trouble: the tuner has not failed. Raises: TunerError if that is for good."""
+        trouble = ""
+        while True:
+            try:
+                await self._start(after)
+            except (OSError, StoreError) as error:
+                await self._end()
+                passing = error.busy if isinstance(error, StoreError) else error.errno in _PASSING
+                if not passing:
+                    raise TunerError(f"the tuner's process cannot be started: {error}") from error
+                if str(error) != trouble:
+                    log.warning("the tuner's process cannot be started now, and it is tried again: %s", error)
+                trouble = str(error)
+                await asyncio.sleep(_START_AGAIN_S)
+            else:
+                return
+
+    async def _start(self, after: int) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "nnilite._tuner_host.child", str(theirs.fileno())]
+        log_path = self._plan.directory / "log" / "tuner.log"
+        try:
+            with theirs, log_path.open("ab") as out:
+                self._process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    pass_fds=[theirs.fileno()],
+                    cwd=self._plan.directory / "log",
+                    env=self._environment(),
+                    # In a session of its own the child gets no Ctrl-C from a terminal, which the manager has to handle.
+                    start_new_session=True,
+                )
+        except OSError:
+            ours.close()
+            raise
+        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
+        await self._revive(after)
+
+    def _environment(self) -> dict[str, str]:
+        checkpoint = self._plan.directory / "checkpoint"
+        return {
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": self._plan.gpus,
+            "NNI_CHECKPOINT_DIRECTORY": str(checkpoint),
+            "NNI_LOG_DIRECTORY": str(self._plan.directory / "log"),
+        }
+
+    async def _revive(self, after: int) -> None:
+        plan = self._plan
+        limit_s = max(plan.timeout_s, _START_TIMEOUT_S)
+        opening = {"do": "open", "tuner": plan.tuner, "assessor": plan.assessor, "space": plan.space}
+        await self._exchange(opening, limit_s)
+        calls = await self._calls(after) if after else []
+        for start in range(0, len(calls), _CHUNK):
+            await self._exchange({"do": "calls", "calls": [asdict(c) for c in calls[start : start + _CHUNK]]}, limit_s)
+        if calls:
+            await self._exchange({"do": "replay"}, limit_s)
+        if plan.assessor and after:
+            for trial, attempt, values, ended, success in await self._histories():
+                about = {"trial": trial, "attempt": attempt, "values": values}
+                await self._exchange({"do": "history", **about, "ended": ended, "success": success}, limit_s)
+
+    async def _end(self) -> None:
+        """Kill the child and drop its connection."""
+        process, self._process = self._process, None
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), _CLOSE_TIMEOUT_S)
+
+    async def _exit_word(self) -> str:
+        if self._process is None:
+            return ""
+        with contextlib.suppress(asyncio.TimeoutError):
+            code = await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
+            return f" by signal {-code}" if code < 0 else f" with exit code {code}"
+        return ""
+
+
+def _named(request: dict[str, Any]) -> str:
+    """The call in words, with its input."""
+    kind = request["do"]
+    if kind == "generate":
+        return f"generate_parameters for ids {request['ids']}"
+    if kind == "call":
+        call = {key: value for key, value in request["call"].items() if value is not None}
+        return f"{call.pop('kind')} with {json.dumps(call):.500}"
+    if kind in ("assess", "assess_end"):
+        return f"{kind} of trial {request['trial']}"
+    return {"open": "its construction", "nothing": "its start"}.get(str(kind), str(kind))

@@ -1,0 +1,180 @@
+"""For services of platforms that run a shell command in an image: the command that becomes the keeper there.
+
+    instructions = Instructions(spec, Supply(file="keeper", packed=True), digest, Supply(file="code"), package.hash)
+    secret = {"spec": instructions.packed(), "keeper": pack(keeper), "code": code}     a secret of the platform
+    words = command("/var/run/secret", "/work")         or shlex.join(words), where the platform wants one string
+
+The command gets specification, keeper and code from wherever the platform can hand them over, each from a place of its
+own, and holds no secret itself:
+
+| place | specification | keeper and code |
+| --- | --- | --- |
+| a secret that is mounted, or any mounted storage | `command("/path")` | `Supply(file="/path/keeper.pyz")` |
+| environment variables | `command("env:NNILITE_START")` | `Supply(variable="NNILITE_KEEPER")`, see `environment` |
+| an object store | `command("url:NAME")`, a variable with a URL | `Supply(url="https://...")`, which opens one object |
+| the manager | no: it holds the token that opens the manager | the code: `spec_for(..., code={"download": hash})` |
+
+The keeper is checked by its hash and does not come from the manager: a job that has waited for days might find a
+manager of another version there. The code from the manager is fetched by the keeper, which has it prove who it is.
+
+The image needs a POSIX `/bin/sh` and a Python of 3.8 or later, under any of its usual names; without one the job ends
+with a sentence that says so. SIGTERM to the job reaches the keeper, which keeps the job's process id. What the keeper
+could not deliver to the manager stands in the job's log, for `keeper_folder.read_log`, and so does why it never ran.
+
+Limits: Linux takes 128 kB for each word of a command and each environment variable, and about 2 MB for all of them.
+The command is about 7 kB; the keeper is 41 kB packed, and 54 kB in a variable. `environment` splits what is longer.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from nnilite._keeper import bootstrap_source
+from nnilite.records import Json
+
+__all__ = ["Instructions", "JobProcess", "Supply", "command", "environment", "pack", "python_command"]
+
+_VARIABLE_CHARS = 100_000
+# The program is $0 of the shell, so nothing has to be quoted, and backquotes stand where a platform (Kubernetes, Azure)
+# would take $(...) for a variable of its own. A Python that is too old, even 2, must still be able to tell its version.
+_SHELL = """trap 'exit 143' TERM
+old=
+for p in python3 python /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python \
+python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8
+do
+v=`"$p" -S -c 'import sys; v = sys.version_info; sys.stdout.write("%d.%d %d" % (v[0], v[1], v[:2] >= (3, 8)))' \
+2>/dev/null` || continue
+case $v in *" 1") exec "$p" -I -S -c "$0" "$@";; esac
+old="$old, $p is ${v% *}"
+done
+m="the image has no Python 3.8 or later, which every job needs$old; install one in the image"
+echo "$m" >&2
+echo "NNILITE_EVENT {\\"type\\": \\"exit\\", \\"time\\": `date +%s`, \\"code\\": null, \\"message\\": \\"$m\\"}"
+case $1 in --message) echo "{\\"nnilite\\": {\\"code\\": null, \\"message\\": \\"$m\\"}}" >"$2";; esac
+exit 4
+"""
+
+
+@dataclass(frozen=True)
+class Supply:
+    """Where a job gets one file: exactly one of `file`, `url` and `variable`."""
+
+    file: str = ""
+    """A path there; a relative one is below `files` of the command, or beside the instructions."""
+    url: str = ""
+    """http or https; whoever has it can read the object, so it is handed over like a secret."""
+    variable: str = ""
+    """The first of the environment variables that `environment` has made."""
+    packed: bool = False
+    """Whether it went through `pack`."""
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What a job is told: it holds the trial's token, so it is a secret."""
+
+    spec: Mapping[str, Json]
+    """Of `Job.spec_for`. A relative `callback_file` is beside the instructions."""
+    keeper: Supply
+    keeper_sha256: str
+    """Of the keeper's file, in hexadecimal digits."""
+    code: Supply | None = None
+    """None: `spec` says it."""
+    code_hash: str = ""
+    """`CodePackage.hash`."""
+    roles: Mapping[str, Json] = field(default_factory=dict)
+    """For jobs of several processes: {role: {"reports": whether it speaks for the trial, "spec": what differs}}."""
+    log_stays: bool = True
+    """Whether the log of a job can be read when the job has ended."""
+    log_tells_end: bool = False
+    """Whether the end is printed even if the manager has heard of it, for platforms that tell no exit code."""
+    shared: bool = False
+    """Whether all processes of the job have one folder."""
+
+    def packed(self) -> bytes:
+        """The bytes to hand over."""
+        content = {
+            "spec": dict(self.spec),
+            "keeper": {**_entry(self.keeper), "sha256": self.keeper_sha256},
+            "code": {**_entry(self.code), "hash": self.code_hash} if self.code else None,
+            "roles": dict(self.roles),
+            "log_stays": self.log_stays,
+            "log_tells_end": self.log_tells_end,
+            "shared": self.shared,
+        }
+        return pack(json.dumps(content).encode())
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """Which process of a job a command starts, for jobs that have several."""
+
+    role: str = ""
+    rank_variable: str = ""
+    """The environment variable with the number of the process within its role; it is 0 without one."""
+    task: str = "run"
+    """run, or resume or prepare: see `nnilite._keeper.job`."""
+
+
+def command(
+    source: str,
+    work: str,
+    process: JobProcess = JobProcess(),
+    *,
+    message_file: str = "",
+    files: str = "",
+    checkpoints: str = "",
+) -> list[str]:
+    """The command of a job, as a list of words.
+
+    `source` is where the instructions are, `work` the folder where the job may write. `message_file` is a file of which
+    the platform tells the content when the job has ended; `files`, the folder for relative names of supplies;
+    `checkpoints`, the folder for checkpoints.
+
+    >>> command("/var/run/secret", "/tmp/nnilite")[-4:]
+    ['--from', '/var/run/secret', '--work', '/tmp/nnilite']
+    """
+    given = {
+        "message": message_file,  # the first, where the shell looks for it
+        "from": source,
+        "work": work,
+        "files": files,
+        "checkpoints": checkpoints,
+        "role": process.role,
+        "rank": process.rank_variable,
+        "task": "" if process.task == "run" else process.task,
+    }
+    words = [word for name, value in given.items() if value for word in (f"--{name}", value)]
+    return python_command(bootstrap_source(), *words)
+
+
+def python_command(program: str, *arguments: str) -> list[str]:
+    """A command that runs the text of a program for Python 3.8 or later by whatever Python the image has."""
+    text = base64.b64encode(pack(program.encode())).decode()
+    loader = f"import base64, zlib; exec(zlib.decompress(base64.b64decode({text!r})))"
+    return ["/bin/sh", "-c", _SHELL, loader, *arguments]
+
+
+def environment(name: str, data: bytes) -> dict[str, str]:
+    """Environment variables for data of any kind: NAME, and NAME_1, NAME_2 and so on where one would be too long.
+
+    >>> environment("NNILITE_START", b"abc")
+    {'NNILITE_START': 'YWJj'}
+    """
+    text = base64.b64encode(data).decode()
+    pieces = [text[begin : begin + _VARIABLE_CHARS] for begin in range(0, len(text), _VARIABLE_CHARS)]
+    return {f"{name}_{number}" if number else name: piece for number, piece in enumerate(pieces)}
+
+
+def pack(data: bytes | Path) -> bytes:
+    """Compress, as supplies that are `packed` must be. Raises: OSError."""
+    return zlib.compress(data.read_bytes() if isinstance(data, Path) else data, 9)
+
+
+def _entry(supply: Supply) -> dict[str, Json]:
+    return {name: value for name, value in asdict(supply).items() if value}

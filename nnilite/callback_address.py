@@ -1,0 +1,123 @@
+"""Where the machines of a platform reach the manager, for services whose trials run elsewhere.
+
+    check_callback_address(context, config.nni_manager_ip, config.host)           # when a new experiment begins
+    url = reachable_callback_address(context, config.nni_manager_ip, config.host)  # for a trial's specification
+
+The address is the one that the user has given (`nniManagerIp`, in the service's section or at the top), or the
+manager's own, or, where that is one of this machine's loopback, the address that this machine has on the way to the
+platform: trials are mostly on the same side of it. Trials run in containers as a rule, so where the platform is on this
+machine, too, loopback would be the container itself, and the address on the way to everywhere else is taken.
+"""
+
+from __future__ import annotations
+
+import socket
+from urllib.parse import urlsplit, urlunsplit
+
+from nnilite._network import is_loopback
+from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
+from nnilite.service import ServiceContext
+
+__all__ = ["callback_address", "check_callback_address", "is_loopback", "reachable_callback_address", "with_host"]
+
+_TRY_S = 5.0
+_ELSEWHERE = "192.0.2.1"  # belongs to nobody: it is for documentation (RFC 5737)
+_PORTS = {"http": 80, "https": 443}
+
+
+def callback_address(context: ServiceContext, given: str | None, platform: str) -> str:
+    """The manager's URL as the platform's machines see it.
+
+    `given` is the service's own nniManagerIp, `platform` the URL of the platform's interface. May wait for a name to be
+    resolved: call it in a thread. Raises: ServiceError where this machine has no way to the platform.
+    """
+    url = context.callback_url()
+    host = given or context.defaults.get("nniManagerIp")
+    if host:
+        return with_host(url, str(host))
+    if not is_loopback(urlsplit(url).hostname or ""):
+        return url
+    return with_host(url, _own_address(platform))
+
+
+def check_callback_address(context: ServiceContext, given: str | None, platform: str) -> None:
+    """See whether the manager listens where trials will look for it, if nobody has said where that is.
+
+    A given address may be a proxy's or a tunnel's, which this machine may not be able to reach. Call it in a thread: it
+    tries for up to 5 s. Raises: ConfigError, with the cure; ServiceError.
+    """
+    if (
+        given
+        or context.defaults.get("nniManagerIp")
+        or not is_loopback(urlsplit(context.callback_url()).hostname or "")
+    ):
+        return
+    parts = urlsplit(callback_address(context, given, platform))
+    where = f"trials would look for the manager at {parts.hostname}:{parts.port}"
+    if is_loopback(parts.hostname or ""):
+        what = f"{where}, which is their own container: set nniManagerIp"
+    elif not _listens(parts.hostname or "", parts.port or _PORTS[parts.scheme]):
+        what = (
+            f"{where}, and it listens on this machine's loopback only: start it with --host 0.0.0.0, or set "
+            "nniManagerIp"
+        )
+    else:
+        return
+    cure = f"{what} to an address by which they reach it, also that of a proxy or a tunnel, or set callback: log"
+    raise ConfigError(cure, Place(field="nniManagerIp"))
+
+
+def reachable_callback_address(context: ServiceContext, given: str | None, platform: str) -> str:
+    """The manager's URL as the platform's machines see it, if the manager listens there.
+
+    Else a trial waits: a resumed experiment must not end, with trials that run, because its manager listens elsewhere
+    now. Call it in a thread. Raises: NoCapacity, with the cure; ServiceError.
+    """
+    try:
+        check_callback_address(context, given, platform)
+    except ConfigError as error:
+        raise NoCapacity(str(error)) from error
+    return callback_address(context, given, platform)
+
+
+def with_host(url: str, host: str, port: int | None = None) -> str:
+    """A URL at another host, and at another port if one is given.
+
+    >>> with_host("http://127.0.0.1:8080/x", "fe80::1", 40001)
+    'http://[fe80::1]:40001/x'
+    """
+    parts = urlsplit(url)
+    name = f"[{host}]" if ":" in host else host
+    number = port or parts.port
+    return urlunsplit((parts.scheme, f"{name}:{number}" if number else name, parts.path, "", ""))
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=_TRY_S):
+            return True
+    except OSError:
+        return False
+
+
+def _own_address(platform: str) -> str:
+    """The address of this machine on the way to the platform. Raises: ServiceError."""
+    parts = urlsplit(platform)
+    try:
+        found = _address_towards(parts.hostname or "", parts.port or 443)
+    except OSError as error:
+        raise ServiceError(f"this machine has no way to {parts.hostname}: {error.strerror or error}") from error
+    if not is_loopback(found):
+        return found
+    try:
+        return _address_towards(_ELSEWHERE, 443)
+    except OSError:  # a machine without any network
+        return found
+
+
+def _address_towards(host: str, port: int) -> str:
+    """Nothing is sent. Raises: OSError."""
+    family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(place)
+        return str(probe.getsockname()[0])

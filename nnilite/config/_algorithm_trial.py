@@ -1,0 +1,57 @@
+"""Tries out tuner and assessor before anything starts, so that a wrong argument is reported with its line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nnilite import _plugins
+from nnilite.config._reading import At, ConfigReading
+from nnilite.config._source import ConfigSource
+from nnilite.errors import ConfigError, PluginError
+from nnilite.tuning.class_args import construct, default_of
+
+if TYPE_CHECKING:
+    from nnilite.config._experiment import ExperimentConfig
+
+
+def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:
+    """Make one instance of each installed algorithm. Returns warnings about them. Raises: ConfigError.
+
+    A user's own algorithm is left to the tuner host, as its constructor may do anything.
+    """
+    reading = ConfigReading(source, config._base)
+    tuner = _constructed("tuner", config.tuner, At(reading, ("tuner",)))
+    assessor = _constructed("assessor", config.assessor, At(reading, ("assessor",)))
+    reading.finish()
+    modes = (_mode(config.tuner, tuner), _mode(config.assessor, assessor))
+    if None in modes or modes[0] == modes[1]:
+        return []
+    return [
+        f"optimize_mode is {modes[0]} for the tuner, but {modes[1]} for the assessor; set it in the classArgs of both"
+    ]
+
+
+def _constructed(word: str, algorithm: Any, here: At) -> type | None:
+    """The class of an installed algorithm, after one instance was made of it."""
+    if not algorithm or not algorithm.name:
+        return None
+    tuner = word == "tuner"
+    if _plugins.is_own(_plugins.TUNERS if tuner else _plugins.ASSESSORS, algorithm.name):
+        return None
+    lookup = _plugins.tuner_class if tuner else _plugins.assessor_class
+    try:
+        found = lookup(algorithm.name)
+        construct(found, algorithm.class_args)
+    except PluginError as error:
+        here.below("name").fault(str(error))
+    except ConfigError as error:
+        here.take(error)
+    else:
+        return found
+    return None
+
+
+def _mode(algorithm: Any, found: type | None) -> Any:
+    """The optimize mode of an algorithm, from its arguments or by default; None if it is not known."""
+    given = algorithm.class_args.get("optimize_mode") if algorithm else None
+    return default_of(found, "optimize_mode") if given is None and found is not None else given

@@ -1,0 +1,87 @@
+"""Hides secrets, found by the names of their fields, even in a config whose shape is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nnilite.config._fields import as_mapping, plain
+from nnilite.records import Json
+from nnilite.units import SecretText
+
+HIDDEN = "********"
+
+_TELLING = ("password", "passwd", "passphrase", "secret", "token", "accesskey", "apikey", "credential")
+_SUSPECT = (*_TELLING, "credentials", "key")
+"""Ends of names whose values no error may quote, such as those of `azureKey` and `storageAccountKey`."""
+
+_IN_TEXT = re.compile(r"(?is)((?:password|passwd|passphrase|secret|token|credentials?|_?key)['\"]*\s*[:=]).+")
+_IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def without_secrets(value: Json) -> Json:
+    """Free JSON in which texts are hidden whose key says that they are secret."""
+    if isinstance(value, Mapping):
+        return {
+            key: HIDDEN if isinstance(item, str) and plain(key).endswith(_TELLING) else without_secrets(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    return HIDDEN if isinstance(value, SecretText) else value
+
+
+def masked(raw: Any, path: Sequence[str | int] = ()) -> Any:
+    """The value at `path` in a form that an error may quote."""
+    raw = as_mapping(raw)
+    if any(isinstance(part, str) and _is_suspect(part) for part in path):
+        return HIDDEN
+    if isinstance(raw, Mapping):
+        return {
+            masked_text(key) if isinstance(key, str) else key: masked(item, (str(key),)) for key, item in raw.items()
+        }
+    if isinstance(raw, (list, tuple)):
+        return type(raw)(masked(item) for item in raw) if type(raw) in (list, tuple) else HIDDEN
+    return masked_text(raw) if isinstance(raw, str) else raw
+
+
+def masked_space(space: Json) -> Json:
+    """A search space in a form that errors may quote. A parameter may be called `token`, but then it is an object."""
+    if isinstance(space, Mapping):
+        return {key: _masked_parameter(str(key), item) for key, item in space.items()}
+    if isinstance(space, list):
+        return [masked_space(item) for item in space]
+    return masked_text(space) if isinstance(space, str) else space
+
+
+def _masked_parameter(name: str, item: Json) -> Json:
+    is_secret = not isinstance(item, Mapping) and plain(name).endswith(_TELLING)
+    return HIDDEN if is_secret else masked_space(item)
+
+
+def masked_text(text: str) -> str:
+    """A text without secrets that somebody may have put into it, as in `password:x` or `https://me:x@host`."""
+    return _IN_ADDRESS.sub(rf"\g<1>{HIDDEN}@", _IN_TEXT.sub(rf"\g<1>{HIDDEN}", text))
+
+
+def masked_problem(problem: str, line: str) -> str:
+    """A parser's message on a line, without its quotations if that line has a secret."""
+    return problem if masked_text(line) == line else _QUOTED.sub(HIDDEN, problem)
+
+
+def fault_of(parse: Callable[[Any], Any], raw: Any, path: Sequence[str | int], message: str) -> str:
+    """The message of `parse` on `raw`; if that could show a secret, its message on the masked value."""
+    shown = masked(raw, path)
+    if shown == raw:
+        return message
+    try:
+        parse(shown)
+    except ValueError as error:
+        return str(error)
+    return "cannot be used as it is; it is not shown, since it may hold a secret"
+
+
+def _is_suspect(name: str) -> bool:
+    return plain(name).endswith(_SUSPECT)

@@ -1,0 +1,215 @@
+"""What services learn of an attempt by themselves: from its folder, or from the log of its job.
+
+A service that shares a disk with the worker writes the specification and asks for the status by `KeeperFolder`; it
+implements `TrainingService.reports` by `KeeperFolder.events`, or by `read_events` of a copy of the folder. One that can
+only read the platform's log has `read_log`, and `end_status` for the end that it finds there. All may be called again
+and again, also while the trial runs: events are numbered, and the manager drops what it has.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
+from nnilite._keeper.folder import Folder
+from nnilite._keeper.link import MARK
+from nnilite._keeper.process import identity, is_running
+from nnilite._keeper.spool import SpoolReader
+from nnilite.errors import ConfigError
+from nnilite.keeper_events import parse_event, read_value
+from nnilite.records import TIME_MAX, Json, KeeperEvent, MetricKind, Reported
+from nnilite.service import JobState, JobStatus
+
+__all__ = [
+    "MARK",
+    "KeeperFolder",
+    "end_status",
+    "identity",
+    "is_running",
+    "read_events",
+    "read_log",
+    "read_metrics",
+]
+
+log = logging.getLogger(__name__)
+
+_READ_REPORTS = 10_000
+_READ_BYTES = 16_000_000
+
+
+class KeeperFolder:
+    """One attempt's folder on a disk of this machine.
+
+    folder = KeeperFolder(path)
+    folder.create(job.spec_for(path, code=..., env=environment(...)))
+    ... start folder.run_command(keeper) ...
+    folder.status(lambda: is_running(handle["keeper"]))
+
+    What is read raises an OSError where it is there and cannot be read now, on a disk in trouble or without file
+    descriptors. Nothing is known then: an end that cannot be read is not a job that was lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files = AttemptFiles(str(path))
+        self.spec_file = path / "spec.json"
+
+    def create(self, spec: Mapping[str, Json]) -> None:
+        """Make the folder with the keeper's specification, both for their owner alone. Raises: OSError."""
+        self._files.create(spec)
+
+    def spec(self) -> Mapping[str, Any]:
+        """The specification; {} if there is none (any more)."""
+        return self._files.spec()
+
+    def grace_s(self) -> float:
+        """What the trial was promised between SIGTERM and SIGKILL, in seconds."""
+        return _time(self.spec().get("grace_s")) or 0.0
+
+    def forget_spec(self) -> None:
+        """Take the specification away, since it holds the trial's token; the trial's files stay."""
+        self.spec_file.unlink(missing_ok=True)
+
+    def note(self) -> Mapping[str, Any] | None:
+        """What the service has noted of its job here, such as the handle; None if it has not."""
+        return self._files.note()
+
+    def keep_note(self, note: Mapping[str, Json]) -> None:
+        """Keep what the service will want to know of its job. Raises: OSError."""
+        self._files.keep_note(note)
+
+    def run_command(self, keeper: Path) -> list[str]:
+        """The command that runs the attempt on this machine."""
+        return [sys.executable, "-I", "-S", str(keeper), "run", str(self.spec_file)]
+
+    def deliver_command(self, keeper: Path) -> list[str]:
+        """The command that ends what a keeper has left that was killed, and delivers what it had not."""
+        return deliver_command(sys.executable, str(keeper), self._files)
+
+    def started(self) -> float | None:
+        """When the trial's command started, in seconds since the epoch; None if it has not."""
+        record = self._files.started()
+        return _time(record.get("time")) if record else None
+
+    def ended(self, host: str = "") -> JobStatus | None:
+        """How the trial ended, by its keeper's word; None if there is none."""
+        record = self._files.exited()
+        return None if record is None else end_status(record, host, self.started())
+
+    def status(self, runs: Callable[[], bool], host: str = "") -> JobStatus:
+        """The status of the job. `runs` tells whether its keeper runs; LOST if that is gone without a word.
+
+        That is asked first, and then how the trial ended: the other way round, an end in between looks like a loss.
+        """
+        kept = runs()
+        ended = self.ended(host)
+        if ended is not None:
+            return ended
+        started = self.started()
+        if not kept:
+            return JobStatus(JobState.LOST, "its keeper is gone", host=host, started=started)
+        if started is None:
+            return JobStatus(JobState.WAITING, "its keeper is starting", host=host)
+        return JobStatus(JobState.RUNNING, host=host, started=started)
+
+    def was_begun(self) -> bool:
+        """Whether a keeper has ever been at work here."""
+        return self._files.was_begun()
+
+    def has_keeper(self) -> bool:
+        """Whether a keeper is at work here, by the lock that it holds.
+
+        Ask only if none is being started: it would take the question for another keeper.
+        """
+        return self._files.has_keeper()
+
+    def keeper(self) -> int:
+        """The process id of the keeper at work here, looked for among all processes; 0 if there is none. Slow."""
+        return self._files.keeper()
+
+    def events(self) -> list[KeeperEvent]:
+        """What the keeper's files tell: see `read_events`."""
+        return read_events(self.path)
+
+    def output(self, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of "stdout" or "stderr"; b"" where there is nothing (yet). Raises: OSError."""
+        try:
+            with (self.path / f"trial.{stream}").open("rb") as file:
+                file.seek(offset)
+                return file.read(limit)
+        except FileNotFoundError:
+            return b""
+
+
+def end_status(exited: Mapping[str, Any], host: str = "", started: float | None = None) -> JobStatus:
+    """The status of a job that has ended, by its keeper's record: `code`, `message`, `cause` and `time`.
+
+    The trial may have written to that record: what cannot be is left out.
+    """
+    code = exited["code"] if type(exited.get("code")) is int else None
+    message = str(exited.get("message") or "")
+    state = JobState(end_state({**exited, "code": code}))
+    return JobStatus(state, message, code, host, started=started, ended=_time(exited.get("time")))
+
+
+def _time(value: Json) -> float | None:
+    """Seconds, as far as any clock goes; of NaN no comparison is true."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= TIME_MAX
+    return float(value) if fits else None
+
+
+def read_events(directory: Path) -> list[KeeperEvent]:
+    """What the files of an attempt tell: its start, its metrics, its end; [] if there is nothing yet.
+
+    `directory` is the attempt's folder, `<experiment>/trials/<trial>/<attempt>`. Output is not among the events. The
+    trial can write to these files too: a start or an end that cannot be one is left out.
+    Raises: OSError if one of them is there and cannot be read now.
+
+    >>> read_events(Path("trials/Xy12z/0"))  # doctest: +SKIP
+    [Started(time=1.5, host='box', pid=12), Reported(index=0, kind=FINAL, ...), Exited(time=9.0, code=0)]
+    """
+    folder = Folder(str(directory))
+    started, exited = folder.read("started"), folder.read("exit")  # the end first: nothing is reported after it
+    start = _event("started", started, directory)
+    end = _event("exit", exited, directory)
+    return [*start, *read_metrics(directory, ended=bool(end)), *end]
+
+
+def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
+    if record is None:
+        return []
+    try:
+        return [parse_event({"host": "", "pid": 0, **record, "type": kind})]
+    except ConfigError as error:
+        log.warning("%s has no word of a keeper in .nni/%s: %s", directory, kind, error)
+        return []
+
+
+def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported]:
+    """The metrics of an attempt, in order. `ended`: also a last line without a line end."""
+    reader = SpoolReader(Folder(str(directory)).metrics)
+    while reports := reader.read(_READ_REPORTS, _READ_BYTES, final=ended):
+        for report in reports:
+            value, refused = read_value(report.value)
+            yield Reported(report.number, MetricKind(report.kind), report.sequence, value, float(report.time), refused)
+
+
+def read_log(text: str | bytes) -> list[KeeperEvent]:
+    """The events in the output of a keeper that reports to standard output. Lines that are cut are left out."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    events: list[KeeperEvent] = []
+    for line in text.split("\n"):
+        _, mark, data = line.partition(MARK)  # a platform may put the time in front of each line
+        if not mark:
+            continue
+        try:
+            events.append(parse_event(json.loads(data)))
+        except (ValueError, RecursionError, ConfigError) as error:
+            log.debug("not an event: %s: %.200s", error, line)
+    return events

@@ -1,0 +1,452 @@
+"""HTTP to the REST interface of a platform, for services that have no better client. Needs the extra `http`.
+
+    class MyConfig(HttpConfig):
+        host: str
+        token: Secret | None = None
+
+    http = PlatformHttp("OpenPAI", config.host, config, Credential(config.token or "", renew=self._log_in))
+    jobs = (await http.get("/api/v2/jobs", query={"username": user})).json()
+
+It uses `requests` in threads of its own, and not tornado's AsyncHTTPClient, which is here anyway: machines on which
+managers run often reach a platform only through the proxy that the environment names (HTTPS_PROXY, NO_PROXY), which
+tornado's own client cannot use; and a connection that is kept saves a TLS handshake with each call. What requests does
+not do is done here: a limit for the whole time of a call, a limit for the size of an answer, and no credentials for
+anybody but the platform (no .netrc, no cookies, redirects only to the platform's own address).
+
+Each call has an end: `timeout_s` for one try, and `patience_s` for all tries together. Calls that may be repeated
+safely (GET, HEAD, PUT, DELETE, and others with `repeat=True`) are tried again, with growing pauses, where the platform
+cannot be reached or answers 429, 500, 502, 503 or 504; all other calls only where the platform has certainly done
+nothing yet: it could not be connected to, or it said 429. `Retry-After` is heeded, by later calls too. After a 401
+the credential is renewed, once, and one renewal serves all calls that wait for it.
+
+What a call may raise. Each error has `status`, 0 where there was no answer, and `reply`, the platform's own words:
+
+| error | kind | means |
+| --- | --- | --- |
+| `Outage` | ServiceError | no answer, 5xx, or an answer that makes no sense: nothing is known of the jobs, so UNKNOWN |
+| `Throttled` | ServiceError | 429; `retry_after_s` |
+| `Untrusted` | ServiceError | the platform's certificate is not one that this machine trusts |
+| `AccessRefused` | ServiceError | 401 or 403: a login that has expired says nothing of the jobs that run |
+| `Missing` | NotFound | 404 or 410 |
+| `Contradiction` | Conflict | 409 or 412, as a rule because there is something of this name already |
+| `CallRefused` | ConfigError | 400, 413, 422 and others: the same request can never work |
+
+A service whose platform has a client of its own, which blocks, can raise the same errors, and call it by `in_thread`.
+
+When a service opens, a wrong address, login or certificate can never work either: see `as_config_error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, fields
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import requests
+import urllib3
+
+from nnilite._http_problems import (
+    KINDS,
+    AccessRefused,
+    CallRefused,
+    Contradiction,
+    Missing,
+    Outage,
+    Problem,
+    Throttled,
+    Untrusted,
+    chain,
+    retry_after_s,
+    words,
+)
+from nnilite._http_problems import reply as reply_of
+from nnilite._redaction import hide, redact
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+from nnilite.units import Duration, FilePath, SecretText
+
+__all__ = [
+    "AccessRefused",
+    "CallRefused",
+    "Contradiction",
+    "Credential",
+    "HttpAnswer",
+    "HttpConfig",
+    "HttpRequest",
+    "Missing",
+    "Outage",
+    "PlatformHttp",
+    "Problem",
+    "Throttled",
+    "Untrusted",
+    "as_config_error",
+    "hide",
+    "in_thread",
+    "redact",
+    "retry_after_s",
+]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SAFE = ("GET", "HEAD", "PUT", "DELETE")
+_PASSING = (429, 500, 502, 503, 504)
+_PAUSE_S = (0.5, 10.0)
+_CALLS_AT_ONCE = 8
+_REDIRECTS = 5
+_CHUNK_BYTES = 1 << 16
+_UNSENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpConfig:
+    """The fields of a `Config` by which users say how to reach a platform. To be inherited."""
+
+    ca_cert: FilePath | None = field(
+        default=None,
+        metadata={"description": "PEM file of the authority that has signed the platform's certificate"},
+    )
+    insecure_skip_tls_verify: bool = field(
+        default=False,
+        metadata={"description": "do not check the platform's certificate: who is in between can read the login"},
+    )
+    request_timeout: Duration = field(
+        default=30, metadata={"description": "how long the platform may take for one answer"}
+    )
+
+
+@dataclass
+class Credential:
+    """Who calls. Change `token`, or give `renew`, which gets a new one where there is none or it has expired.
+
+    `renew` makes its calls with `Request(..., anonymous=True)`. `spell` makes headers of a token.
+    """
+
+    token: str = field(default="", repr=False)
+    renew: Callable[[], Awaitable[str]] | None = None
+    spell: Callable[[str], Mapping[str, str]] = lambda token: {"Authorization": f"Bearer {token}"}
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """One call. A `body` may be JSON, bytes, or the path of a file, which is sent piece by piece."""
+
+    method: str
+    path: str  # below the address of the platform
+    query: Mapping[str, str | int] = field(default_factory=dict, repr=False)
+    body: Json | bytes | Path = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    repeat: bool = False  # it may be sent twice though its method does not say so
+    anonymous: bool = False  # without the credential
+    timeout_s: float | None = None  # for one try; the config's, if None
+    patience_s: float = 40.0  # for all tries; the engine gives up a call after 60 s
+    max_bytes: int = 64_000_000  # of the answer
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether nothing can be done twice by sending it again."""
+        return self.repeat or self.method in _SAFE
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """What the platform has answered: a status under 300."""
+
+    status: int
+    headers: Mapping[str, str]  # upper and lower case do not matter
+    content: bytes
+    place: str  # of the request, for messages
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """Raises: Outage if it is not JSON, as where a proxy has answered in the place of the platform."""
+        try:
+            return json.loads(self.content)
+        except (ValueError, RecursionError):
+            start = redact(self.text[:80])
+            raise Outage(f"{self.place} is answered by something else than JSON, which begins {start!r}") from None
+
+
+@dataclass(eq=False)
+class _Failed(Exception):
+    """There was no whole answer."""
+
+    problem: Problem
+    unsent: bool = False  # the platform has certainly not begun with it
+
+
+class PlatformHttp:
+    """Calls one platform. Its methods are for one event loop. Raises: ConfigError for an address that is none."""
+
+    def __init__(self, name: str, address: str, config: HttpConfig, credential: Credential | None = None) -> None:
+        self._name = name
+        self._address = _checked(name, address)
+        self._config = config
+        self._credential = credential or Credential()
+        self._verify: bool | str = str(config.ca_cert) if config.ca_cert else not config.insecure_skip_tls_verify
+        self._session = _session()
+        self._not_before = 0.0  # the platform has asked for patience until then
+        self._renewal = asyncio.Lock()
+        self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
+        for each in fields(config):
+            value = getattr(config, each.name)
+            if isinstance(value, SecretText):
+                hide(value)
+        hide(self._credential.token)
+        if not self._verify:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+            log.warning("insecureSkipTlsVerify: nobody checks that it is %s who answers at %s", name, self._address)
+
+    async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> HttpAnswer:
+        """Raises: Problem, as all calls."""
+        return await self.call(HttpRequest("GET", path, query or {}))
+
+    async def post(self, path: str, body: Json | bytes = None) -> HttpAnswer:
+        return await self.call(HttpRequest("POST", path, body=body))
+
+    async def put(self, path: str, body: Json | bytes = None) -> HttpAnswer:
+        return await self.call(HttpRequest("PUT", path, body=body))
+
+    async def delete(self, path: str) -> HttpAnswer:
+        return await self.call(HttpRequest("DELETE", path))
+
+    async def call(self, request: HttpRequest) -> HttpAnswer:
+        """The answer to a request. Raises: Problem."""
+        deadline = time.monotonic() + request.patience_s
+        pause_s, longest_s = _PAUSE_S
+        renews = self._credential.renew is not None and not request.anonymous
+        if renews and not self._credential.token:
+            await self._renew("")
+        while True:
+            await self._await_turn(request, deadline)
+            token = "" if request.anonymous else self._credential.token
+            try:
+                answer = await self._try(request, token)
+            except _Failed as failure:
+                problem, again = failure.problem, failure.unsent or request.repeatable
+            else:
+                if answer.status < 300:
+                    return answer
+                problem = self._problem(request, answer)
+                if answer.status == 401 and renews:
+                    renews = False
+                    await self._renew(token)
+                    continue
+                again = answer.status in _PASSING and (request.repeatable or answer.status == 429)
+            wait_s = max(pause_s * random.uniform(0.5, 1.5), self._not_before - time.monotonic())
+            if not again or time.monotonic() + wait_s > deadline:
+                raise problem
+            log.debug("%s; tried again in %.1f s", problem, wait_s)
+            await asyncio.sleep(wait_s)
+            pause_s = min(longest_s, 2 * pause_s)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        self._session.close()
+
+    async def _renew(self, old: str) -> None:
+        """Get another token than this one, if nobody has meanwhile."""
+        async with self._renewal:
+            if self._credential.token == old and self._credential.renew is not None:
+                token = await self._credential.renew()
+                hide(token)
+                self._credential.token = token
+
+    async def _await_turn(self, request: HttpRequest, deadline: float) -> None:
+        """Wait while the platform asks for patience. Raises: Throttled if that is too long."""
+        wait_s = self._not_before - time.monotonic()
+        if wait_s <= 0:
+            return
+        if self._not_before > deadline:
+            problem = Throttled(f"{self._name} at {self._address} wants no calls for another {wait_s:.0f} s")
+            problem.status, problem.retry_after_s = 429, wait_s
+            raise problem
+        await asyncio.sleep(wait_s)
+
+    async def _try(self, request: HttpRequest, token: str) -> HttpAnswer:
+        """One try, in a thread. Raises: _Failed."""
+        timeout_s = request.timeout_s or float(self._config.request_timeout)
+        deadline = time.monotonic() + timeout_s
+        async with self._turns:
+            try:
+                answer = await asyncio.wait_for(
+                    in_thread(lambda: self._exchange(request, token, deadline)), timeout_s + 1
+                )
+            except asyncio.TimeoutError:
+                raise _Failed(self._outage(request, f"has not answered within {timeout_s:g} s")) from None
+        patience_s = retry_after_s(answer.headers.get("Retry-After", ""))
+        if answer.status in (429, 503) and patience_s:
+            self._not_before = time.monotonic() + patience_s
+        return answer
+
+    def _exchange(self, request: HttpRequest, token: str, deadline: float) -> HttpAnswer:
+        """Blocks. Raises: _Failed."""
+        headers = {**(self._credential.spell(token) if token else {}), **request.headers}
+        url = f"{self._address}/{request.path.lstrip('/')}"
+        # A kept connection may just have been closed by the other end. What cannot be sent twice gets one of its own.
+        session = nullcontext(self._session) if request.repeatable else _session()
+        try:
+            with session as used:
+                return self._follow(_Sending(used, request, headers, self._verify, deadline), url)
+        except requests.exceptions.SSLError as error:
+            raise _Failed(self._untrusted(error), unsent=True) from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            unsent = any(isinstance(each, _UNSENT) for each in chain(error))
+            what = f"cannot be reached: {words(error)}; see that its address is right, and the way there open"
+            raise _Failed(self._outage(request, what), unsent) from None
+
+    def _follow(self, sending: _Sending, url: str) -> HttpAnswer:
+        """Send a request, and again where it is redirected to within the platform's address."""
+        request, query = sending.request, sending.request.query
+        for _ in range(_REDIRECTS):
+            with sending.send(url, query) as response:
+                if not response.is_redirect:
+                    return self._read(sending, response)
+                url, query = urljoin(url, response.headers["Location"]), {}
+            if request.method not in ("GET", "HEAD") or _origin(url) != _origin(self._address):
+                raise _Failed(self._outage(request, f"sends to {_origin(url)} instead; see that the address is right"))
+        raise _Failed(self._outage(request, "sends from one address to the next without an end"))
+
+    def _read(self, sending: _Sending, response: requests.Response) -> HttpAnswer:
+        request, content = sending.request, bytearray()
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            content += chunk
+            if len(content) > request.max_bytes:
+                raise _Failed(self._outage(request, f"answers with more than {request.max_bytes} bytes"))
+            if time.monotonic() > sending.deadline:
+                raise _Failed(self._outage(request, "has not finished its answer in time"))
+        return HttpAnswer(response.status_code, response.headers, bytes(content), self._place(request))
+
+    def _place(self, request: HttpRequest) -> str:
+        """A request as messages name it: what it asks for may be a secret."""
+        return redact(f"{request.method} {self._address}/{request.path.lstrip('/')}")
+
+    def _outage(self, request: HttpRequest, what: str) -> Outage:
+        return Outage(redact(f"{self._name} {what} ({self._place(request)})"))
+
+    def _untrusted(self, error: BaseException) -> Untrusted:
+        return Untrusted(
+            f"the certificate of {self._name} at {self._address} is not trusted ({words(error)}): name the authority "
+            f"that has signed it in caCert, as a PEM file"
+        )
+
+    def _problem(self, request: HttpRequest, answer: HttpAnswer) -> Problem:
+        """What a status of 300 and more means."""
+        kind, cure = KINDS.get(answer.status, (Outage, "") if answer.status >= 500 else (CallRefused, ""))
+        reply = redact(reply_of(answer.content, answer.headers.get("Content-Type", "")))
+        told = "; ".join(part for part in (reply, cure) if part)
+        place = self._place(request)
+        problem = kind(f"{self._name} answers {answer.status} to {place}" + (f": {told}" if told else ""))
+        problem.status, problem.reply = answer.status, reply
+        if isinstance(problem, Throttled):
+            problem.retry_after_s = retry_after_s(answer.headers.get("Retry-After", ""))
+        return problem
+
+
+@dataclass(frozen=True)
+class _Sending:
+    """One try, as it is sent."""
+
+    session: requests.Session
+    request: HttpRequest
+    headers: Mapping[str, str]
+    verify: bool | str
+    deadline: float
+
+    def send(self, url: str, query: Mapping[str, str | int]) -> requests.Response:
+        """The head of the answer."""
+        body = self.request.body
+        opened: Any = body.open("rb") if isinstance(body, Path) else nullcontext(body)
+        with opened as content:
+            return self.session.request(
+                self.request.method,
+                url,
+                params=query,
+                data=content if isinstance(body, (bytes, Path)) else None,
+                json=None if isinstance(body, (bytes, Path)) else content,
+                headers=self.headers,
+                timeout=max(0.1, self.deadline - time.monotonic()),
+                verify=self.verify,
+                # Without this, requests would put what it finds in ~/.netrc in the place of the credential.
+                auth=lambda prepared: prepared,
+                allow_redirects=False,
+                stream=True,
+            )
+
+
+@contextmanager
+def as_config_error(config_field: str = "") -> Iterator[None]:
+    """Where a service opens: a wrong login, certificate or address is a ConfigError at this field.
+
+    >>> with as_config_error("token"):
+    ...     pass
+    """
+    try:
+        yield
+    except (AccessRefused, Untrusted, Missing) as error:
+        raise ConfigError(str(error), Place(field=config_field or None)) from error
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """The result of what blocks. Its thread keeps nobody from ending: not who is canceled, and not the program."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result: T | None = None
+        problem: BaseException | None = None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            problem = error
+        try:
+            loop.call_soon_threadsafe(settle, result, problem)
+        except RuntimeError:  # the loop has been closed meanwhile
+            log.debug("nobody waits for an answer any more")
+
+    threading.Thread(target=run, name="platform-http", daemon=True).start()
+    return await done
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    session.headers["User-Agent"] = "nnilite"
+    return session
+
+
+def _checked(name: str, address: str) -> str:
+    """An address without a slash at its end. Raises: ConfigError."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ConfigError(f"{redact(address)!r} is no address of {name}; write it as https://host:port/path")
+    if parts.username or parts.password:
+        raise ConfigError(f"the address of {name} must not hold a login; there are fields for that")
+    return address.rstrip("/")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

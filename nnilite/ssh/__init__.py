@@ -1,0 +1,13 @@
+"""Machines that are reached by SSH, for plugins: connected as `ssh` would, with its configuration and known hosts.
+
+settings     the fields of a config that say how to reach a machine
+route        the way to a machine, as OpenSSH's configuration has it
+connect      gets connected, hop by hop
+commands     runs a command over a connection
+known_hosts  which key a machine must have
+download     unpacks what a machine sends
+errors       why a machine cannot be used
+
+`route`, `connect` and `commands` need paramiko, the extra `remote`. Two plugins stand on this: nnilite_remote, whose
+agent serves on the connection, and nnilite_slurm, which runs the commands of Slurm on a login node.
+"""

@@ -1,0 +1,80 @@
+"""The fields of a `Config` by which users say how to reach a machine. To be inherited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nnilite.errors import ConfigError, Place
+from nnilite.ssh.known_hosts import HostKeyPolicy
+from nnilite.units import AnyPath, Port, Secret
+
+
+def _about(description: str) -> dict[str, str]:
+    return {"description": description}
+
+
+@dataclass(frozen=True)
+class SshMachine:
+    """One machine. What is not set here is looked up in ~/.ssh/config, as `ssh` does."""
+
+    host: str = field(metadata=_about("its name, its address, or a Host of ~/.ssh/config"))
+    port: Port | None = field(default=None, metadata=_about("of its sshd; default: from ~/.ssh/config, or else 22"))
+    user: str | None = field(
+        default=None, metadata=_about("to log in as; default: from ~/.ssh/config, or else your name here")
+    )
+    password: Secret | None = field(
+        default=None, metadata=_about('if set, no key is tried; better "${env:SSH_PASSWORD}" than plain text')
+    )
+    ssh_key_file: AnyPath | None = field(
+        default=None, metadata=_about("the only key to try; if not set, ssh-agent and the usual keys are tried")
+    )
+    ssh_passphrase: Secret | None = field(default=None, metadata=_about("of the key file"))
+    proxy_jump: str | None = field(
+        default=None, metadata=_about("machines to go through, as in ~/.ssh/config: [user@]host[:port], with commas")
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("host", "user", "proxy_jump"):
+            check_word(name, getattr(self, name))
+
+    @property
+    def key(self) -> str:
+        """Names the machine in handles, the same after a restart of the manager."""
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{self.host}:{self.port or ''}"
+
+    @property
+    def ssh_command(self) -> list[str]:
+        """By which a person gets there."""
+        options = {"-p": self.port, "-i": self.ssh_key_file, "-J": self.proxy_jump}
+        given = [word for option, value in options.items() if value for word in (option, str(value))]
+        return ["ssh", *given, f"{self.user}@{self.host}" if self.user else self.host]
+
+    @property
+    def title(self) -> str:
+        """Names the machine to people."""
+        return self.host if self.port is None else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SshSettings:
+    """What counts for all machines that are reached."""
+
+    host_key_policy: HostKeyPolicy = field(
+        default=HostKeyPolicy.ACCEPT_NEW,
+        metadata=_about("strict: the key must be in known_hosts; accept-new: new machines are accepted; ignore"),
+    )
+    known_hosts_file: AnyPath | None = field(default=None, metadata=_about("instead of ~/.ssh/known_hosts"))
+    ssh_config_file: AnyPath | None = field(default=None, metadata=_about("instead of ~/.ssh/config"))
+
+    @property
+    def ssh_folder(self) -> Path:
+        """Where this user's own SSH files are."""
+        return Path("~/.ssh").expanduser()
+
+
+def check_word(name: str, value: str | None) -> None:
+    """Whether a value can be a word of a command. Raises: ConfigError at the field."""
+    if value is not None and (not value or value.startswith("-") or any(c in value for c in "\0\n\r")):
+        raise ConfigError(f"{value!r} cannot be used", Place(field=name.replace("_p", "P")))

@@ -1,0 +1,285 @@
+"""The bookkeeping that every tuner needs which learns from points and their values.
+
+A `LearningTuner` owns the list of points: proposed, customised and imported ones, running or ended. A subclass owns
+its model and implements `_suggest`, which gets a generator of random numbers that depends on the seed and the
+parameter id alone. With that, and with `_opened` and `_closed` as the model's only source, the same seed and the
+same order of calls give the same proposals, also after a replay, which takes recorded parameters as they are.
+Late, doubled and unknown ids do no harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from nnilite.errors import NoMoreTrialError, SpaceError
+from nnilite.records import Json
+from nnilite.space import Key, Parameter, SearchSpace
+from nnilite.tuner import EXTRAS, Call, Tuner, scalar
+from nnilite.tuning.class_args import one_of, whole_number
+
+__all__ = ["Flat", "LearningTuner", "Point", "PointState", "canonical", "derived_seed", "grid"]
+
+log = logging.getLogger(__name__)
+
+Flat = dict[Key, int | float]
+"""Parameters as `SearchSpace.flatten` gives them: one entry for each active parameter, by its path."""
+
+
+class PointState(Enum):
+    """What is known of a point."""
+
+    RUNNING = "running"
+    DONE = "done"  # it has a value; if it was stopped early, that of its last intermediate result
+    POOR = "poor"  # its result is no finite number: worse than those that are done
+    FAILED = "failed"  # it ended without a result; that says nothing about the parameters
+
+
+@dataclass
+class Point:
+    """One set of parameters that a tuner knows of.
+
+    parameters   as the trial gets them
+    flat         the same, flattened; None if they do not fit the present search space
+    parameter_id the tuner's number; None for customised and imported ones
+    losses       one for each objective, less is better whatever the optimize mode; None if it is not DONE
+    value        the result as reported
+    """
+
+    parameters: Json
+    flat: Flat | None
+    parameter_id: int | None = None
+    state: PointState = PointState.RUNNING
+    losses: tuple[float, ...] | None = None
+    value: Json = None
+    notes: dict[str, Any] = field(default_factory=dict)  # of the subclass's model, gone with it
+
+    @property
+    def loss(self) -> float | None:
+        """The first (mostly, the only) loss."""
+        return self.losses[0] if self.losses else None
+
+
+class LearningTuner(Tuner):
+    """Base of tuners that learn from points. A subclass implements `_suggest` and whichever other hook it needs.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+        seed: any whole number; None for a different search each time.
+
+    Raises: ConfigError
+
+        class Luck(LearningTuner):
+            def _suggest(self, parameter_id, rng): return self.space.sample(rng)
+    """
+
+    distinct = True
+    """Whether no point is proposed twice where the space is finite. Then an exhausted space ends the search."""
+
+    extra_keys: frozenset[str] = frozenset()
+    """Keys that the tuner adds to the parameters beside those of the space."""
+
+    space: SearchSpace
+
+    def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
+        self._accept_customized_trials()
+        self.sign = -1.0 if one_of("optimize_mode", optimize_mode, ("maximize", "minimize")) == "maximize" else 1.0
+        self.seed = secrets.randbits(32) if seed is None else whole_number("seed", seed)
+        self.points: list[Point] = []
+        self._space: SearchSpace | None = None
+        self._running: dict[int, Point] = {}
+        self._heard: set[int] = set()  # ids whose result came
+        self._seen: set[str] = set()  # canonical parameters, where the space is finite
+
+    # What a subclass implements
+
+    def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
+        """Propose parameters. Called again, with another rng, if the proposal was seen before.
+
+        Raises: NoMoreTrialError
+        """
+        raise NotImplementedError
+
+    def _accept(self, space: SearchSpace) -> None:
+        """Raise SpaceError for a space that this tuner cannot search."""
+
+    def _restart(self) -> None:
+        """`self.space` is new. Forget the model: all points that fit follow through `_opened` and `_closed`."""
+
+    def _opened(self, point: Point) -> None:
+        """This point runs now; it need not be one that `_suggest` proposed."""
+
+    def _closed(self, point: Point) -> None:
+        """This point has ended, as its state says."""
+
+    def _losses(self, value: Json) -> tuple[float, ...] | None:
+        """What the tuner minimises, or None if the value holds no finite number."""
+        number = scalar(value)
+        return None if number is None else (self.sign * number,)
+
+    # What the manager calls
+
+    def update_search_space(self, search_space: Any) -> None:
+        space = SearchSpace.parse(search_space)
+        names = {parameter.name for parameter in space.children()}
+        for name in sorted(names & self.extra_keys):
+            raise SpaceError(f"{name!r} is what this tuner adds to the parameters itself; choose another name")
+        self._accept(space)
+        self.space = self._space = space
+        self._extras = (EXTRAS | self.extra_keys) - names
+        self._seen.clear()
+        self._restart()
+        for point in self.points:
+            point.flat = self._flat(point.parameters)
+            point.notes.clear()
+            self._introduce(point)
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        if self._space is None:
+            raise SpaceError("a tuner needs a search space before it can propose anything")
+        parameters = self._suggest(parameter_id, self.rng(parameter_id))
+        if self.distinct and self.space.size is not None:
+            parameters = self._unseen(parameters, parameter_id)
+        self._open(parameters, parameter_id)
+        return parameters
+
+    def receive_trial_result(self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any) -> None:
+        if parameter_id is not None:
+            if parameter_id in self._heard:
+                log.debug("parameter id %s: a second result is ignored", parameter_id)
+                return
+            self._heard.add(parameter_id)
+        point = self._running.pop(parameter_id, None) if parameter_id is not None else None
+        if point is not None:
+            self._close(point, value)
+        else:
+            self._learn(parameters, value, parameter_id)
+
+    def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
+        point = self._running.pop(parameter_id, None) if parameter_id is not None else None
+        if point is not None:
+            point.state = PointState.FAILED
+            self._tell(point)
+
+    def import_data(self, data: list[dict[str, Any]]) -> None:
+        before = len(self.points)
+        for item in data:
+            if item.get("value") is not None:
+                self._learn(item.get("parameter"), item["value"], None)
+        log.info("imported %d of %d points; others lie outside of the space", len(self.points) - before, len(data))
+
+    def replay(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            if call.kind == "generate" and call.parameter_id is not None:
+                if call.parameters is not None:
+                    self._open(call.parameters, call.parameter_id)
+            else:
+                self.apply(call)
+
+    # Random numbers and repetition
+
+    def rng(self, parameter_id: int, attempt: int = 0) -> random.Random:
+        """Random numbers that depend on nothing but the seed and these two."""
+        return random.Random(derived_seed(self.seed, parameter_id, attempt))
+
+    def _unseen(self, parameters: Json, parameter_id: int) -> Json:
+        """These parameters or, if they were tried already, others: by the model, by chance, by enumeration."""
+        if self.space.size is not None and len(self._seen) >= self.space.size:
+            raise NoMoreTrialError
+        for attempt in range(1, _MODEL_TRIES + _RANDOM_TRIES):
+            if canonical(parameters) not in self._seen:
+                return parameters
+            rng = self.rng(parameter_id, attempt)
+            parameters = self._suggest(parameter_id, rng) if attempt < _MODEL_TRIES else self.space.sample(rng)
+        for flat in grid(self.space, Parameter.points):
+            parameters = self.space.build(flat)
+            if canonical(parameters) not in self._seen:
+                return parameters
+        raise NoMoreTrialError
+
+    # Points
+
+    def _open(self, parameters: Json, parameter_id: int) -> None:
+        point = Point(parameters, self._flat(parameters), parameter_id)
+        self.points.append(point)
+        self._running[parameter_id] = point
+        self._introduce(point)
+
+    def _learn(self, parameters: Json, value: Json, parameter_id: int | None) -> None:
+        """A result of parameters that are not running: customised, imported, late or from elsewhere."""
+        flat = self._flat(parameters)
+        if flat is None:
+            log.info("a result for parameters outside of the search space is left out: %.200r", parameters)
+            return
+        point = Point(parameters, flat, parameter_id)
+        self.points.append(point)
+        self._introduce(point)
+        self._close(point, value)
+
+    def _introduce(self, point: Point) -> None:
+        if point.flat is None:
+            return
+        if self.space.size is not None:
+            self._seen.add(canonical(point.parameters))
+        self._opened(point)
+        if point.state is not PointState.RUNNING:
+            self._closed(point)
+
+    def _close(self, point: Point, value: Json) -> None:
+        point.value, point.losses = value, self._losses(value)
+        point.state = PointState.POOR if point.losses is None else PointState.DONE
+        self._tell(point)
+
+    def _tell(self, point: Point) -> None:
+        if point.flat is not None:
+            self._closed(point)
+
+    def _flat(self, parameters: Json) -> Flat | None:
+        if self._space is None:
+            return None
+        if isinstance(parameters, Mapping):
+            parameters = {key: value for key, value in parameters.items() if key not in self._extras}
+        try:
+            return dict(self.space.flatten(parameters))
+        except SpaceError:
+            return None
+
+
+_MODEL_TRIES = 6
+_RANDOM_TRIES = 50
+
+
+def derived_seed(*parts: int) -> int:
+    """A well-mixed seed of 32 bits from whole numbers."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big")
+
+
+def canonical(parameters: Json) -> str:
+    """Equal for equal parameters, whatever the order of their keys."""
+    return json.dumps(parameters, sort_keys=True, default=repr)
+
+
+def grid(space: SearchSpace, values_of: Callable[[Parameter], Iterable[int | float]]) -> Iterator[Flat]:
+    """All combinations of the raw values that `values_of` gives for each parameter; the last one changes fastest."""
+    return _grid(space, space.children(), values_of)
+
+
+def _grid(
+    space: SearchSpace, waiting: Sequence[Parameter], values_of: Callable[[Parameter], Iterable[int | float]]
+) -> Iterator[Flat]:
+    if not waiting:
+        yield {}
+        return
+    first, rest = waiting[0], tuple(waiting[1:])
+    for raw in values_of(first):
+        below = space.children(first.path, int(raw)) if first.nested else ()
+        for flat in _grid(space, (*below, *rest), values_of):
+            yield {first.path: raw, **flat}

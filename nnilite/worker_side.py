@@ -1,0 +1,36 @@
+"""What the programs of plugins on workers share with the keeper. Python 3.8 and the standard library alone.
+
+Such a program cannot count on nnilite where it runs, so it is sent with the texts of `sources`: there, too, this
+module and those below it are then found by their names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict
+
+from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state, read_json, write_private
+from nnilite._keeper.process import boot_id, identity, is_running, started_at
+
+__all__ = [
+    "AttemptFiles",
+    "boot_id",
+    "deliver_command",
+    "end_state",
+    "identity",
+    "is_running",
+    "read_json",
+    "sources",
+    "started_at",
+    "write_private",
+]
+
+_MODULES = ("_keeper/folder.py", "_keeper/process.py", "_keeper/attempt_files.py", "worker_side.py")
+
+
+def sources() -> Dict[str, str]:
+    """The texts of these modules by their names, packages with "", each after those that it imports."""
+    folder = Path(__file__).parent
+    names = {name: name[: -len(".py")].replace("/", ".") for name in _MODULES}
+    texts = {"nnilite." + names[name]: (folder / name).read_text(encoding="ascii") for name in _MODULES}
+    return dict({"nnilite": "", "nnilite._keeper": ""}, **texts)

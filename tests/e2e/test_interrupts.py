@@ -1,0 +1,141 @@
+"""Ctrl-C in the first seconds of `nnictl create`: a sentence, the exit code, and nothing half made."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from nnilite import _registry
+from nnilite._cli.program import run
+from nnilite._running import managers
+from nnilite.testing import eventually
+
+TRIAL = "import time, nnilite\nnnilite.get_next_parameter()\ntime.sleep(1)\nnnilite.report_final_result(1)\n"
+STOPS_IT = "`nnictl stop "
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here' $HOME"))
+    (tmp_path / "trial.py").write_text(TRIAL)
+    fields = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"{sys.executable} trial.py",
+        "trialConcurrency": 1,
+        "maxTrialNumber": 2,
+        "tuner": {"name": "TPE"},
+        "trainingService": {"platform": "local"},
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(fields))
+    yield path
+    for entry in _registry.entries():
+        managers.kill(entry)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A `nnictl create` that was interrupted."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def before_nnilite(self) -> bool:
+        """Python itself was still at its start, where no program has a say."""
+        by_python = self.code not in (0, 130) and "Interrupted" not in self.err and "program.py" not in self.err
+        return by_python and not _registry.entries()
+
+
+def duration_s(config: Path) -> float:
+    """How long a create takes here and now that nobody interrupts."""
+    began = time.monotonic()
+    assert interrupted(config, 60.0).code == 0
+    assert run(["stop", "--all"]) == 0
+    assert run(["experiment", "delete", "--all", "--yes"]) == 0
+    return time.monotonic() - began
+
+
+def interrupted(config: Path, delay_s: float, *arguments: str) -> Ended:
+    """What Ctrl-C in a terminal does: SIGINT to all processes of the group."""
+    command = [sys.executable, "-m", "nnilite._cli", "create", "--config", str(config), "--port", "0", *arguments]
+    process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True)
+    try:
+        process.wait(delay_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    return Ended(process.returncode, out, err)
+
+
+def managers_of(home: Path) -> list[int]:
+    """Processes that have to do with an experiment in this folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(home) in word for word in process.info["cmdline"] or []) and process.pid != os.getpid():
+            found.append(process.pid)
+    return found
+
+
+def check(ended: Ended, home: Path) -> str:
+    """Which of the permitted ends it was."""
+    if ended.before_nnilite:
+        return "python"
+    assert "Traceback" not in ended.err, ended
+    assert ended.code in (0, 130), ended
+    known = _registry.entries()
+    if not known:
+        assert ended.code == 130
+        assert len(ended.err.strip().splitlines()) == 1, ended
+        assert ended.err.startswith("Interrupted"), ended
+        assert [path for path in home.glob("*") if path.name != ".nnilite"] == []
+        assert list(home.glob(".nnilite/*")) == list(home.glob(".nnilite/.*")) == []
+        until_none(home)
+        return "nothing"
+    assert STOPS_IT in ended.out + ended.err, ended
+    assert [entry.alive for entry in known] == [True]
+    assert run(["stop", known[0].id]) == 0
+    assert run(["experiment", "delete", known[0].id, "--yes"]) == 0
+    return "runs"
+
+
+def until_none(home: Path) -> None:
+    eventually(lambda: not managers_of(home))
+
+
+def test_a_start_that_is_interrupted_leaves_nothing_or_an_experiment_that_runs(
+    config: Path, tmp_path: Path, record_property: pytest.RecordProperty
+) -> None:
+    chance, longest = random.Random(11), duration_s(config)
+    ends = []
+    for _ in range(12):
+        ended = interrupted(config, chance.uniform(0.03, longest))
+        ends.append(check(ended, tmp_path / "kept 'here' $HOME"))
+    assert "nothing" in ends
+    record_property("shown", f"create was interrupted {len(ends)} times: {', '.join(sorted(ends))}")
+
+
+def test_in_the_foreground_it_is_stopped_or_has_never_been(config: Path, tmp_path: Path) -> None:
+    chance, longest = random.Random(12), duration_s(config)
+    for _ in range(6):
+        ended = interrupted(config, chance.uniform(0.1, longest), "--foreground")
+        assert "Traceback" not in ended.err or ended.before_nnilite, ended
+        known = _registry.entries()
+        assert ended.before_nnilite or ended.code == 130, ended
+        if known:
+            assert "is stopped; `nnictl resume" in ended.out, ended
+            assert [entry.alive for entry in known] == [False]
+            assert run(["experiment", "delete", known[0].id, "--yes"]) == 0
+        until_none(tmp_path / "kept 'here' $HOME")

@@ -1,0 +1,76 @@
+"""Numbered events: duplicates are dropped, gaps are found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnilite._engine.dedupe import GapFound, MetricCursor, MetricCursors, fresh
+from nnilite.records import Exited, KeeperEvent, MetricKind, Output, Reported, Started
+
+
+def metric(index: int) -> Reported:
+    return Reported(index, MetricKind.PERIODICAL, index, 0.0, 0.0)
+
+
+SPOOL: list[KeeperEvent] = [Started(0.0), *map(metric, range(9)), Exited(1.0, 0)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 11))))
+def test_any_overlapping_batches_give_every_event_once_and_in_order(cuts: list[tuple[int, int]]) -> None:
+    cursor, taken = MetricCursor(), []
+    for start, length in [*cuts, (0, 11)]:
+        try:
+            found = fresh(cursor, SPOOL[start : start + length])
+        except GapFound:
+            continue
+        cursor = found.cursor
+        taken += found.events
+    assert [e for e in taken if isinstance(e, Reported)] == SPOOL[1:-1]
+    assert sum(isinstance(e, Started) for e in taken) == 1
+    assert sum(isinstance(e, Exited) for e in taken) == 1
+
+
+@given(st.binary(max_size=50), st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20))))
+def test_output_comes_once_whatever_chunks_overlap(text: bytes, cuts: list[tuple[int, int]]) -> None:
+    cursor, got = MetricCursor(), b""
+    for start, length in [*cuts, (0, 50)]:
+        try:
+            found = fresh(cursor, [Output("stdout", start, text[start : start + length])])
+        except GapFound:
+            continue
+        cursor = found.cursor
+        got += b"".join(chunk.data for chunk in found.output)
+    assert got == text
+
+
+def test_a_gap_is_refused() -> None:
+    with pytest.raises(GapFound):
+        fresh(MetricCursor(), [metric(0), metric(2)])
+
+
+def test_a_gap_that_nothing_will_fill_is_told_and_what_follows_it_is_taken() -> None:
+    found = fresh(MetricCursor(), [metric(0), metric(2), metric(5)], over_gaps=True)
+    assert found.missing == "metric 1 did not arrive; metrics 3 to 4 did not arrive"
+    assert found.events == [metric(0), metric(2), metric(5)]
+    assert found.cursor == MetricCursor(metrics=6)
+
+
+def test_output_after_a_gap_keeps_its_place() -> None:
+    found = fresh(MetricCursor(), [Output("stdout", 4, b"late")], over_gaps=True)
+    assert found.output == [Output("stdout", 4, b"late")]
+
+
+def test_what_is_looked_at_is_not_taken_yet() -> None:
+    cursor = MetricCursor()
+    fresh(cursor, [metric(0), Output("stdout", 0, b"x")])
+    assert cursor == MetricCursor()
+
+
+def test_the_cursors_least_in_use_are_forgotten() -> None:
+    cursors = MetricCursors()
+    for number in range(10_001):
+        cursors.put((f"t{number}", 0), MetricCursor(metrics=number))
+    assert cursors.get(("t0", 0)) is None
+    assert cursors.get(("t1", 0)) == MetricCursor(metrics=1)

@@ -1,0 +1,329 @@
+"""The one way in for events: what a keeper was told is stored, is stored, however slow or full the disk is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import Bench, impatient, play
+
+from nnilite._engine import messages as s
+from nnilite._engine import service_caller
+from nnilite._engine.dedupe import Fenced
+from nnilite._store.async_store import AsyncStore
+from nnilite.errors import ServiceError, StoreError
+from nnilite.keeper_events import parse_event
+from nnilite.records import Exited, KeeperEvent, MetricKind, Output, Reported, Started, TrialState
+from nnilite.service import JobState, JobStatus
+from nnilite.testing import fakes
+from waiting import others_turn
+
+__all__ = ["impatient"]
+
+JOB = ("t0", 0)
+
+
+def metrics(*numbers: int) -> list[KeeperEvent]:
+    return [Reported(number, MetricKind.PERIODICAL, number, number, 1.0) for number in numbers]
+
+
+class SlowDisk(AsyncStore):
+    """Writes output when it is let; may fail instead."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.free = asyncio.Event()
+        self.writing = 0
+        self.error: OSError | None = None
+
+    async def append_output(self, key: Any, chunks: Sequence[Output], *, sync: bool) -> None:
+        self.writing += 1
+        await self.free.wait()
+        await super().append_output(key, chunks, sync=sync)
+
+    def _write_output(self, *arguments: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        super()._write_output(*arguments)
+
+
+def disk(running: Bench) -> SlowDisk:
+    assert isinstance(running.store, SlowDisk)
+    return running.store
+
+
+async def stored(running: Bench, trial: str = "t0", attempt: int = 0) -> int:
+    known = await running.store.recall((trial, attempt))
+    assert known is not None
+    return known[2].metrics
+
+
+async def committed(running: Bench) -> None:
+    """Until all that the rules have seen so far is in the store."""
+    await running.engine.do(s.Tick(running.engine.now(), 0.0))
+
+
+def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_when_it_comes_again(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        disk(running).free.set()
+        disk(running).error = OSError(28, "No space left on device")
+        batch = [*metrics(0, 1), Output("stdout", 0, b"hello")]
+        with pytest.raises(StoreError, match="No space left on device"):
+            await running.engine.take(*JOB, batch)
+        assert "No space left" in running.engine.trouble
+        assert await stored(running) == 0
+        disk(running).error = None
+        assert (await running.engine.take(*JOB, batch)).metrics == 2
+        assert (await stored(running), running.engine.trouble) == (2, "")
+        assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"hello"
+
+    play(tmp_path, scenario, store=SlowDisk)
+
+
+def test_the_rest_and_the_end_do_not_overtake_a_batch_that_waits_for_the_disk(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        first = asyncio.create_task(running.engine.take(*JOB, [*metrics(0, 1), Output("stdout", 0, b"x")]))
+        await running.until(lambda: disk(running).writing)
+        running.fake.jobs["nni-e-t0-0"].events = [Started(1.0), *metrics(0, 1, 2), Exited(3.0, 0)]
+        running.fake.jobs["nni-e-t0-0"].finish()
+        running.wake.ring()
+        disk(running).free.set()
+        assert (await first).metrics in (2, 3)
+        await running.until(lambda: "t0" not in running.engine.rules.live)
+        await committed(running)
+        assert await stored(running) == 3
+
+    play(tmp_path, scenario, store=SlowDisk)
+
+
+def test_events_that_come_when_their_trial_has_just_ended_are_kept_all_the_same(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        over = s.Polled(*JOB, JobStatus(JobState.FAILED, "gone", 1), running.engine.now())
+        running.engine.put(over)  # is looked at first, in the same round
+        assert (await running.engine.take(*JOB, metrics(0, 1))).metrics == 2
+        assert await stored(running) == 2
+
+    play(tmp_path, scenario)
+
+
+def test_a_batch_of_an_attempt_that_was_just_replaced_is_not_acknowledged(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        running.engine.put(s.Polled(*JOB, JobStatus(JobState.LOST, "gone"), running.engine.now()))
+        with pytest.raises(Fenced):
+            await running.engine.take(*JOB, metrics(0, 1))
+
+    play(tmp_path, scenario)
+
+
+def test_a_caller_that_gives_up_while_its_batch_is_committed_doubles_nothing(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        impatient_one = asyncio.create_task(running.engine.take(*JOB, metrics(0, 1, 2)))
+        await others_turn()
+        impatient_one.cancel()
+        assert (await running.engine.take(*JOB, metrics(0, 1, 2, 3))).metrics == 4
+        assert running.engine.rules.live["t0"].reported == 4
+        assert await stored(running) == 4
+
+    play(tmp_path, scenario)
+
+
+def test_batches_that_are_sent_again_and_again_do_not_all_wait_in_memory(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        batch = [Output("stdout", 0, b"x")]
+        waiting = [asyncio.create_task(running.engine.take(*JOB, batch)) for _ in range(2)]
+        await running.until(lambda: disk(running).writing)
+        with pytest.raises(ServiceError, match="still wait for the disk"):
+            await running.engine.take(*JOB, batch)
+        disk(running).free.set()
+        assert [answer.output for answer in await asyncio.gather(*waiting)] == [{"stdout": 1}] * 2
+
+    play(tmp_path, scenario, store=SlowDisk)
+
+
+def test_the_end_of_a_job_waits_until_what_it_reported_can_be_stored(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        disk(running).error = OSError(5, "Input/output error")
+        disk(running).free.set()
+        job = running.fake.jobs["nni-e-t0-0"]
+        job.events = [Started(1.0), *metrics(0, 1), Output("stdout", 0, b"x"), Exited(3.0, 0)]
+        job.finish()
+        await running.until(lambda: running.engine.trouble)
+        await running.until(lambda: disk(running).writing > 2)
+        assert "t0" in running.engine.rules.live
+        disk(running).error = None
+        await running.until(lambda: "t0" not in running.engine.rules.live)
+        await committed(running)
+        assert await stored(running) == 2
+
+    play(tmp_path, scenario, store=SlowDisk)
+
+
+def test_the_end_of_a_job_waits_until_its_reports_can_be_read(tmp_path: Path) -> None:
+    class Away(fakes.FakeService):
+        troubles = 3
+
+        async def reports(self, handle: Any) -> Any:
+            self.troubles -= 1
+            if self.troubles >= 0:
+                raise ServiceError("the log cannot be read now")
+            return await super().reports(handle)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        running.fake.jobs["nni-e-t0-0"].events = [Started(1.0), *metrics(0, 1), Exited(3.0, 0)]
+        running.fake.jobs["nni-e-t0-0"].finish()
+        await running.until(lambda: "t0" not in running.engine.rules.live)
+        assert await stored(running) == 2
+
+    play(tmp_path, scenario, service=Away)
+
+
+ODD = ["1" + "0" * 400, "[" * 400 + "]" * 400, '{"\\ud800": 1}', "1e999", "[", '{"default": 1' + "0" * 400 + "}"]
+
+
+def from_log(number: int, text: str, kind: str = "FINAL") -> KeeperEvent:
+    event = {"type": "metric", "index": number, "kind": kind, "sequence": 0, "value": text, "time": 1.0}
+    return parse_event(event)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_no_value_ends_the_manager_and_the_next_one_goes_on(tmp_path: Path, text: str) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        job = running.fake.jobs["nni-e-t0-0"]
+        job.events = [Started(1.0), from_log(0, text, "PERIODICAL"), from_log(1, text), Exited(3.0, 0)]
+        job.finish()
+        await running.until(lambda: running.engine.rules.counts[TrialState.SUCCEEDED])
+        await committed(running)
+        assert await stored(running) == 2
+
+    async def resumed(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+
+    play(tmp_path, scenario, assess=True)
+    play(tmp_path, resumed, assess=True)
+
+
+def test_a_value_that_cannot_be_kept_is_told_at_its_trial_while_it_runs_and_after_its_end(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        await running.engine.take(*JOB, [Started(1.0), from_log(0, "1" * 400, "PERIODICAL")])
+        why = "metric 0 was not kept: a whole number in it has more than 300 digits"
+        assert running.engine.rules.live["t0"].trial.reason == why
+        await running.engine.take(*JOB, [from_log(1, "2" * 400, "PERIODICAL"), from_log(2, "0.5"), Exited(2.0, 0)])
+        trial, attempts = await running.manager.reader.trial("t0")
+        assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
+        assert trial.reason == attempts[0].message == why + ", and others after it"
+
+    play(tmp_path, scenario)
+
+
+def test_a_hole_in_the_numbers_is_asked_for_again_and_told_at_the_trial(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Rotated(fakes.FakeService):
+        async def reports(self, handle: Any) -> Any:
+            asked.append(handle["job"])
+            return await super().reports(handle)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        job = running.fake.jobs["nni-e-t0-0"]
+        job.events = [*metrics(3), from_log(4, "0.5"), Exited(3.0, 0)]
+        job.finish()
+        await running.until(lambda: "t0" not in running.engine.rules.live)
+        await committed(running)
+        trial, _ = await running.manager.reader.trial("t0")
+        assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
+        assert trial.reason == "metrics 0 to 2 did not arrive"
+        assert asked[:2] == ["nni-e-t0-0"] * 2
+
+    play(tmp_path, scenario, service=Rotated)
+
+
+@pytest.mark.parametrize("trouble", [OSError(28, "No space left on device"), None])
+def test_what_a_service_gives_only_once_is_not_lost_when_it_cannot_be_taken(
+    tmp_path: Path, trouble: OSError | None
+) -> None:
+    class Once(fakes.FakeService):
+        async def reports(self, handle: Any) -> Any:
+            job = self.jobs[handle["job"]]
+            events, job.events = job.events, []
+            return events
+
+    async def scenario(running: Bench) -> None:
+        disk(running).free.set()
+        disk(running).error = trouble
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        job = running.fake.jobs["nni-e-t0-0"]
+        job.start()
+        late = [Output("stdout", 0, b"x"), *metrics(2)]
+        job.events = late if trouble is None else [Started(1.0), *metrics(0, 1), *late]
+        await running.until(lambda: not job.events)
+        job.events = [] if trouble else [Started(1.0), *metrics(0, 1)]
+        await running.until(lambda: running.engine.trouble or not job.events)
+        disk(running).error = None
+        await running.until(lambda: running.engine.rules.live["t0"].reported == 3)
+
+    play(tmp_path, scenario, service=Once, store=SlowDisk, follow=True)
+
+
+def test_readings_that_overlap_do_not_pile_up() -> None:
+    reading = [Exited(3.0, 0), *metrics(1, 0), Output("stdout", 0, b"x"), Output("stderr", 0, b"y"), Started(1.0)]
+    once = service_caller._in_order(reading)
+    assert service_caller._in_order([*once, *reading, *reading]) == once
+    assert (len(once), once[0], once[-1]) == (6, Started(1.0), Exited(3.0, 0))
+
+
+def test_texts_from_outside_that_cannot_be_encoded_do_not_end_the_manager(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        seen = s.Polled(*JOB, JobStatus(JobState.RUNNING, "", host="h\ud800", url="u\ud800"), running.engine.now())
+        await running.engine.do(seen)
+        await running.engine.do(s.TunerFailed("Traceback: \ud800"))
+        assert running.engine.rules.reason == "Traceback: \ud800"
+        assert not running.ended.done()
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("handle", [None, "x", {"data": b"x"}, {"deep": 10**400}])
+def test_a_handle_that_is_no_json_object_is_refused(tmp_path: Path, handle: Any) -> None:
+    class Odd(fakes.FakeService):
+        async def submit(self, job: Any) -> Any:
+            await super().submit(job)
+            return handle
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: any("in place of a handle" in t.reason for t in running.live))
+        assert not running.ended.done()
+
+    play(tmp_path, scenario, service=Odd)
+
+
+@pytest.mark.parametrize("events", [None, "x", [1], [{"type": "exit"}]])
+def test_reports_that_are_no_events_are_refused(tmp_path: Path, events: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    class Odd(fakes.FakeService):
+        async def reports(self, handle: Any) -> Any:
+            return events
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        running.fake.jobs["nni-e-t0-0"].finish(1)
+        await running.until(lambda: running.engine.rules.counts[TrialState.FAILED])
+        assert "in place of a list of events" in caplog.text
+
+    play(tmp_path, scenario, service=Odd)

@@ -1,0 +1,141 @@
+"""Too many connections: who may come in, who has to go, and that those who ask get their answer."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from manager.fake_backend import filled
+from manager.rest_server import Client, serving
+from nnilite._rest import Options, connections
+from nnilite._rest.connections import room
+from nnilite.testing import eventually
+
+MOST = 8
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "room", lambda limit: MOST)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with serving(filled(tmp_path), Options(head_timeout_s=60)) as client:
+        yield client
+
+
+@pytest.fixture
+def silent(client: Client) -> Iterator[Callable[[], socket.socket]]:
+    """Makes connections that say nothing."""
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(closing(socket.create_connection(("127.0.0.1", client.port), timeout=10)))
+
+
+def is_closed(link: socket.socket, wait_s: float = 0.0) -> bool:
+    """Whether the server has closed a connection, or does within the time."""
+    link.settimeout(max(wait_s, 0.01))
+    try:
+        return link.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_some_descriptors_are_left_for_others_than_connections() -> None:
+    limits = (resource.RLIM_INFINITY, 1 << 20, 1024, 256, 20)
+    assert [room(limit) for limit in limits] == [8192, 8192, 768, 128, 10]
+
+
+def test_who_says_nothing_makes_room_for_those_who_ask(client: Client, silent: Callable[[], socket.socket]) -> None:
+    links = [silent() for _ in range(3 * MOST)]
+    assert client.get("/experiment").status == 200
+    assert is_closed(links[0], 10)
+    assert not is_closed(links[-1])
+    assert len(client.application.site.connections) <= MOST
+
+
+def test_a_connection_that_has_asked_outlives_those_that_have_not(
+    client: Client, silent: Callable[[], socket.socket]
+) -> None:
+    with client.keeping() as keeper:
+        assert keeper.get("/experiment").status == 200
+        kept = keeper.kept.sock  # type: ignore[union-attr]
+        links = [silent() for _ in range(3 * MOST)]
+        assert is_closed(links[0], 10)
+        assert keeper.get("/experiment").status == 200
+        assert keeper.kept.sock is kept  # type: ignore[union-attr]
+
+
+def test_of_those_that_have_asked_the_longest_idle_one_goes(client: Client) -> None:
+    with ExitStack() as stack:
+        keepers = [stack.enter_context(client.keeping()) for _ in range(MOST + 1)]
+        assert [keeper.get("/experiment").status for keeper in keepers] == [200] * (MOST + 1)
+        assert is_closed(keepers[0].kept.sock, 10)  # type: ignore[union-attr]
+        assert not is_closed(keepers[1].kept.sock)  # type: ignore[union-attr]
+
+
+def test_a_slow_body_of_somebody_without_a_token_is_no_reason_to_keep_a_connection(
+    client: Client, silent: Callable[[], socket.socket]
+) -> None:
+    slow = silent()
+    job = client.backend.job_of("Run01")
+    head = f"POST /api/v1/callback/{job} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+    slow.sendall((head + "Content-Type: application/json\r\n\r\n{").encode())
+    links = [silent() for _ in range(2 * MOST)]
+    assert is_closed(slow, 10)
+    assert not is_closed(links[-1])
+
+
+def test_where_all_are_at_work_newcomers_wait(client: Client, silent: Callable[[], socket.socket]) -> None:
+    job = client.backend.job_of("Run01")
+    head = f"POST /api/v1/callback/{job} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n"
+    head += f"Content-Type: application/json\r\nAuthorization: Bearer {client.backend.callback_token(job)}\r\n\r\n"
+    workers = [silent() for _ in range(MOST)]
+    for worker in workers:
+        worker.sendall(head.encode())
+    eventually(lambda: len(client.application.site.connections._busy) == MOST)
+    newcomer = silent()
+    newcomer.sendall(b"GET /api/v1/experiment HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with pytest.raises(TimeoutError):
+        recv(newcomer, 0.3)
+    workers[0].close()
+    assert recv(newcomer, 10).startswith(b"HTTP/1.1 ")
+    assert not any(map(is_closed, workers[1:]))
+
+
+def recv(link: socket.socket, wait_s: float) -> bytes:
+    link.settimeout(wait_s)
+    return link.recv(100)
+
+
+def test_it_is_told_once_a_minute(
+    client: Client, silent: Callable[[], socket.socket], caplog: pytest.LogCaptureFixture
+) -> None:
+    links = [silent() for _ in range(5 * MOST)]
+    assert is_closed(links[2 * MOST], 10)
+    told = [record for record in caplog.records if record.name == connections.__name__]
+    assert len(told) == 1
+    assert "all of the 8 file descriptors" in told[0].getMessage()
+
+
+def test_a_connection_that_asks_nothing_is_closed_after_a_while_and_a_kept_one_later(tmp_path: Path) -> None:
+    options = Options(head_timeout_s=0.2, idle_timeout_s=30)
+    with serving(filled(tmp_path), options) as client, client.keeping() as keeper:
+        assert keeper.get("/experiment").status == 200
+        with closing(socket.create_connection(("127.0.0.1", client.port))) as link:
+            link.sendall(b"GET /api/v1/experiment HTTP/1.1\r\nHost: loc")
+            assert is_closed(link, 10)
+        assert not is_closed(keeper.kept.sock, 0.3)  # type: ignore[union-attr]
+
+
+def test_a_kept_connection_that_asks_no_more_is_closed_too(tmp_path: Path) -> None:
+    with serving(filled(tmp_path), Options(idle_timeout_s=0.2)) as client, client.keeping() as keeper:
+        assert keeper.get("/experiment").status == 200
+        assert is_closed(keeper.kept.sock, 10)  # type: ignore[union-attr]

@@ -1,0 +1,142 @@
+"""What machines are still to be told, and what becomes of it when the service closes or a fault comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+pytest.importorskip("paramiko")
+
+from nnilite.ssh.errors import LinkLost, words
+from nnilite.testing import fake_context
+from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
+from nnilite_remote._machine import Machine, MachineSupply
+from nnilite_remote._pending_commands import CANCEL, FINISH, REMOVE
+
+HANDLE = {"job": "nni-e-T-0", "machine": "box:", "directory": "/d", "gpus": None, "pid": 1, "start": "1", "boot": "b"}
+
+
+class Box:
+    """A machine that is told things."""
+
+    title = "box"
+
+    def __init__(self, up: bool = True) -> None:
+        self.config, self.up, self.told, self.finished = MachineConfig("box"), up, [], None
+        self.attempts = self
+        self.answers = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def remove(self, handle):
+        await self._hear("remove", handle)
+
+    async def cancel(self, handle):
+        await self._hear("cancel", handle)
+
+    async def _hear(self, what, handle):
+        if not self.up:
+            raise LinkLost("is away")
+        self.asked.set()
+        await self.answers.wait()
+        self.told.append((what, handle["job"]))
+
+    async def close(self, canceled):
+        self.finished = [job["job"] for job in canceled]
+        return self.up
+
+
+@contextlib.asynccontextmanager
+async def service_with(folder, box):
+    service = RemoteService("remote", RemoteConfig([MachineConfig("box")]), fake_context(folder))
+    service.machines._known = {"box:": box}
+    yield service
+    await service.close()
+
+
+@pytest.mark.parametrize("what", [CANCEL, REMOVE])
+def test_what_is_being_told_is_pending_until_it_has_arrived(tmp_path, what):
+    async def scenario():
+        box = Box(up=False)
+        async with service_with(tmp_path, box) as service:
+            await getattr(service, what)(HANDLE)
+            box.up = True
+            service.machines._changed()
+            service.machines._changed()
+            await box.asked.wait()
+            assert service.machines._pending.to("box:") == [(what, HANDLE)]
+            box.answers.set()
+            await asyncio.wait(service.machines._chores)
+            assert (box.told, service.machines._pending.to("box:")) == ([(what, "nni-e-T-0")], [])
+
+    asyncio.run(scenario())
+
+
+def test_a_folder_whose_removal_did_not_arrive_goes_when_the_service_closes(tmp_path):
+    async def scenario():
+        box = Box(up=False)
+        async with service_with(tmp_path, box) as service:
+            await service.remove(HANDLE)
+            service.machines.finish_later("box:")
+            box.up = True
+            service.machines._changed()
+            await box.asked.wait()  # and no answer comes before the end
+        assert box.finished == ["nni-e-T-0"]
+        assert {what for what, _ in service.machines._pending.to("box:")} <= {FINISH}
+
+    asyncio.run(scenario())
+
+
+def machine(folder, **fields):
+    config = RemoteConfig([MachineConfig("box")], **fields)
+    supply = MachineSupply("EXP", folder, "keeper", lambda: folder, lambda: "http://127.0.0.1:9", 1.0, True)
+    return Machine(config.machine_list[0], config, supply, lambda: None)
+
+
+def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_path, monkeypatch, caplog):
+    again, box = asyncio.Event(), None
+
+    async def come_up():
+        if box.tried.is_set():
+            again.set()
+        raise KeyError("cached")
+
+    async def scenario():
+        nonlocal box
+        box = machine(tmp_path)
+        monkeypatch.setattr(box, "_come_up", come_up)
+        running = asyncio.create_task(box.run())
+        await asyncio.wait_for(box.tried.wait(), 5)
+        assert (box.state, box.trouble, box.lasting) == ("down", "a fault of this program: KeyError('cached')", False)
+        await asyncio.wait_for(again.wait(), 5)
+        running.cancel()
+        await box.close(())
+
+    monkeypatch.setattr("nnilite_remote._machine._FIRST_PAUSE_S", 0.01)
+    asyncio.run(scenario())
+    assert "KeyError" in caplog.text
+
+
+def test_the_command_that_cleans_up_by_hand_names_the_folder_as_the_shell_there_finds_it(tmp_path):
+    async def scenario():
+        return machine(tmp_path, remote_directory="~/my trials").left_behind("EXP")
+
+    assert "ssh box 'rm -r '\"'\"'my trials/EXP'\"'\"''" in asyncio.run(scenario())
+
+
+def test_a_machine_that_does_not_answer_is_said_not_to(tmp_path, monkeypatch):
+    monkeypatch.setattr("nnilite_remote._machines._POLL_S", 0.01)
+
+    async def scenario():
+        box = Box()
+        box.statuses = lambda handles: asyncio.Event().wait()
+        async with service_with(tmp_path, box) as service:
+            return await service.poll([HANDLE])
+
+    [status] = asyncio.run(scenario())
+    assert status.reason == "box: does not answer"
+
+
+def test_an_error_without_words_is_told_by_its_kind():
+    assert (words(EOFError()), words(OSError("no route"))) == ("EOFError", "no route")

@@ -1,0 +1,210 @@
+"""Whatever stands in the files that nnilite reads back: a sentence with path and cure, and the others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from nnilite import _registry
+from nnilite._cli.program import run
+from nnilite._documents import write_json
+from nnilite._manager import assembly
+from nnilite._running import launch
+from nnilite.errors import DamagedFile, NniliteError, UnreadableFile
+from stand_in_manager import Make
+
+SCALARS = st.one_of(
+    *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20)),
+    st.sampled_from(["abc", "\ud800", "\0", "/\0", "a\nb\x1b[2J", "http://[::1", "ftp://x", 10**400, -1, 0, 1e300]),
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=8,
+)
+BYTES = st.one_of(st.binary(max_size=60), st.sampled_from([b"", b"[" * 100_000, b"1" * 10_000, b"\xff\xfe{}", b"NaN"]))
+SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+READERS = [
+    *(["experiment", "list", "--all"], ["experiment", "list", "--all", "--json"], ["experiment", "show", "abcd"]),
+    *(["experiment", "status", "abcd"], ["config", "show", "abcd"], ["trial", "ls", "abcd"], ["stop", "--all"]),
+    *(["log", "manager", "abcd"], ["stop", "abcd"], ["top"], ["webui", "url", "abcd"]),
+]
+
+
+def like(**known: object) -> st.SearchStrategy[bytes]:
+    """Arbitrary bytes and JSON, and objects with these fields of which some are anything."""
+    fields = st.fixed_dictionaries(
+        {}, optional={name: st.one_of(st.just(value), SCALARS, JSON) for name, value in known.items()}
+    )
+    return st.one_of(BYTES, st.one_of(JSON, fields).map(lambda value: json.dumps(value).encode()))
+
+
+def codes(*commands: Sequence[str]) -> list[int]:
+    """Each ends with a code of its own: what is no error of nnilite's would be raised here."""
+    return [run(list(command)) for command in commands]
+
+
+REGISTERED = like(id="abcd", name="digits", directory="/tmp", platform="local", started=1.0)
+
+
+@SETTINGS
+@given(content=REGISTERED)
+@example(content=b'{"id": "abcd", "name": "", "directory": "/tmp", "platform": "", "started": "abc"}')
+def test_any_registry_file_leaves_all_commands_working(whole: Path, make: Make, content: bytes) -> None:
+    _registry.path_of("abcd").write_bytes(content)
+    if not (whole.parent / "other").exists():
+        make("other")
+    assert set(codes(*READERS)) <= {0, 1, 3, 4}
+    assert codes(["experiment", "show", "other"]) == [0]
+
+
+@SETTINGS
+@given(
+    content=like(state="DONE", ended=1.0, pid=4_000_000, port=8080, url="http://127.0.0.1:1", tls_cert="/no", left="x")
+)
+@example(content=b'{"ended": "abc"}')
+@example(content=b'{"state": []}')
+def test_any_word_of_a_manager_leaves_all_commands_working(whole: Path, content: bytes) -> None:
+    (whole / "manager.json").write_bytes(content)
+    assert set(codes(*READERS)) <= {0, 1, 3, 4}
+    assert codes(["experiment", "show", "abcd"], ["trial", "ls", "abcd"]) == [0, 0], "a stopped one does without"
+
+
+@SETTINGS
+@given(content=like(state="RUNNING", ended=1.0, pid=4_000_000, port=8080, url="http://127.0.0.1:1", tls_cert="/no"))
+def test_any_word_of_a_manager_that_runs_leaves_all_commands_working(
+    make: Make, home: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr("nnilite._running.managers.os.kill", lambda *_: None)
+    monkeypatch.setattr("nnilite._cli.stop.managers.wait_until_ended", lambda entry: None)
+    folder = home / "abcd" if (home / "abcd").exists() else make("abcd")
+    (folder / "manager.json").write_bytes(content)
+    assert set(codes(*READERS)) <= {0, 1, 3, 4, 5}
+
+
+@SETTINGS
+@given(content=BYTES)
+@example(content=b"")
+@example(content="t\u00f6ken-of-somebody".encode())
+def test_any_token_is_used_or_refused_in_a_sentence(make: Make, home: Path, content: bytes) -> None:
+    folder = home / "abcd" if (home / "abcd").exists() else make("abcd")
+    (folder / "token").write_bytes(content)
+    assert set(codes(*(reader for reader in READERS if reader[0] != "stop"))) <= {0, 1, 3, 5}
+
+
+@settings(SETTINGS, max_examples=150)
+@given(data=st.data())
+def test_any_configuration_is_used_or_refused_with_its_path(whole: Path, data: st.DataObject) -> None:
+    path = whole / "config.json"
+    sound = whole.parent / "sound.json"
+    if not sound.exists():
+        sound.write_bytes(path.read_bytes())
+    fields = json.loads(sound.read_bytes())
+    content = data.draw(like(**fields))
+    if data.draw(st.booleans()):
+        name = data.draw(st.sampled_from(sorted(fields)))
+        content = json.dumps({**fields, name: data.draw(JSON)}).encode()
+    path.write_bytes(content)
+    refusal = ""
+    try:
+        assembly.load_config(whole, paths=False)
+    except NniliteError as error:
+        refusal = str(error)
+    assert not refusal or str(path) in refusal
+
+
+def test_a_damaged_experiment_is_shown_with_its_cure_and_the_others_as_ever(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    make("wxyz", running=False)
+    known = json.loads(_registry.path_of("wxyz").read_text())
+    write_json(_registry.path_of("wxyz"), {**known, "started": "abc"})
+    assert run(["experiment", "list"]) == 0
+    said = capsys.readouterr()
+    assert "DAMAGED" in said.out
+    assert "abcd  digits  RUNNING" in said.out
+    assert f"{_registry.path_of('wxyz')} is damaged (`started` must be a time" in said.err.replace("\\n", "\n")
+    assert run(["experiment", "show", "wxyz"]) == 1
+    assert "`nnictl experiment delete wxyz` forgets the experiment" in capsys.readouterr().err
+    assert run(["experiment", "delete", "wxyz", "-y"]) == 0
+    assert [entry.id for entry in _registry.entries()] == ["abcd"]
+
+
+def unreadable(path: Path) -> Path:
+    """Make it a file that is there and that the disk does not give: here a link to itself."""
+    path.unlink(missing_ok=True)
+    path.symlink_to(path)
+    return path
+
+
+def test_a_configuration_that_cannot_be_read_now_is_not_called_damaged(whole: Path) -> None:
+    path = unreadable(whole / "config.json")
+    with pytest.raises(UnreadableFile, match=r"config.json cannot be read now \(Too many levels") as caught:
+        assembly.load_config(whole)
+    assert str(path) in str(caught.value)
+
+
+def test_an_experiment_whose_files_cannot_be_read_now_is_neither_damaged_nor_forgotten(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    make("wxyz", running=False)
+    path = unreadable(_registry.path_of("wxyz"))
+    unreadable(_registry.entries()[0].directory / "manager.json")
+    assert run(["experiment", "list", "--all"]) == 0
+    said = capsys.readouterr()
+    assert "DAMAGED" not in said.out
+    assert said.out.count("UNREADABLE") == 2
+    assert run(["experiment", "delete", "wxyz", "-y"]) == 1
+    assert path.is_symlink()
+
+
+def test_a_token_that_cannot_be_read_now_is_not_replaced(whole: Path) -> None:
+    unreadable(whole / "token")
+    with pytest.raises(UnreadableFile):
+        assembly.user_token(whole)
+
+
+@pytest.mark.parametrize("pid", [0, -1, 1, True, 2**40])
+def test_no_signal_goes_to_a_process_that_no_manager_can_be(make: Make, pid: int) -> None:
+    write_json(make("abcd") / "manager.json", {"pid": pid})
+    with pytest.raises(DamagedFile, match="`pid` must be"):
+        _registry.read_manager(_registry.entries()[0].directory)
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(make: Make) -> None:
+    folder = make("abcd", running=False)
+    for name in ("manager.json", "token"):
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+    (entry,) = _registry.entries()
+    assert "it is no regular file" in entry.damage
+    with pytest.raises(DamagedFile, match="no regular file"):
+        launch.token(entry)
+
+
+@pytest.mark.parametrize("name", ["..", "a b", "x\n", "-" * 65])
+def test_a_file_whose_name_is_no_id_is_damaged_and_deletes_nothing_but_itself(home: Path, name: str) -> None:
+    (home / ".nnilite").mkdir(parents=True)
+    (home / "precious").touch()
+    write_json(home / ".nnilite" / f"{name}.json", {"id": name, "directory": str(home)})
+    assert _registry.entries()[0].state == "DAMAGED"
+    assert run(["experiment", "delete", "-y", "--", name]) == 0
+    assert (home / "precious").exists()
+    assert _registry.entries() == []
+
+
+@pytest.mark.parametrize("experiment", ["..", "a/b", "", "x" * 65, "a b"])
+def test_an_experiment_cannot_have_the_id(whole: Path, experiment: str) -> None:
+    config: Any = assembly.load_config(whole)
+    with pytest.raises(NniliteError, match="cannot have the id"):
+        launch.create(config, experiment=experiment or "\0")

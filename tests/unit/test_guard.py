@@ -1,0 +1,41 @@
+"""The guard of a manager's files, at the manager's end."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from nnilite import _registry
+from nnilite._locking import ManagerLock
+from nnilite._manager.guard import Guard, KeeperFile, Kept
+from nnilite.testing import eventually
+
+
+def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else files come back into a folder that is being deleted."""
+    goes_on, looks = threading.Event(), threading.Event()
+
+    def slow(directory: Path) -> None:
+        looks.set()
+        goes_on.wait(10)
+
+    monkeypatch.setattr(_registry, "make_folders", slow)
+    lock = ManagerLock(tmp_path)
+    lock.take()
+    guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {tmp_path / "token": Kept(b"t")})
+    look, close = threading.Thread(target=guard.look), threading.Thread(target=guard.close)
+    look.start()
+    assert looks.wait(10)
+    close.start()
+    assert close.is_alive()
+    goes_on.set()
+    eventually(lambda: not close.is_alive())
+    look.join(10)
+    (tmp_path / "token").unlink()
+    guard.look()
+    lock.release()
+    assert not (tmp_path / "token").exists()

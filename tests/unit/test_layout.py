@@ -1,0 +1,60 @@
+"""The layout of the sources: packages that say what is in them, and classes that can be taken in at a glance."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("nnilite", "training_services", "tuners")
+PACKAGES = sorted(path.parent for source in SOURCES for path in (ROOT / source).rglob("__init__.py"))
+METHODS_MAX = 25
+BY_NATURE = {
+    "nnilite/experiment.py:Experiment": "NNI's class, method by method, which programs of NNI's users call",
+    "nnilite/_answers/backend.py:Backend": "an interface: a line for each thing that the manager can be asked",
+    "nnilite/testing/service_contract.py:ServiceContract": "each method is a test",
+}
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_package_says_what_each_of_its_modules_is(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    listed = {
+        word for words in re.findall(r"^ *([\w, ]+?)  +\S", docstring, re.MULTILINE) for word in words.split(", ")
+    }
+    missing = sorted(name for name in modules_of(package) if name not in listed)
+    assert not missing, f"the docstring of {package.name} has no line for: {', '.join(missing)}"
+
+
+def modules_of(package: Path) -> Iterator[str]:
+    for path in package.iterdir():
+        if path.suffix == ".py" and path.stem not in ("__init__", "__main__"):
+            yield path.stem
+        elif (path / "__init__.py").exists():
+            yield path.name
+
+
+def test_classes_have_at_most_25_methods() -> None:
+    sizes = dict(classes())
+    allowed = {name: sizes[name] for name in BY_NATURE}
+    too_large = {name: size for name, size in sizes.items() if size > allowed.get(name, METHODS_MAX)}
+    assert not too_large, f"split these along what they do: {too_large}"
+
+
+def test_no_class_is_excused_without_need() -> None:
+    sizes = dict(classes())
+    needless = [name for name in BY_NATURE if sizes.get(name, 0) <= METHODS_MAX]
+    assert not needless, f"take these off the lists above: {needless}"
+
+
+def classes() -> Iterator[tuple[str, int]]:
+    """All classes, as file:name, with the number of their methods."""
+    for path in (path for source in SOURCES for path in (ROOT / source).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods = [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+                yield f"{path.relative_to(ROOT)}:{node.name}", len(methods)

@@ -1,0 +1,109 @@
+"""The lock that keeps managers apart, also where somebody removes its file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnilite import _registry
+from nnilite._locking import ManagerLock, is_held
+from nnilite.errors import NniliteError, NotFound
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "it's $HOME; a\nfolder"
+    place.mkdir()
+    return place
+
+
+@contextlib.contextmanager
+def taken(folder: Path) -> Iterator[ManagerLock]:
+    lock = ManagerLock(folder)
+    lock.take()
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+@pytest.fixture
+def no_folder_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS."""
+    lock = fcntl.flock
+
+    def flock(file: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_a_lock_is_held_until_it_is_released(folder: Path) -> None:
+    assert not is_held(folder)
+    with taken(folder):
+        assert is_held(folder)
+        with pytest.raises(BlockingIOError), taken(folder):
+            pass
+        assert is_held(folder)
+    assert not is_held(folder)
+
+
+def test_without_its_file_a_lock_still_holds_and_the_file_comes_again(folder: Path) -> None:
+    with taken(folder) as lock:
+        (folder / "lock").unlink()
+        assert is_held(folder)
+        with pytest.raises(BlockingIOError), taken(folder):
+            pass
+        assert lock.renew()
+        assert not lock.renew()
+        assert (folder / "lock").exists()
+
+
+@pytest.mark.usefixtures("no_folder_locks")
+def test_where_folders_cannot_be_locked_the_file_alone_counts(folder: Path) -> None:
+    with taken(folder) as lock:
+        with pytest.raises(BlockingIOError), taken(folder):
+            pass
+        (folder / "lock").unlink()
+        assert lock.renew()
+        assert is_held(folder)
+
+
+@pytest.mark.usefixtures("no_folder_locks")
+def test_who_was_slower_to_make_the_file_again_learns_that_another_has_the_lock(folder: Path) -> None:
+    with taken(folder) as first:
+        (folder / "lock").unlink()
+        with taken(folder):
+            with pytest.raises(BlockingIOError):
+                first.renew()
+
+
+def test_a_folder_that_is_gone_or_another_one_is_told(folder: Path) -> None:
+    with taken(folder) as lock:
+        shutil.rmtree(folder)
+        with pytest.raises(NotFound, match="is gone"):
+            lock.renew()
+        folder.mkdir()
+        with pytest.raises(NotFound, match="is gone"):
+            lock.renew()
+        assert not (folder / "lock").exists()
+
+
+def test_a_disk_without_locks_is_told_in_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(NniliteError, match=r"No locks available.*experimentWorkingDirectory"):
+        with _registry.lock(folder):
+            pass

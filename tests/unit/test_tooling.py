@@ -1,0 +1,56 @@
+"""What contributors run: the Makefile, and the installation of what it needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+APT = """#!/bin/sh
+echo "$@" >>"$LOG"
+case "$*" in *update*) [ -e "$LOG.free" ] || { touch "$LOG.free"; echo "E: Could not get lock /x"; exit 100; } ;; esac
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder of programs: nothing is installed here, and the package lists are locked at the first try."""
+    folder = tmp_path / "programs of 'this' machine"
+    folder.mkdir()
+    for name, text in {"apt-get": APT, "which": "#!/bin/sh\nexit 1\n", "sudo": '#!/bin/sh\nexec "$@"\n'}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_what_another_process_installs_is_waited_for(programs: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    subprocess.run(["scripts/system-packages", "test"], cwd=ROOT, env=environment, check=True, timeout=60)
+    first, second, installed = (tmp_path / "log").read_text().splitlines()
+    assert first == second == "-o DPkg::Lock::Timeout=600 -qq update"
+    assert installed.startswith("-o DPkg::Lock::Timeout=600 -qq install -y --no-install-recommends gcc ")
+
+
+def test_lint_needs_no_debian_package_but_that_of_venv() -> None:
+    told = subprocess.run(
+        ["make", "--dry-run", "--always-make", "lint"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
+    )
+    calls = [line for line in told.stdout.splitlines() if "system-packages" in line]
+    assert calls == ["scripts/system-packages venv"]
+    assert "biome check" in told.stdout
+
+
+def test_the_wheel_has_the_page_and_no_tool(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "nnilite/_web/vendor/preact.js" in names
+    assert not [name for name in names if name.endswith((".d.ts", ".json", ".jsonc")) and "manifest" not in name]
+    assert {name.split("/")[0].split("-")[0] for name in names} >= {"nnilite", "nnilite_local", "nnilite_basic"}
+    assert not [name for name in names if "node_modules" in name or name.startswith(("tests", "scripts"))]

@@ -1,0 +1,164 @@
+"""Sees to it that pods find keeper, code and manager: in their Secret, on a volume, in a store, and by an address."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from nnilite.bootstrap import pack
+from nnilite.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.codedir import CodePackage
+from nnilite.records import Json
+from nnilite.service import Job, ServiceContext
+from nnilite_kubernetes import _manifest as manifests
+from nnilite_kubernetes._api import PODS, ApiError, Cluster
+from nnilite_kubernetes._azure_files import Share
+from nnilite_kubernetes._code_pod import SLEEP, CodePod
+from nnilite_kubernetes._config import ClusterConfig
+from nnilite_kubernetes._kind import OperatorKind
+from nnilite_kubernetes._manifest import CodeSource, Delivery, Role, Setup
+from nnilite_kubernetes._s3 import Bucket
+
+log = logging.getLogger(__name__)
+
+_SMALL_CODE_BYTES = 64_000
+
+
+class Deliverer:
+    """All of it is the same for all jobs of a service, and done once, for the first one. Blocks, for long maybe."""
+
+    def __init__(self, service: str, kind: OperatorKind, config: ClusterConfig, context: ServiceContext) -> None:
+        self._service = service
+        self._kind = kind
+        self._config = config
+        self._context = context
+        self._namespace = config.namespace
+        self._delivery: Delivery | None = None
+        self.filling = False  # a pod of ours is to take keeper and code
+        self._stored: Bucket | Share | None = None
+
+    def setup(self, job: Job) -> Setup:
+        storage = self._kind.storage(manifests.object_name(job.name, self._kind.dashes)) or self._config.storage
+        mounted = storage if storage is not None and storage.can_be_mounted else None
+        source = manifests.source_of(self._config, job.spec.get("report"))
+        if source is CodeSource.MANAGER and self._config.code_from is None and self._code_is_small:
+            source = CodeSource.SECRET
+        return Setup(
+            self._service, self._config, mounted, source, None if self._kind.has_shm else self._config.shm_size
+        )
+
+    def address(self, cluster: Cluster) -> str:
+        """The manager's address as pods see it. Raises: ServiceError."""
+        return callback_address(self._context, self._config.nni_manager_ip, cluster.host)
+
+    def check_address(self, cluster: Cluster) -> None:
+        """Whether pods can reach the manager, as far as that can be told from here. Raises: ConfigError."""
+        check_callback_address(self._context, self._config.nni_manager_ip, cluster.host)
+
+    def sends_code(self, report: Json) -> bool:
+        """Whether a pod of ours takes them to a volume."""
+        storage = self._config.storage
+        on_volume = manifests.source_of(self._config, report) is CodeSource.VOLUME
+        return on_volume and not (storage is not None and storage.azure_key)
+
+    def check_storage(self, report: Json) -> None:
+        """Whether this machine may write where pods get them. Raises: ConfigError, ServiceError."""
+        store = self._store(manifests.source_of(self._config, report))
+        if store is not None:
+            store.check()
+
+    def delete_code_pod(self, cluster: Cluster) -> None:
+        """One that an earlier manager has left behind. Raises: ApiError."""
+        cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment, self._service))
+
+    def close(self, cluster: Cluster) -> None:
+        """Leave nothing half done: the pod that is to take the code may still wait for a node."""
+        try:
+            self.delete_code_pod(cluster)
+        except ApiError as error:
+            log.warning("the pod that was to take the code cannot be deleted: %s", error)
+
+    @cached_property
+    def _package(self) -> CodePackage:
+        """The code as it was when it was first asked for: the same for all trials."""
+        return self._context.package()
+
+    @cached_property
+    def _code_is_small(self) -> bool:
+        """Whether the code is better sent with the job: a trial that fetches it from the manager starts later."""
+        return self._package.archive.stat().st_size <= _SMALL_CODE_BYTES
+
+    @cached_property
+    def _digests(self) -> tuple[str, str]:
+        """Of the files of keeper and code."""
+        return _digest(self._context.keeper), _digest(self._package.archive)
+
+    def deliver(self, cluster: Cluster, job: Job) -> Delivery:
+        """Raises: NoCapacity while they are on their way."""
+        source = self.setup(job).source
+        if self._delivery is None:
+            by_log = job.spec.get("report") == "stdout"
+            given = self._config.nni_manager_ip
+            address = "" if by_log else reachable_callback_address(self._context, given, cluster.host)
+            keeper = (
+                pack(self._context.keeper.read_bytes()) if source in (CodeSource.SECRET, CodeSource.MANAGER) else None
+            )
+            code = self._package.archive.read_bytes() if source is CodeSource.SECRET else None
+            delivery = Delivery(address, self._package.hash, self._digests[0], self._kind.logs_stay, keeper, code)
+            self._send(cluster, job, delivery)
+            self._delivery = delivery
+        store = self._store(source)
+        if isinstance(store, Bucket):
+            names = zip(("keeper", "code"), manifests.file_names(self._delivery), strict=True)
+            return replace(self._delivery, urls={what: store.url(self._in_storage(name)) for what, name in names})
+        return self._delivery
+
+    def _send(self, cluster: Cluster, job: Job, delivery: Delivery) -> None:
+        """Put keeper and code where pods will look for them, unless that is the manager or the Secret."""
+        source = self.setup(job).source
+        if source in (CodeSource.MANAGER, CodeSource.SECRET):
+            return
+        paths = (self._context.keeper, self._package.archive)
+        files = dict(zip(manifests.file_names(delivery), zip(paths, self._digests, strict=True), strict=True))
+        store = self._store(source)
+        if store is None:
+            self._fill_volume(cluster, job, files)
+            return
+        for name, (path, digest) in files.items():
+            store.put(self._in_storage(name), path, digest)
+
+    def _fill_volume(self, cluster: Cluster, job: Job, files: Mapping[str, tuple[Path, str]]) -> None:
+        patience_s = {"image": float(self._config.image_pull_limit), "schedule": float(self._config.schedule_limit)}
+        pod = CodePod(cluster, self._namespace, self.code_pod(job), patience_s)
+        self.filling = True
+        pod.put(manifests.CODE_PLACE, files)
+        self.filling = False
+
+    def code_pod(self, job: Job) -> Json:
+        role: Role = self._kind.roles(job)[0]
+        return manifests.code_pod(self.setup(job), role, job.experiment, SLEEP)
+
+    def _store(self, source: CodeSource) -> Bucket | Share | None:
+        """Where this machine writes them itself; None for other volumes."""
+        storage = self._config.storage
+        if self._stored is None and storage is not None:
+            if source is CodeSource.OBJECTS:
+                self._stored = Bucket(storage)
+            elif source is CodeSource.VOLUME and storage.azure_key:
+                self._stored = Share(storage)
+        return self._stored
+
+    def _in_storage(self, name: str) -> str:
+        return f"{manifests.code_folder(self._context.experiment)}/{name}"
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            found.update(chunk)
+    return found.hexdigest()

@@ -1,0 +1,241 @@
+"""Tells how a job stands, and sees to it that what is lost or given up does not go on in the cluster.
+
+It hears of each change as soon as the watch does: an object or a pod may be taken away right after it has ended, and
+what it told must be noted before. Ends are told once, and do not change any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from nnilite.records import Json
+from nnilite.service import JobState, JobStatus
+from nnilite_kubernetes._api import EVENTS, PODS, ApiError
+from nnilite_kubernetes._config import ClusterConfig
+from nnilite_kubernetes._known import Known, job_of
+from nnilite_kubernetes._manifest import Role
+from nnilite_kubernetes._memory import ClusterMemory, Note
+from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._status import (
+    CANCELED,
+    Facts,
+    deleted,
+    disruption,
+    interrupted,
+    is_alive,
+    is_canceled,
+    overdue_s,
+    pod_end,
+    rank,
+    removal,
+    reporting,
+    status,
+    unexplained,
+    wait_of,
+)
+
+log = logging.getLogger(__name__)
+
+_FIRST_NOTE_S = 5.0  # most pods start before: only then is the cluster asked what it has to say
+_NOTES_EVERY_S = 10.0
+_REASON_S = 20.0  # so long after a container was told to end the cluster may still tell why
+_OVERDUE_S = 60.0  # so long after its grace a pod may still be there: then its node does not answer
+_NOTE_CANCELED = {"metadata": {"annotations": {CANCELED: "true"}}}
+
+
+class Judge:
+    """`wake`: to be called when something may have changed."""
+
+    def __init__(self, known: Known, config: ClusterConfig, roles: RoleRecords, wake: Callable[[], None]) -> None:
+        self._known = known
+        self._config = config
+        self._roles = roles
+        self._wake = wake
+
+    def status(self, name: str, uid: str) -> JobStatus:
+        """How the job stands whose object has this name and uid. Raises: ApiError."""
+        memory = self._known.memory(name, uid)
+        if memory.end is not None:
+            return memory.end
+        content = self._known.object(name)
+        if content is None or content["metadata"]["uid"] != uid:
+            return memory.end or self._gone(name, memory)
+        facts = self._facts(content)
+        found = status(self._known.kind, facts)
+        if found.state.ended and found.ended is None and any(map(is_alive, facts.pods)):
+            facts = replace(facts, pods=self._known.pods_now(name))  # the object's end was heard of before its pods'
+            found = status(self._known.kind, facts)
+        if facts.canceled and not found.state.ended and not content["metadata"].get("deletionTimestamp"):
+            self.delete(content)  # the server had refused, or the manager ended in between
+        if not facts.canceled:
+            found = self._within_limits(facts, found, memory)
+        if found.state.ended:
+            memory.end = found
+            if found.state is JobState.LOST and any(map(is_alive, facts.pods)):
+                self.delete(content)  # the other roles would go on beside the next attempt
+        return found
+
+    def cancel(self, name: str, uid: str) -> None:
+        """Ask for the job's end. Raises: ApiError."""
+        if self.status(name, uid).state.ended:
+            return
+        content = self._known.object(name)
+        if content is None:
+            return
+        self._known.memory_of(content).canceled = True
+        try:
+            self._known.cluster.patch(self._known.kind.resource, self._known.namespace, name, _NOTE_CANCELED)
+        except ApiError as error:
+            if error.status != 404:
+                log.debug("the cancellation of %s cannot be noted: %s", name, error)
+        self.delete(content)
+
+    def delete(self, content: Json) -> None:
+        """Take a job out of the cluster. Raises: ApiError."""
+        metadata, kind = content["metadata"], self._known.kind
+        place = (kind.resource, self._known.namespace, metadata["name"], metadata["uid"])
+        self._known.cluster.delete(*place, policy=kind.deletion)
+
+    # ------------------------------------------------------------ what the watches tell
+
+    def object_changed(self, content: Json, gone: bool) -> None:
+        """To be called by the watch of the jobs' objects."""
+        metadata = content["metadata"]
+        if gone and self._known.memory_of(content).removed:
+            self._known.forget(metadata["name"], metadata["uid"], gone=True)
+        elif gone:
+            self._remember(content)
+        self._wake()
+
+    def pod_changed(self, pod: Json, gone: bool) -> None:
+        """To be called by the watch of the pods."""
+        name, role = job_of(pod), self._known.role(pod)
+        content = self._known.watched(name) if name else None
+        if role is not None:
+            self._roles.note(pod, role, gone)
+        if content is not None and not self._known.memory_of(content).removed:
+            if role is not None and role.reports and not is_alive(pod):
+                self._known.memory_of(content).reporter = pod
+            self._remember(content, pod)
+            if role is not None:
+                (self._pod_lost if gone else self._replace)(content, pod, role)
+        self._wake()
+
+    def _remember(self, content: Json, *pods: Json) -> None:
+        """Keep the end of a job whose objects may be gone when it is asked for."""
+        facts = self._known.facts(content, pods)
+        found = status(self._known.kind, facts)
+        certain = found.ended is not None or not any(map(is_alive, facts.pods))
+        if found.state.ended and certain and (pods or found.state is not JobState.LOST):
+            memory = self._known.memory_of(content)
+            memory.end = memory.end or found
+
+    def _replace(self, content: Json, pod: Json, role: Role) -> None:
+        """A lost worker of an elastic job is taken away where the operator would leave it."""
+        if not self._known.kind.replaces(role) or pod["metadata"].get("deletionTimestamp"):
+            return
+        end = pod_end(pod, role.container)
+        lost = end is not None and end.state in (JobState.LOST, JobState.CANCELED)
+        if end is not None and lost and self._known.kind.outcome(content).state is None:
+            metadata = pod["metadata"]
+            log.info("the worker %s was lost and is replaced: %s", metadata["name"], end.reason)
+            try:
+                self._known.cluster.delete(PODS, self._known.namespace, metadata["name"], metadata["uid"])
+            except ApiError as error:
+                log.warning("the lost worker %s cannot be deleted: %s", metadata["name"], error)
+
+    def _pod_lost(self, content: Json, pod: Json, role: Role) -> None:
+        """The trial is lost with its reporting pod: another one would begin it anew within the same attempt."""
+        end = pod_end(pod, role.container)
+        taken = end is None or end.state in (JobState.CANCELED, JobState.LOST)
+        name, memory = content["metadata"]["name"], self._known.memory_of(content)
+        ends_trial = self._known.kind.ends_with_pod and role.reports and rank(pod) == 0
+        if not (ends_trial and taken) or memory.canceled:
+            return
+        try:
+            now = self._known.cluster.get(self._known.kind.resource, self._known.namespace, name) or content
+            if self._known.kind.outcome(now).state or now["metadata"].get("deletionTimestamp") or is_canceled(now):
+                return
+            memory.end = memory.end or JobStatus(JobState.LOST, removal(pod))
+            self.delete(content)
+        except ApiError as error:
+            log.warning("what became of %s cannot be told: %s", name, error)
+
+    # ------------------------------------------------------------ what only time tells
+
+    def _facts(self, content: Json) -> Facts:
+        known = self._known.facts(content)
+        silent = unexplained(known)
+        return known if silent is None else replace(known, note=self._note(silent, content))
+
+    def _gone(self, name: str, memory: ClusterMemory) -> JobStatus:
+        """The object is gone; its pods may still be ending."""
+        pods = self._known.pods_of(name)
+        if any(is_alive(pod) and overdue_s(pod, time.time()) < _OVERDUE_S for pod in pods):
+            return JobStatus(JobState.RUNNING, "it is being ended")
+        if memory.canceled:
+            return JobStatus(JobState.CANCELED, "canceled")
+        kind = self._known.kind.resource.kind
+        return JobStatus(JobState.LOST, f"the {kind} {name} is no longer in the cluster: somebody else has deleted it")
+
+    def _within_limits(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
+        """What has waited too long is given up; what was taken away without a word on why is lost."""
+        if found.state is JobState.WAITING:
+            return self._patience(facts, found)
+        if found.state is not JobState.RUNNING:
+            return found
+        pod, _ = reporting(facts)
+        if pod is not None and overdue_s(pod, time.time()) > _OVERDUE_S:
+            return replace(found, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
+        end = interrupted(facts)
+        if end is None or pod is None:
+            memory.interrupted_at = None
+            return found
+        since = memory.interrupted_at = memory.interrupted_at or time.monotonic()
+        if time.monotonic() - since < _REASON_S:
+            return found
+        known = disruption(pod) or pod["metadata"].get("deletionTimestamp")
+        reason = removal(pod) if known else "somebody else has ended its container (SIGTERM)"
+        return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
+
+    def _patience(self, facts: Facts, found: JobStatus) -> JobStatus:
+        """A job that has waited too long for a node or an image is given up."""
+        if facts.content["metadata"].get("deletionTimestamp"):
+            return replace(found, reason=deleted(facts.content))
+        wait = wait_of(facts)
+        limits = {"image": self._config.image_pull_limit, "schedule": self._config.schedule_limit}
+        limit = limits.get(wait.stuck)
+        if limit is None or time.time() - wait.since < limit:
+            return found
+        self.delete(facts.content)
+        return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
+
+    def _note(self, silent: Json, content: Json) -> str:
+        """The latest warning about a job that has no pods, or a pod that does not start: quota, account, volumes."""
+        uid, memory = silent["metadata"]["uid"], self._known.memory_of(content)
+        note = memory.note
+        if note is None or note.uid != uid:
+            first_s = min(_FIRST_NOTE_S, self._config.schedule_limit / 3)
+            note = memory.note = Note(uid, time.monotonic() + first_s)
+        if time.monotonic() < note.look_at:
+            return note.text
+        selectors = [f"involvedObject.uid={uid}"]
+        if uid == content["metadata"]["uid"]:
+            selectors += [f"involvedObject.name={name}" for name in self._known.kind.makers(content)]
+        memory.note = Note(uid, time.monotonic() + _NOTES_EVERY_S, self._warning(selectors) or note.text)
+        return memory.note.text
+
+    def _warning(self, selectors: list[str]) -> str:
+        """The latest one about any of these; "" if there is none, or it cannot be told."""
+        found: list[Json] = []
+        for selector in selectors:
+            query = {"fieldSelector": f"{selector},type=Warning"}
+            try:
+                found += self._known.cluster.select(EVENTS, self._known.namespace, **query).get("items") or []
+            except ApiError as error:
+                log.debug("events (%s) cannot be read: %s", selector, error)
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        return f"{found[-1].get('reason')}: {found[-1].get('message')}" if found else ""

@@ -1,0 +1,141 @@
+"""What is known of the jobs of a service: the objects and pods that two threads watch, and what is kept in mind.
+
+Who asks gets what is known. The server is asked only for objects that the watch has not told of (yet, or any more).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from nnilite.errors import ServiceError
+from nnilite.records import Json
+from nnilite.service import Job
+from nnilite_kubernetes import _manifest as manifests
+from nnilite_kubernetes._api import PODS, Cluster
+from nnilite_kubernetes._kind import OperatorKind
+from nnilite_kubernetes._memory import ClusterMemory
+from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._status import Facts, is_canceled, role_of
+
+_FORGOTTEN = 1000
+
+Changed = Callable[[Json, bool], None]
+"""Gets an object that has changed, and whether it is gone."""
+
+
+class Known:
+    """Watches from `start` to `close`. All may be called by several threads."""
+
+    def __init__(self, cluster: Cluster, kind: OperatorKind, namespace: str, selector: str) -> None:
+        self.cluster = cluster
+        self.kind = kind
+        self.namespace = namespace
+        self._selector = selector
+        self._objects: Mirror | None = None
+        self._pods: Mirror | None = None
+        self._memories: dict[tuple[str, str], ClusterMemory] = {}  # by the names and uids of the jobs' objects
+        self._forgotten: deque[tuple[str, str]] = deque(maxlen=_FORGOTTEN)  # one watch may be late for them
+        self.lock = threading.Lock()
+
+    def start(self, object_changed: Changed, pod_changed: Changed) -> None:
+        """Raises: ApiError if a list is refused."""
+        place = (self.namespace, self._selector)
+        self._objects = Mirror(self.cluster, self.kind.resource, *place, object_changed)
+        self._pods = Mirror(self.cluster, PODS, *place, pod_changed)
+        self._objects.start()
+        self._pods.start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        for mirror in (self._objects, self._pods):
+            if mirror is not None:
+                mirror.close()
+
+    def check_fresh(self, silence_s: float) -> None:
+        """Raises: ServiceError if the server has not answered for longer."""
+        mirrors = [mirror for mirror in (self._objects, self._pods) if mirror is not None]
+        stale = max(mirrors, key=lambda mirror: mirror.age_s)
+        if stale.age_s > silence_s:
+            raise ServiceError(f"the cluster has not answered for {stale.age_s:.0f} s: {stale.trouble}")
+
+    # ------------------------------------------------------------ objects and pods
+
+    def objects(self) -> list[Json]:
+        """All that the watch has told of."""
+        return [] if self._objects is None else self._objects.all()
+
+    def object(self, name: str) -> Json | None:
+        """The object of a job. One that the watch has not told of may be newer than that. Raises: ApiError."""
+        content = self.watched(name)
+        if content is None:
+            content = self.cluster.get(self.kind.resource, self.namespace, name)
+            if content is not None:
+                self.put(content)
+        return content
+
+    def watched(self, name: str) -> Json | None:
+        """The object of a job, if the watch has told of it."""
+        return None if self._objects is None else self._objects.get(name)
+
+    def put(self, content: Json) -> None:
+        """An object that the server has just given us."""
+        if self._objects is not None:
+            self._objects.put(content)
+
+    def pods(self) -> list[Json]:
+        """Those of all jobs."""
+        return [] if self._pods is None else self._pods.all()
+
+    def pods_of(self, name: str) -> list[Json]:
+        """Those of one job that the watch has told of."""
+        return [pod for pod in self.pods() if job_of(pod) == name]
+
+    def pods_now(self, name: str) -> list[Json]:
+        """Those of one job, from the server. Raises: ApiError."""
+        selector = f"{manifests.JOB}={name}"
+        return list(self.cluster.select(PODS, self.namespace, labelSelector=selector).get("items") or [])
+
+    def role(self, pod: Json) -> manifests.Role | None:
+        """The role that a pod plays; None if that is none of ours."""
+        return next((role for role in self.kind.roles(_job(pod)) if role.name == role_of(pod)), None)
+
+    # ------------------------------------------------------------ what is kept in mind
+
+    def memory(self, name: str, uid: str) -> ClusterMemory:
+        """What is kept in mind of a job, by the name and uid of its object."""
+        if (name, uid) in self._forgotten:
+            return ClusterMemory(removed=True)
+        return self._memories.setdefault((name, uid), ClusterMemory())
+
+    def memory_of(self, content: Json) -> ClusterMemory:
+        """The same, by its object."""
+        return self.memory(content["metadata"]["name"], content["metadata"]["uid"])
+
+    def forget(self, name: str, uid: str, gone: bool) -> None:
+        """Nobody will ask again. An object that is not gone yet is still to be heard of."""
+        if gone:
+            self._forgotten.append((name, uid))
+            self._memories.pop((name, uid), None)
+        else:
+            self._memories[name, uid] = ClusterMemory(removed=True)
+
+    def facts(self, content: Json, more: Sequence[Json] = ()) -> Facts:
+        """`more`: pods as they are now, which may no longer be known."""
+        name, memory = content["metadata"]["name"], self.memory_of(content)
+        newer = {pod["metadata"]["uid"] for pod in more}
+        pods = [*more, *(pod for pod in self.pods_of(name) if pod["metadata"]["uid"] not in newer)]
+        if not pods and memory.reporter is not None and self.kind.outcome(content).state is not None:
+            pods = [memory.reporter]  # deleted already, as the job has ended
+        return Facts(content, pods, self.kind.roles(_job(content)), memory.canceled or is_canceled(content))
+
+
+def job_of(pod: Json) -> str:
+    """The name of the object of a pod's job; "" for pods that are no trial's."""
+    return str((pod["metadata"].get("labels") or {}).get(manifests.JOB) or "")
+
+
+def _job(content: Json) -> Job:
+    """As much of a job as its roles' names depend on."""
+    return Job(content["metadata"]["name"], "", "", 0, 0, {})

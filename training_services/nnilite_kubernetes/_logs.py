@@ -1,0 +1,80 @@
+"""The logs of a service's pods: that of the reporting pod, piece by piece, and those of all roles, kept in files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from nnilite.records import Json, KeeperEvent
+from nnilite_kubernetes._api import ApiError
+from nnilite_kubernetes._known import Known
+from nnilite_kubernetes._log import PodLog
+from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._status import container_start, is_alive, reporting
+
+log = logging.getLogger(__name__)
+
+_LAST_LOGS_S = 10.0  # so long an ended job is kept for the logs of its pods
+
+
+class Logs:
+    """All may be called by several threads, and raises ApiError unless it says otherwise."""
+
+    def __init__(self, known: Known, roles: RoleRecords) -> None:
+        self._known = known
+        self._roles = roles
+
+    def reports(self, name: str, uid: str, with_output: bool) -> Sequence[KeeperEvent]:
+        """What the keeper has told in the log since it was last asked for."""
+        pod_log = self._of(name, uid)
+        return pod_log.read(with_output) if pod_log is not None else ()
+
+    def output(self, name: str, uid: str, offset: int, limit: int) -> bytes:
+        """What the trial has printed."""
+        pod_log = self._of(name, uid)
+        return pod_log.output(offset, limit) if pod_log is not None else b""
+
+    def follow(self, name: str, uid: str) -> None:
+        """Read on in a log before it is rotated, or deleted with its pod. Raises nothing."""
+        try:
+            pod_log = self._of(name, uid)
+            if pod_log is not None:
+                pod_log.follow()
+        except ApiError as error:
+            log.debug("the log of %s cannot be read now: %s", name, error)
+
+    def refresh(self, name: str) -> None:
+        """Keep what the pods that still run have printed by now."""
+        for pod in self._known.pods_of(name):
+            role = self._known.role(pod)
+            if role is not None and container_start(pod, role.container):
+                self._roles.refresh(pod, role)
+
+    def keep(self, name: str) -> None:
+        """Before a job is deleted: the logs of pods that have ended are waited for, others are read to their end."""
+        for pod in (pods := self._all_pods(name)):
+            role = self._known.role(pod)
+            if role is not None:
+                self._roles.note(pod, role, ending=True)
+        self._roles.settle([pod for pod in pods if not is_alive(pod)], _LAST_LOGS_S)
+
+    def _all_pods(self, name: str) -> list[Json]:
+        """The server is asked where the watch may not have told of all of them."""
+        pods, content = self._known.pods_of(name), self._known.watched(name)
+        facts = self._known.facts(content) if content is not None else None
+        expected = sum(role.replicas for role in facts.roles) if facts is not None else len(pods) + 1
+        return pods if len(pods) >= expected else self._known.pods_now(name)
+
+    def _of(self, name: str, uid: str) -> PodLog | None:
+        """The log of the reporting pod."""
+        memory = self._known.memory(name, uid)
+        content = None if memory.log is not None else self._known.object(name)
+        if content is None or content["metadata"]["uid"] != uid:
+            return memory.log
+        pod, role = reporting(self._known.facts(content))
+        if pod is None:
+            return None
+        place = (self._known.namespace, pod["metadata"]["name"], role.container)
+        with self._known.lock:  # two would give the same output twice
+            memory.log = memory.log or PodLog(self._known.cluster, *place)
+        return memory.log

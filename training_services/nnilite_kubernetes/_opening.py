@@ -1,0 +1,72 @@
+"""What is looked at before anything starts, and what an earlier manager has left half made."""
+
+from __future__ import annotations
+
+import logging
+
+from nnilite.records import Json
+from nnilite.service import Job
+from nnilite_kubernetes import _manifest as manifests
+from nnilite_kubernetes._access import check_quotas, check_rights
+from nnilite_kubernetes._api import SECRETS, Cluster, Resource
+from nnilite_kubernetes._kind import OperatorKind
+from nnilite_kubernetes._known import Known
+from nnilite_kubernetes._submitter import Submitter
+
+log = logging.getLogger(__name__)
+
+
+class Opening:
+    """`sample` is a job such as will come. All block, and raise ConfigError for what can never work, else ApiError."""
+
+    def __init__(
+        self, cluster: Cluster, kind: OperatorKind, submitter: Submitter, sample: Job, service: str, namespace: str
+    ) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._kind = kind
+        self._submitter = submitter
+        self._sample = sample
+        self._selector = manifests.selector(sample.experiment, service)
+        self._report = sample.spec["report"]
+
+    def check_operator(self) -> None:
+        """Whether we may do all that will be needed, and the cluster has the operator."""
+        check_rights(self._cluster, self._namespace, self._kind, self._submitter.deliverer.sends_code(self._report))
+        self._kind.check(self._cluster)
+
+    def check_trials(self) -> None:
+        """Whether a trial could run, and report."""
+        self.check_quotas()
+        self._submitter.deliverer.check_storage(self._report)
+        if self._report == "rest":
+            self._submitter.deliverer.check_address(self._cluster)
+
+    def check_quotas(self) -> None:
+        """Whether a trial fits into the namespace."""
+        check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample))
+
+    def tidy_up(self, known: Known) -> None:
+        """What an earlier manager left half made is set right; its keepers are told where this one is."""
+        address = manifests.encoded(self._submitter.deliverer.address(self._cluster))
+        for resource in (SECRETS, *self._kind.owned):
+            found = self._cluster.select(resource, self._namespace, labelSelector=self._selector).get("items") or []
+            for item in found:
+                kept = self._settled(known, resource, item)
+                if kept and (item.get("data") or {}).get("callback") not in (None, address):
+                    change = {"data": {"callback": address}}
+                    self._cluster.patch(resource, self._namespace, item["metadata"]["name"], change)
+        if self._submitter.deliverer.sends_code(self._report):
+            self._submitter.deliverer.delete_code_pod(self._cluster)
+
+    def _settled(self, known: Known, resource: Resource, item: Json) -> bool:
+        """What was made for a job goes if there is no such job, and else belongs to it; False if it is gone."""
+        metadata = item["metadata"]
+        if metadata.get("ownerReferences"):
+            return True
+        owner = known.object(metadata["name"])
+        if owner is None:
+            self._cluster.delete(resource, self._namespace, metadata["name"], metadata["uid"])
+            return False
+        self._submitter.own(self._cluster, resource, item, owner)
+        return True

@@ -1,0 +1,90 @@
+"""Second keepers: where a keeper is gone without a word, another one ends its trial and delivers what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from nnilite_local._attempt_folder import AttemptFolder
+
+log = logging.getLogger(__name__)
+
+_LAST_WORDS_S = 20.0  # what the second keeper may take, beyond the grace of the trial
+_SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
+_SPEAK_AGAIN_S, _MOST_SECOND_KEEPERS = 2.0, 30
+
+
+class SecondKeepers:
+    """One at a time for each attempt whose keeper has died, until one of them could do its work."""
+
+    def __init__(self, keeper: Path, wake: Callable[[], None]) -> None:
+        self._keeper = keeper
+        self._wake = wake
+        self._tasks: dict[str, asyncio.Task[bool]] = {}  # by the folder of the attempt
+        self._started: Counter[str] = Counter()  # how many there have been, by the same
+
+    def start(self, folder: AttemptFolder) -> None:
+        """Unless one is at work, or has done its work."""
+        key = str(folder.path)
+        if self._is_needed(key):
+            if not self._started[key]:
+                log.warning("the keeper of %s was killed; what it left is being ended", folder.path)
+            self._started[key] += 1
+            self._tasks[key] = asyncio.get_running_loop().create_task(self._deliver(folder))
+
+    def is_at_work(self, folder: AttemptFolder) -> bool:
+        task = self._tasks.get(str(folder.path))
+        return task is not None and not task.done()
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _is_needed(self, key: str) -> bool:
+        """Whether there has been none, or the last one could not do its work."""
+        last = self._tasks.get(key)
+        if last is None:
+            return True
+        return last.done() and not last.result() and self._started[key] < _MOST_SECOND_KEEPERS
+
+    async def _deliver(self, folder: AttemptFolder) -> bool:
+        """Have a second keeper end what is left of the trial, and deliver what is undelivered; whether it did.
+
+        Where it did not, on a disk in trouble perhaps, the trial may run on: the job must not count as lost yet.
+        """
+        done = await self._second_keeper(folder)
+        if not done:
+            await asyncio.sleep(_SPEAK_AGAIN_S)
+        self._wake()
+        return done
+
+    async def _second_keeper(self, folder: AttemptFolder) -> bool:
+        nothing = asyncio.subprocess.DEVNULL
+        try:
+            grace_s = folder.grace_s()
+            process = await asyncio.create_subprocess_exec(
+                *folder.deliver_command(self._keeper),
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.warning("what the keeper of %s left cannot be ended: %s", folder.path, error)
+            return False
+        try:
+            code = await asyncio.wait_for(process.wait(), grace_s + _LAST_WORDS_S)
+        except asyncio.TimeoutError:
+            log.warning("what the keeper of %s left could not be delivered in time", folder.path)
+            return True
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if code not in _SPOKEN:
+            log.warning("what the keeper of %s left could not be ended (exit code %d)", folder.path, code)
+        return code in _SPOKEN

@@ -1,0 +1,93 @@
+"""Attempts of trials on one machine: how its agent starts, watches and ends them, and what they have written there."""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnilite.keeper_folder import read_events
+from nnilite.records import Json, KeeperEvent, Output
+from nnilite.ssh.download import save, unpack
+from nnilite_remote._agent_link import digest_of
+from nnilite_remote._session import TRANSFER_S, MachineSession
+
+_START_S = 20.0
+_TRACE_S = 3.0
+_PIECE_BYTES = 4 << 20
+_MOST_OUTPUT_BYTES = 32 << 20
+
+
+class Attempts:
+    """All methods are for the event loop, and raise MachineError if the machine refuses or cannot be asked."""
+
+    def __init__(self, session: MachineSession) -> None:
+        self._session = session
+
+    async def start(self, spec: Json) -> Json:
+        """Start a keeper: its pid, start and boot; or {"missing": name}. Raises: MachineError, LinkLost."""
+        return await self._session.ask("start", _START_S, spec=spec)
+
+    async def statuses(self, jobs: Sequence[Json]) -> list[Json]:
+        """How jobs are, by their handles."""
+        return list(await self._session.ask("status", jobs=list(jobs)))
+
+    async def cancel(self, job: Json) -> None:
+        """Ask for the end of a job. Does not wait for it."""
+        await self._session.ask("cancel", job=job)
+
+    async def remove(self, job: Json) -> None:
+        """Let a job's folder be tidied up."""
+        await self._session.ask("remove", job=job)
+
+    async def read(self, directory: str, name: str, offset: int, limit: int) -> bytes | None:
+        """A piece of a file of an attempt; None if there is no such file."""
+        answer: Any = await self._session.ask("read", directory=directory, name=name, offset=offset, limit=limit)
+        return None if answer["data"] is None else base64.b64decode(answer["data"])
+
+    async def events(self, directory: str) -> Sequence[KeeperEvent]:
+        """What an attempt's files tell."""
+        with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
+            inner = Path(copy) / ".nni"
+            inner.mkdir()
+            for name in ("exit", "started", "metrics"):  # the end first: nothing is reported after it
+                await self._copy(directory, f".nni/{name}", inner / name)
+            return await self._session.blocking(read_events, Path(copy))
+
+    async def output(self, directory: str, brought: Mapping[str, int]) -> list[Output]:
+        """The rest of an attempt's output, by what of each stream was brought already; at most 32 MB."""
+        found: list[Output] = []
+        for stream, offset in brought.items():
+            end = offset + _MOST_OUTPUT_BYTES
+            while offset < end and (piece := await self.read(directory, f"trial.{stream}", offset, _PIECE_BYTES)):
+                found.append(Output(stream, offset, piece))
+                offset += len(piece)
+        return found
+
+    async def _copy(self, directory: str, name: str, target: Path) -> None:
+        offset = 0
+        while piece := await self.read(directory, name, offset, _PIECE_BYTES):
+            with target.open("ab") as file:
+                file.write(piece)
+            offset += len(piece)
+
+    async def fetch(self, directory: str, target: Path) -> None:
+        """Copy an attempt's folder."""
+        await self._session.receive(directory, lambda stream: unpack(stream, target), attempt=True)
+
+    async def trace(self, trial: str) -> Json:
+        """What earlier attempts of the trial have left there."""
+        return await self._session.ask("trace", _TRACE_S, trial=trial)
+
+    async def give_checkpoints(self, directory: str, archive: Path) -> None:
+        """Write a trial's checkpoints to an archive here."""
+        await self._session.receive(directory, lambda stream: save(stream, archive), attempt=False)
+
+    async def take_checkpoints(self, trial: str, attempt: int, archive: Path) -> None:
+        """Put there what `attempt` had written elsewhere."""
+        digest = await self._session.blocking(digest_of, archive)
+        name = f"checkpoints-{trial}-{attempt}-{digest[:16]}.tar"
+        await self._session.upload(name, archive)
+        await self._session.ask("restore", TRANSFER_S, trial=trial, attempt=attempt, archive=name)

@@ -1,0 +1,239 @@
+"""All machines of the service: opened together, told what they have missed, asked for their jobs, and let go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from nnilite.errors import ConfigError, NotFound, ServiceError
+from nnilite.gpu import GpuRules, impossible
+from nnilite.records import Json
+from nnilite.service import Handle, JobState, JobStatus, ServiceContext
+from nnilite.ssh.errors import MachineError
+from nnilite_remote._config import RemoteConfig
+from nnilite_remote._machine import Machine, MachineSupply
+from nnilite_remote._pending_commands import CANCEL, FINISH, REMOVE, PendingCommands
+
+log = logging.getLogger(__name__)
+
+_FIRST_S = 60.0  # how long opening waits for a first machine
+_PATIENCE_S = 10.0  # ... where all have failed in ways that may pass
+_OTHERS_S = 1.0  # ... and then for the others
+_POLL_S = 12.0
+_CALL_S = 20.0
+
+
+class Machines:
+    """The machines of `machineList`, by their keys, and the commands that they have still to be told."""
+
+    def __init__(self, config: RemoteConfig, context: ServiceContext, pending: PendingCommands) -> None:
+        self._config = config
+        self._context = context
+        self._pending = pending
+        self._known: dict[str, Machine] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._canceled: dict[str, Handle] = {}  # by job
+        self._chores: set[asyncio.Task[None]] = set()
+        self._catching_up: set[str] = set()  # machines that are just being told what they have missed
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._known
+
+    def __getitem__(self, key: str) -> Machine:
+        return self._known[key]
+
+    def get(self, key: str) -> Machine | None:
+        return self._known.get(key)
+
+    def all(self) -> list[Machine]:
+        return list(self._known.values())
+
+    @property
+    def are_running(self) -> bool:
+        return bool(self._tasks)
+
+    def start(self, supply: MachineSupply) -> None:
+        """Connect to all of them, each in a task of its own."""
+        self._pending.load()
+        self._canceled |= self._pending.jobs(CANCEL)
+        for config in self._config.machine_list:
+            self._known[config.key] = Machine(config, self._config, supply, self._changed)
+        self._tasks = [asyncio.create_task(m.run(), name=m.title) for m in self._known.values()]
+
+    async def cancel(self, handle: Handle) -> None:
+        """Ask for a job's end, now or when its machine is back."""
+        self._canceled[str(handle["job"])] = handle
+        await self._tell(CANCEL, handle)
+
+    async def remove(self, handle: Handle) -> None:
+        """Free what a job holds on its machine, now or when that is back."""
+        await self._tell(REMOVE, handle)
+
+    def settled(self, handle: Handle) -> None:
+        """The job has ended: nobody has to be told to end it any more."""
+        self._pending.settle(CANCEL, handle)
+
+    async def wait_for_one(self) -> None:
+        """Until one is up, or all have failed; the rest may come later. Raises: ConfigError, ServiceError."""
+        machines = list(self._known.values())
+        began_s = time.monotonic()
+        while not self._decided(time.monotonic() - began_s):
+            await asyncio.sleep(0.02)
+        if any(m.up for m in machines):
+            waits = [asyncio.create_task(m.tried.wait()) for m in machines]
+            await asyncio.wait(waits, timeout=_OTHERS_S)
+            for wait in waits:
+                wait.cancel()
+            return
+        reasons = "; ".join(f"{m.title} {m.trouble or m.state}" for m in machines)
+        if any(m.state.startswith(("preparing", "uploading")) for m in machines):
+            return  # it takes long, but it works
+        error = ConfigError if all(m.lasting for m in machines) else ServiceError
+        raise error(f"none of the machines can be used: {reasons}")
+
+    def _decided(self, waited_s: float) -> bool:
+        """Whether it is known that the service works, or that it does not: what may pass gets some time to."""
+        machines = self._known.values()
+        if any(m.up for m in machines) or waited_s > _FIRST_S:
+            return True
+        if not all(m.tried.is_set() for m in machines):
+            return False
+        busy = any(m.state.startswith(("preparing", "uploading")) for m in machines)
+        return all(m.lasting for m in machines) or (waited_s > _PATIENCE_S and not busy)
+
+    async def check_gpus(self, wanted: int | None) -> None:
+        """What can never be had on any machine is said at the start. Raises: ConfigError."""
+        if not wanted:
+            return
+        await self.read_gpus()
+        machines = list(self._known.values())
+        reasons = []
+        for machine in machines:
+            if not machine.up:
+                return
+            never = impossible(machine.gpus or (), wanted, rules_of(machine))
+            if machine.gpus is not None and never is None:
+                return
+            reasons.append(f"{machine.title}: {never if machine.gpus is not None else machine.trouble}")
+        raise ConfigError(f"trialGpuNumber is {wanted}, but " + "; ".join(reasons))
+
+    async def close(self) -> None:
+        for task in [*self._tasks, *self._chores]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._chores, return_exceptions=True)
+        self._tasks = []
+        machines, self._known = self._known, {}
+        left = await asyncio.gather(*(self._let_go(machine) for machine in machines.values()))
+        if any(left):
+            raise ServiceError("; ".join(filter(None, left)))
+
+    async def _let_go(self, machine: Machine) -> str:
+        """What is left on the machine, and what to do about it; "" if nothing is."""
+        key = machine.config.key
+        over = {**self._pending.jobs(REMOVE), **self._canceled}
+        mine = [dict(handle) for handle in over.values() if handle["machine"] == key]
+        if not await machine.close(mine) and self._pending.to(key):
+            return machine.left_behind(self._context.experiment)
+        for what, handle in self._pending.to(key):
+            self._pending.settle(what, handle)
+        return ""
+
+    def _changed(self) -> None:
+        """A machine has come, gone, or told of an end."""
+        for key, machine in self._known.items():
+            missed = any(what != FINISH for what, _ in self._pending.to(key))
+            if machine.up and missed and key not in self._catching_up:
+                self._catching_up.add(key)
+                self.do_aside(self._catch_up(key))
+        self._context.wake()
+
+    def finish_later(self, machine: str) -> None:
+        """To every machine that has had a job, whenever it is asked for."""
+        self._pending.add(FINISH, {"machine": machine, "job": ""})
+
+    def do_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    async def _catch_up(self, key: str) -> None:
+        """Tell a machine that has come back what it has missed."""
+        try:
+            for what, handle in self._pending.to(key):
+                if what != FINISH:  # that is for the end
+                    await self._tell(what, handle)
+        finally:
+            self._catching_up.discard(key)
+
+    async def _tell(self, what: str, handle: Handle) -> None:
+        """Cancel or remove a job on its machine: it stays pending until the machine has heard of it."""
+        machine = self._known.get(str(handle["machine"]))
+        if machine is None:
+            return
+        try:
+            await asyncio.wait_for(
+                (machine.attempts.cancel if what == CANCEL else machine.attempts.remove)(dict(handle)), _CALL_S
+            )
+        except (MachineError, asyncio.TimeoutError) as error:
+            log.info("%s of %s will be made up for when its machine is back: %s", what, handle["job"], error)
+            self._pending.add(what, handle)
+        else:
+            self._pending.settle(what, handle)
+
+    async def read_gpus(self) -> None:
+        await asyncio.gather(*(self._read_gpus_of_one(machine) for machine in self._known.values() if machine.up))
+
+    @staticmethod
+    async def _read_gpus_of_one(machine: Machine) -> None:
+        try:
+            await machine.read_gpus()
+            machine.trouble = ""
+        except MachineError as error:
+            machine.gpus, machine.trouble = None, str(error)
+
+    async def statuses(self, key: str, handles: list[Handle]) -> dict[str, JobStatus]:
+        machine = self._known.get(key)
+        if machine is None:
+            reason, found = f"its machine {key} is not in machineList any more", None
+        else:
+            reason, found = await self._ask_machine(machine, handles)
+        title = machine.title if machine else key
+        if found is None:
+            return {str(handle["job"]): JobStatus(JobState.UNKNOWN, reason, host=title) for handle in handles}
+        return {str(h["job"]): _status(facts, title) for h, facts in zip(handles, found, strict=True)}
+
+    @staticmethod
+    async def _ask_machine(machine: Machine, handles: list[Handle]) -> tuple[str, list[Json] | None]:
+        if not machine.up:
+            return f"{machine.title} is {machine.state}: {machine.trouble}", None
+        try:
+            return "", await asyncio.wait_for(machine.attempts.statuses([dict(handle) for handle in handles]), _POLL_S)
+        except MachineError as error:
+            return f"{machine.title}: {error}", None
+        except asyncio.TimeoutError:
+            return f"{machine.title}: does not answer", None
+
+    def of(self, handle: Handle) -> Machine:
+        machine = self._known.get(str(handle["machine"]))
+        if machine is None:
+            raise NotFound(f"the machine {handle['machine']} is not in machineList any more")
+        return machine
+
+
+def rules_of(machine: Machine) -> GpuRules:
+    config = machine.config
+    return GpuRules(config.gpu_indices, config.max_trial_number_per_gpu, config.use_active_gpu)
+
+
+def _status(facts: Json, title: str) -> JobStatus:
+    return JobStatus(
+        JobState(facts["state"]),
+        str(facts.get("reason") or ""),
+        facts.get("exit_code"),
+        title,
+        started=facts.get("started"),
+        ended=facts.get("ended"),
+    )

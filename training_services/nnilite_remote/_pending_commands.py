@@ -1,0 +1,80 @@
+"""What machines are still to be told, in memory and in a file beside the experiment's database.
+
+    cancel    a job's end was asked for
+    remove    a job's folder may be tidied up
+    finish    what is left there of the experiment should go; for every machine that has had a job, at the stop
+
+What a machine misses while it is away is made up for when it is back, even if that is under a later manager.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from nnilite.errors import ServiceError
+from nnilite.service import Handle
+
+log = logging.getLogger(__name__)
+
+CANCEL, REMOVE, FINISH = "cancel", "remove", "finish"
+
+
+class PendingCommands:
+    """All that machines have still to be told. A handle names its machine and its job; for `finish` the job is ""."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._commands: dict[tuple[str, str, str], Handle] = {}  # by what, machine and job
+
+    def load(self) -> None:
+        """What an earlier manager has left. Raises: ServiceError if that cannot be read now."""
+        try:
+            found = json.loads(self._place.read_bytes())
+            self._commands = {(what, *_names(what, handle)): handle for what, handle in found}
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            log.warning("%s is broken; look at the machines for what is left there: %s", self._place, error)
+
+    def add(self, what: str, handle: Handle) -> None:
+        key = (what, str(handle["machine"]), str(handle["job"]))
+        if self._commands.get(key) != handle:
+            self._commands[key] = handle
+            self._save()
+
+    def to(self, machine: str) -> list[tuple[str, Handle]]:
+        """What a machine has still to be told."""
+        return [(what, handle) for (what, key, _), handle in self._commands.items() if key == machine]
+
+    def jobs(self, what: str) -> dict[str, Handle]:
+        """The jobs of which this is still to be told, with their handles."""
+        return {job: handle for (known, _, job), handle in self._commands.items() if known == what}
+
+    def settle(self, what: str, handle: Handle) -> None:
+        if self._commands.pop((what, str(handle["machine"]), str(handle["job"])), None) is not None:
+            self._save()
+
+    def _save(self) -> None:
+        try:
+            if self._commands:
+                text = json.dumps([[what, dict(handle)] for (what, _, _), handle in self._commands.items()])
+                draft = self._place.with_name(f".{self._place.name}.new")
+                draft.write_text(text, "ascii")
+                draft.replace(self._place)
+            else:
+                self._place.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._place, error)
+
+
+def _names(what: object, handle: Handle) -> tuple[str, str]:
+    """Machine and job. Raises: ValueError, TypeError, KeyError for what this file never held."""
+    machine, job = handle["machine"], handle["job"]
+    directory = handle["directory"] if what in (CANCEL, REMOVE) else ""
+    if what not in (CANCEL, REMOVE, FINISH) or not all(isinstance(text, str) for text in (machine, job, directory)):
+        raise ValueError(f"{what!r:.60} is no command for a machine")
+    return machine, job

@@ -1,0 +1,150 @@
+"""One machine's connection, the agent that serves on it, and the threads in which what blocks is done.
+
+The connection and the agent are new after each break; the threads are the machine's own for as long as it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paramiko.ssh_exception import SSHException
+
+from nnilite.records import Json
+from nnilite.ssh.connect import Connection, connect
+from nnilite.ssh.errors import LinkLost, MachineError, words
+from nnilite.ssh.route import RouteMap
+from nnilite_remote._agent_link import AgentLink, AgentStream, upload
+from nnilite_remote._config import MachineConfig, RemoteConfig
+
+T = TypeVar("T")
+
+_ANSWER_S = 15.0
+_THREADS = 6
+TRANSFER_S = 3600.0
+"""How long moving a file or a folder may take."""
+
+
+class MachineSession:
+    """What a machine is reached by. All methods are for the event loop.
+
+    `away` says in what state a machine is that cannot be asked.
+    """
+
+    def __init__(self, config: MachineConfig, service: RemoteConfig, away: Callable[[], str]) -> None:
+        self.facts: dict[str, Any] = {}  # what the agent has said of its machine: root, boot, python, ...
+        self.broken = asyncio.Event()
+        self._config = config
+        self._service = service
+        self._away = away
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"ssh {config.title}")
+        self._connection: Connection | None = None
+        self._link: AgentLink | None = None
+
+    async def connect(self) -> None:
+        """Raises: MachineError."""
+        self.broken.clear()
+        self.facts.pop("interpreter", None)  # it may have been replaced meanwhile
+        self._connection = await self.blocking(self._connect)
+
+    def _connect(self) -> Connection:
+        hops = RouteMap(self._service).hops(self._config)
+        return connect(hops, self._service.host_key_policy)
+
+    async def serve(self, settings: dict[str, Json], heard: Callable[[Json], None]) -> None:
+        """Start the agent that stays, which calls `heard` for what it says unasked. Raises: MachineError."""
+        stream = await self.blocking(self._stream)
+        self.facts = await self.blocking(stream.greet, {**self._settings(), "mode": "serve", **settings})
+        self._link = AgentLink(stream, self.broken.set, heard)
+
+    def drop(self) -> None:
+        """Let the connection go. Does not wait."""
+        connection, self._connection = self._connection, None
+        self._link = None
+        if connection is not None:
+            self._pool.submit(connection.close)
+
+    def close(self) -> None:
+        """End the agent, the connection and the threads; keepers go on."""
+        if self._link is not None:
+            self._link.close()
+        self.drop()
+        self._pool.shutdown(wait=False)
+
+    async def blocking(self, work: Callable[..., T], *arguments: Any, limit_s: float = 120.0) -> T:
+        """Run something in a thread of this machine's own. Raises: MachineError for whatever of SSH goes wrong."""
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        try:
+            return await asyncio.wait_for(future, limit_s)
+        except asyncio.TimeoutError:
+            raise LinkLost(f"did not answer within {limit_s:.0f} s") from None
+        except (OSError, EOFError, SSHException) as error:
+            if isinstance(error, FileNotFoundError):
+                raise MachineError(str(error)) from error
+            raise LinkLost(f"the connection broke: {words(error)}") from error
+
+    async def ask(self, do: str, answer_s: float | None = None, **more: Json) -> Any:
+        """What the agent answers. Raises: MachineError if it says no, LinkLost if it says nothing in time."""
+        if self._link is None:
+            raise LinkLost(self._away())
+        return await self._link.ask(do, _ANSWER_S if answer_s is None else answer_s, **more)
+
+    async def upload(self, name: str, source: Path, progress: Callable[[float], None] | None = None) -> None:
+        """Bring a file into the machine's cache; `progress` gets parts of 1, in a thread. Raises: MachineError."""
+        await self.blocking(self._upload, name, source, progress or (lambda part: None), limit_s=TRANSFER_S)
+
+    def _upload(self, name: str, source: Path, progress: Callable[[float], None]) -> None:
+        stream = self._stream()
+        try:
+            upload(stream, {**self._settings(), "name": name}, source, progress)
+        finally:
+            stream.close()
+
+    async def receive(self, directory: str, take: Callable[[AgentStream], None], attempt: bool) -> None:
+        """Have a folder sent, the one of an attempt or another, to `take` in a thread. Raises: MachineError."""
+        await self.blocking(self._receive, directory, take, attempt, limit_s=TRANSFER_S)
+
+    def _receive(self, directory: str, take: Callable[[AgentStream], None], attempt: bool) -> None:
+        stream = self._stream()
+        try:
+            stream.greet({**self._settings(), "mode": "send", "path": directory, "attempt": attempt})
+            take(stream)
+            if not stream.ended_well():
+                raise LinkLost("the connection broke off")
+        finally:
+            stream.close()
+
+    async def open_way_back(self, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
+        """Have the machine's sshd listen on its loopback: the port. The first of `ports` that is free; 0: any.
+
+        Each connection there calls `admit` with its channel, in a thread. Raises: MachineError.
+        """
+        return await self.blocking(self._forward, ports, admit)
+
+    def _forward(self, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
+        transport = self._open().transport
+        for port in ports:
+            try:
+                return int(transport.request_port_forward("127.0.0.1", port, lambda channel, *_: admit(channel)))
+            except SSHException as error:
+                refused = error
+        raise MachineError(
+            f"its sshd opens no way back to the manager ({refused}): set AllowTcpForwarding in its sshd_config, or "
+            f"nniManagerIp here",
+            lasting=True,
+        )
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            raise LinkLost("the connection is broken")
+        return self._connection
+
+    def _settings(self) -> dict[str, Json]:
+        return {"directory": self._service.remote_directory}
+
+    def _stream(self) -> AgentStream:
+        transport = self._open().transport
+        return AgentStream(transport, self._config.python_path, str(self.facts.get("interpreter") or ""))

@@ -1,0 +1,51 @@
+"""How keepers on a machine reach the manager: by a tunnel through the machine's connection, or directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from nnilite.ssh.errors import LinkLost, MachineError
+from nnilite_remote._session import MachineSession
+from nnilite_remote._tunnel import TunnelGate
+
+_REACH_S = 5
+
+
+class WayBack:
+    """The address of the manager as seen from one machine. It is found anew with each connection.
+
+    It is written to a file on the machine, so that keepers of earlier connections find the manager again.
+    """
+
+    def __init__(self, session: MachineSession, manager: Callable[[], str], direct: str | None) -> None:
+        self.address = ""
+        self._session = session
+        self._manager = manager  # its base URL as seen from here
+        self._direct = direct  # the manager's IP address, where machines may call it
+        self._port = 0
+
+    async def open(self) -> None:
+        """Raises: MachineError if the manager cannot be reached from there."""
+        if self._direct:
+            url = urlsplit(self._manager())
+            host = f"[{self._direct}]" if ":" in self._direct else self._direct
+            self.address = url._replace(netloc=f"{host}:{url.port}").geturl()
+            await self._check_reach(self._direct, url.port or 80)
+        else:
+            # On the same port as before, if that is free: then keepers need not even look for the new address.
+            ports = list(dict.fromkeys((self._port, 0)))
+            self._port = await self._session.open_way_back(ports, TunnelGate(self._manager).admit)
+            self.address = f"http://127.0.0.1:{self._port}"
+        await self._session.ask("callback", url=self.address)
+
+    async def _check_reach(self, host: str, port: int) -> None:
+        try:
+            await self._session.ask("reach", host=host, port=port, limit_s=_REACH_S)
+        except LinkLost:
+            raise
+        except MachineError as error:
+            raise MachineError(
+                f"cannot reach the manager at {host} port {port} ({error}): see that the manager listens there "
+                f"(nnictl create --host 0.0.0.0) and no firewall is in between, or leave nniManagerIp out"
+            ) from error
