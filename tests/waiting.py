@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from nnilite.testing.bench import LIMIT_S
+
 T = TypeVar("T")
 
 _TURN_S = 0.005
 
 
-async def eventually_async(ask: Callable[[], T], limit_s: float = 20.0) -> T:
+async def eventually_async(ask: Callable[[], T], limit_s: float = LIMIT_S) -> T:
     """Ask until the answer is true, and return it; the event loop goes on meanwhile. Raises: TimeoutError."""
     deadline = time.monotonic() + limit_s
     while not (answer := ask()):

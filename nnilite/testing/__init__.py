@@ -19,6 +19,7 @@ meeting           how a trial and its test meet: words and signs
 fakes             training services without a platform
 receiver          a manager's callback in a thread, which can fail on demand
 listener          an HTTP server in a thread, which can go away as servers do that are killed
+ports             ports for servers that are stopped and started again
 probes            looking at this machine: shell words, files, processes
 _programs         what the trials of the service contract do
 _rewrite          makes the contracts' assertions explain themselves

@@ -10,6 +10,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from nnilite.testing.ports import free_port
+
 
 class Listener:
     """Answers by `handler`, whose `owner` is the one given here, on the same port from one start to the next."""
@@ -38,7 +40,8 @@ class Listener:
 
     def start(self, port: int | None = None) -> None:
         """Listen, on the same port as before if there was one, or on this one; 0 is any that is free."""
-        self._server = _HttpServer((self.host, self._port if port is None else port), self._handler)
+        wanted = self._port if port is None else port
+        self._server = _HttpServer((self.host, wanted or free_port()), self._handler)
         if self.tls is not None:
             self._server.socket = self.tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False

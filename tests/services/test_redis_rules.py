@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from nnilite.service import Job, JobState
@@ -22,7 +24,9 @@ from nnilite_redis._convert import (
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import is_of_keeper, put
 from nnilite_redis._silence import Silence
+from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.task import BadTask, read_task
+from waiting import pause_async
 
 START = "nnictl worker --redis redis://host"
 CONFIG = RedisConfig("redis://host", worker_labels=["gpu=a100"])
@@ -185,3 +189,42 @@ def test_only_what_keepers_ask_is_put_to_the_manager(method, path, passes):
     if not passes:
         answer = put(lambda: "http://127.0.0.1:1", Letter({"method": method, "path": path, "headers": {}}))
         assert answer.head == {"status": 403}
+
+
+class SlowStore:
+    """Has one file, which comes slowly."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def get(self, name, path):
+        self.asked += 1
+        if name != "code":
+            return False
+        draft = path.with_name(f".{path.name}.new")
+        draft.write_bytes(b"half")
+        await pause_async(0.02, "the others come meanwhile")
+        draft.write_bytes(b"whole")
+        draft.replace(path)
+        return True
+
+
+def test_attempts_that_begin_together_fetch_a_file_once(tmp_path):
+    """They wrote into one draft, so that one of them failed and its trial was tried again."""
+    store, cache = SlowStore(), FileCache(tmp_path / "cache")
+
+    async def begin():
+        return await asyncio.gather(*(cache.fetch("code", "code.tar", store) for _ in range(6)))
+
+    assert asyncio.run(begin()) == [True] * 6
+    assert (store.asked, cache.place("code.tar").read_bytes()) == (1, b"whole")
+
+
+def test_a_file_that_nobody_has_can_be_asked_for_again(tmp_path):
+    store, cache = SlowStore(), FileCache(tmp_path / "cache")
+
+    async def ask():
+        return [await cache.fetch("other", "other.tar", store) for _ in range(2)]
+
+    assert asyncio.run(ask()) == [False, False]
+    assert store.asked == 2

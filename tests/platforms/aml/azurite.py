@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import http.client
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_port
 
 ACCOUNT = "nnilitestorage"
 KEY = base64.b64encode(b"the key of a storage account of Azurite").decode()
@@ -30,7 +30,7 @@ class Azurite:
     """The blobs of one account, in memory."""
 
     def __init__(self) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.host = f"{ACCOUNT}.blob.localhost:{self.port}"
 
     @contextmanager
@@ -67,9 +67,3 @@ class Azurite:
             return answer.status, dict(answer.getheaders()), answer.read()
         finally:
             connection.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

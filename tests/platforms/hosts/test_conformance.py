@@ -11,6 +11,7 @@ import pytest
 
 from nnilite.testing import ServiceContract, eventually
 from nnilite.testing.bench import HOSTILE
+from nnilite.testing.ports import free_port
 from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
 from platforms.hosts.hosts import command, missing
 
@@ -40,9 +41,7 @@ def sshd(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sshd")
     for key in ("host_key", "key"):
         command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (folder / "config").write_text(SSHD_CONFIG.format(folder=folder, port=port))
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd wants it, and nothing has started it here yet
     with (folder / "log").open("wb") as log:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from nnilite.errors import ConfigError
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_ports
 from nnilite_kubernetes._api import ApiError
 from platforms.kube.client import Api
 from platforms.kube.kubeconfig import write_kubeconfig
@@ -139,15 +139,6 @@ class KubeApiserver:
             return False
         finally:
             api.close()
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody listened on just now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _let_go(api: Api, spec: Any) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 import requests
 
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_ports
 
 TOKEN = "a-token-for-tests-0123456789abcdef"
 SECOND = "second_node"  # a resource of the second node alone
@@ -65,12 +65,6 @@ def _program() -> Path:
     return Path(sys.executable).parent / "ray"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class RayCluster:
     """`start`, and `stop` in any case. `url` is that of its dashboard."""
 
@@ -78,7 +72,7 @@ class RayCluster:
         self.cpus = cpus
         # Ray's sockets lie in it, whose paths have 107 characters at most.
         self.folder = Path(tempfile.mkdtemp(prefix="nnl-ray-", dir="/tmp"))
-        self._port, self._dashboard = _free_port(), _free_port()
+        self._port, self._dashboard = free_ports(2)
         self._mark = f"{_MARK}={self.folder.name}"
         self._reaper: subprocess.Popen[bytes] | None = None
 

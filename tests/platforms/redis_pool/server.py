@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 import redis
 
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_port
 
 ADMIN = "it's $admin\\"
 """The password of the default user, where one is set."""
@@ -84,9 +84,3 @@ class Server:
         if process is not None:
             process.terminate()
             process.wait(10)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -12,8 +12,9 @@ import pytest
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import ServiceBench
+from nnilite.testing.ports import free_port
 from nnilite_redis import RedisConfig, RedisService
-from platforms.redis_pool.server import ADMIN, Server, free_port, missing
+from platforms.redis_pool.server import ADMIN, Server, missing
 from platforms.redis_pool.workers import WorkerProcess
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "redis.md"

@@ -95,7 +95,6 @@ def test_of_four_workers_one_is_killed_one_stopped_and_one_cut_off(
     record_property("shown", f"redis: three of four workers fell silent, {len(again)} of 12 trials were tried again")
 
 
-@pytest.mark.second_chance("once in a dozen runs on a busy machine a trial is tried again, and it is not known why")
 def test_a_manager_that_is_killed_and_resumed_finds_its_trials(begin, shared_server, start_worker, tmp_path):
     start_worker(shared_server.url)
     running = begin(shared_server, 30, maxTrialNumber=4)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_ports
 
 PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "slurmctld", "slurmd", "munged", "scontrol", "sinfo")
 START_S = 30.0
@@ -83,12 +84,6 @@ def search_path() -> str:
     return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def make_devices(folder: Path, number: int) -> None:
     """Simulated GPUs: devices that Slurm can hand out and nobody uses. Only root can make devices."""
     for index in range(number):
@@ -110,7 +105,7 @@ class SlurmDaemons:
 
     folder: Path
     seen: Path
-    ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
+    ports: tuple[int, int] = field(default_factory=lambda: tuple(free_ports(2)))
     accounting: str = NO_ACCOUNTING
     patience_s: int = 60  # until a silent node counts as dead
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)

@@ -5,7 +5,6 @@ Unlike stand-ins for S3 it checks signatures: a wrong key or secret is refused.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import importlib.util
 import shutil
@@ -15,6 +14,7 @@ import sys
 from pathlib import Path
 
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_ports
 
 KEY, SECRET = "test:tester", "testing"
 
@@ -87,7 +87,7 @@ class SwiftServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = dict(zip(("proxy", "memcached", *_KINDS), _free_ports(2 + len(_KINDS)), strict=True))
+        self._ports = dict(zip(("proxy", "memcached", *_KINDS), free_ports(2 + len(_KINDS)), strict=True))
         self._programs: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -146,9 +146,3 @@ def _listens(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _free_ports(number: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [each.getsockname()[1] for each in sockets]

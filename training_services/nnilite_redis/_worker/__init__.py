@@ -4,6 +4,7 @@
     holdings     the attempts that a worker has, with their leases
     attempt      one attempt: its folder, its keeper, and what is told of it
     intake       takes jobs from the queue, and prepares them until their keepers run
+    file_cache   the code and the keepers, which its attempts share
     task         what a manager says of a job, checked
     proxy        where keepers find their manager: a port of this machine, from which requests go by letters
     handlers     what keepers and managers ask a worker

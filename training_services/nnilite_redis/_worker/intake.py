@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from nnilite_redis._tasks import end_tasks
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.attempt import WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints
+from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
 from nnilite_redis._worker.holdings import Holdings
 from nnilite_redis._worker.leases import Lease
@@ -41,6 +41,7 @@ class Intake:
     holdings: Holdings
     checkpoints: Checkpoints
     gpus: WorkerGpus
+    cache: FileCache
     folder: Path
     worker: str
     processors: int
@@ -133,11 +134,8 @@ class Intake:
 
     async def _start_keeper(self, attempt: WorkerAttempt) -> None:
         files = files_of(self.pool, attempt.task.files)
-        cache = self.folder / "cache"
-        cache.mkdir(mode=0o700, exist_ok=True)
-        archive, keeper = cache / attempt.task.code, cache / f"{attempt.task.keeper}.pyz"
-        await self._get(attempt, files, attempt.task.keeper, keeper)
-        await self._get(attempt, files, attempt.task.code, archive)
+        keeper = await self._get(attempt, files, attempt.task.keeper, f"{attempt.task.keeper}.pyz")
+        archive = await self._get(attempt, files, attempt.task.code, attempt.task.code)
         checkpoints = None
         if attempt.task.checkpoint_s:
             attempt.step = "its worker gets the checkpoints"
@@ -151,22 +149,20 @@ class Intake:
             attempt.write_spec(archive, self.address(), self.folder / "callback", checkpoints)
             attempt.start(keeper)
 
-    async def _get(self, attempt: WorkerAttempt, files: Files, name: str, path: Path) -> None:
+    async def _get(self, attempt: WorkerAttempt, files: Files, name: str, file: str) -> Path:
         """Fetch a file into the cache; its manager is asked for one that is missing. Raises: ConfigError, OSError."""
         attempt.step = "its worker gets the code"
-        if path.exists():
-            os.utime(path)
-            return
         while not attempt.asked:
             try:
-                if await files.get(name, path):
-                    return
+                if await self.cache.fetch(name, file, files):
+                    break
                 await self.mail.ask(manager_party(attempt.task.job.experiment), Letter({"do": "provide"}), LIMIT_S)
             except ConfigError:
                 raise
             except ServiceError as error:
                 attempt.step = f"its worker cannot get the code: {error}"
             await asyncio.sleep(_TRY_AGAIN_S)
+        return self.cache.place(file)
 
     async def close(self) -> None:
         """Break off what is being prepared: the next worker in this folder begins it anew."""

@@ -33,6 +33,7 @@ from nnilite_redis._tasks import end_tasks
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.attempt import CANCEL, STOP, WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints
+from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
 from nnilite_redis._worker.handlers import Handlers
 from nnilite_redis._worker.holdings import Holdings
@@ -102,6 +103,7 @@ class Worker:
             self._holdings,
             self._checkpoints,
             self._gpus,
+            FileCache(folder / "cache"),
             folder,
             name,
             options.processors,
