@@ -14,11 +14,14 @@ import os
 import time
 from pathlib import Path
 
-from nnilite.errors import NotFound
+from nnilite.errors import NotFound, UnreadableFile
 
 _TRIES = 10
 _PAUSE_S = 0.05
 _NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+# With these nothing is said about the file: not that there is none, and not that nobody holds it.
+_NOT_NOW = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE}
 
 
 class ManagerLock:
@@ -80,7 +83,7 @@ class ManagerLock:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a manager holds the lock of the experiment."""
+    """Whether a manager holds the lock of the experiment. Raises: UnreadableFile if that cannot be told now."""
     return _is_locked(directory, os.O_DIRECTORY) or _is_locked(directory / "lock", 0)
 
 
@@ -107,7 +110,9 @@ def _lock(descriptor: int) -> None:
 def _is_locked(path: Path, flag: int) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flag)
-    except OSError:
+    except OSError as error:
+        if error.errno in _NOT_NOW:
+            raise UnreadableFile(path, error.strerror) from error
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

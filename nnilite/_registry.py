@@ -213,7 +213,7 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
 
 
 def is_alive(directory: Path) -> bool:
-    """Whether a manager holds the lock of the experiment."""
+    """Whether a manager holds the lock of the experiment. Raises: UnreadableFile if that cannot be told now."""
     return _locking.is_held(directory)
 
 
@@ -244,7 +244,11 @@ def _read(path: Path) -> RegistryEntry | None:
 
 def _with_word(entry: RegistryEntry) -> RegistryEntry:
     """An entry completed by what the experiment's own folder says."""
-    directory, alive = entry.directory, is_alive(entry.directory)
+    directory = entry.directory
+    try:
+        alive = is_alive(directory)
+    except UnreadableFile as error:
+        return replace(entry, state=UNREADABLE, damage=str(error))
     if not alive and not directory.is_dir():
         forgets = f"`nnictl experiment delete {entry.id}` forgets the experiment"
         return replace(entry, state=DAMAGED, damage=f"{directory} is gone (deleted, moved or not mounted); {forgets}.")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +101,25 @@ def test_the_last_log_of_a_pod_is_asked_for_again_when_the_server_is_in_trouble(
     records.settle([pod()], 5)
     records.close()
     assert (tmp_path / "trials/T/0/roles/worker-0.log").read_text() == "one\ntwo\n"
+
+
+def test_what_is_known_of_other_pods_is_not_overwritten_while_the_disk_does_not_tell(tmp_path, monkeypatch):
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path.name == "roles.json":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path)
+
+    records = RoleRecords(Logs(), "default", tmp_path)
+    records.note(pod(name="first"), _ROLE, gone=True)
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "read_bytes", refuse)
+        records.note(pod(name="second"), _ROLE, gone=True)
+    records.note(pod(name="third"), _ROLE, gone=True)
+    records.close()
+    entries = json.loads((tmp_path / "trials/T/0/roles.json").read_text())
+    assert [entry["pod"] for entry in entries] == ["first", "third"]
 
 
 class Watched:

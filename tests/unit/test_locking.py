@@ -8,14 +8,14 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from nnilite import _registry
 from nnilite._locking import ManagerLock, is_held
-from nnilite.errors import NniliteError, NotFound
+from nnilite.errors import NniliteError, NotFound, UnreadableFile
 
 
 @pytest.fixture
@@ -67,6 +67,30 @@ def test_without_its_file_a_lock_still_holds_and_the_file_comes_again(folder: Pa
         assert lock.renew()
         assert not lock.renew()
         assert (folder / "lock").exists()
+
+
+def test_without_file_descriptors_nobody_says_that_a_lock_is_free(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(folder.parent / "home"))
+    with taken(folder):
+        _registry.add("Ab1cd", "a name", folder, "local", None)
+        monkeypatch.setattr(os, "open", refusing(folder, os.open))
+        with pytest.raises(UnreadableFile, match=r"cannot be read now \(Too many open files\)"):
+            is_held(folder)
+        [entry] = _registry.entries()
+        assert (entry.state, entry.alive) == (_registry.UNREADABLE, False)
+
+
+def refusing(folder: Path, real: Callable[..., int]) -> Callable[..., int]:
+    """An `os.open` that has no file descriptors left for what is in a folder."""
+
+    def refuse(path: Path, *more: int) -> int:
+        if Path(path) == folder or folder in Path(path).parents:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, *more)
+
+    return refuse
 
 
 @pytest.mark.usefixtures("no_folder_locks")

@@ -64,6 +64,8 @@ class RoleRecords:
     def _leave(self, folder: Path) -> None:
         """Nobody may be there any more to hear of the ends of these pods; a manager that is will write them."""
         entries = _read(folder)
+        if entries is None:
+            return
         for entry in entries:
             if entry["state"] == "ENDING" and entry["uid"] in self._ending:
                 entry.update(state="DELETED", reason="it was still ending when its manager closed")
@@ -100,11 +102,13 @@ class RoleRecords:
         wait([reader for reader in readers if reader is not None], timeout=limit_s)
 
     def _enter(self, pod: Json, role: Role, gone: bool) -> Json | None:
-        """Write how a pod stands into the record of its attempt; its entry."""
+        """Write how a pod stands into the record of its attempt; its entry, None where that cannot be."""
         if _place(pod) is None:
             return None
         folder = self._folder_of(pod)
         entries = _read(folder)
+        if entries is None:
+            return None
         uid, number = pod["metadata"]["uid"], rank(pod)
         known = next((entry for entry in entries if entry["uid"] == uid), None)
         if known is None:
@@ -151,7 +155,7 @@ class RoleRecords:
 
     def _copy(self, pod: Json, role: Role, last: bool) -> None:
         folder, uid = self._folder_of(pod), pod["metadata"]["uid"]
-        entry = next((entry for entry in _read(folder) if entry["uid"] == uid), None)
+        entry = next((entry for entry in _read(folder) or [] if entry["uid"] == uid), None)
         if entry is None or entry.get("read"):
             return
         path = folder / "roles" / entry["log"]
@@ -168,6 +172,8 @@ class RoleRecords:
             if self._closed.is_set():
                 return
             entries = _read(folder)
+            if entries is None:
+                return
             for known in (known for known in entries if known["uid"] == pod["metadata"]["uid"]):
                 known.update(read=True, log=_existing(folder, known["log"]))
             _write(folder, entries)
@@ -218,12 +224,16 @@ def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> d
     return {"state": state, "exitCode": None, "reason": "", "host": host, "started": started, "ended": ended}
 
 
-def _read(folder: Path) -> list[dict[str, Json]]:
+def _read(folder: Path) -> list[dict[str, Json]] | None:
+    """The entries of an attempt; None if they are there and cannot be read now, and must be left alone."""
     try:
         return list(json.loads((folder / "roles.json").read_bytes()))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        log.warning("%s cannot be read now and is left as it is: %s", folder / "roles.json", error)
+        return None
+    except ValueError as error:
         log.warning("%s is begun anew: %s", folder / "roles.json", error)
         return []
 
