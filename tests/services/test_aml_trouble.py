@@ -59,6 +59,13 @@ def bench(opened):
             "needs 3 nodes, and spot-cluster has 2 at most",
         ),
         ({"low_priority": True}, "lowPriority", "one of dedicated nodes"),
+        ({"trial_gpu_number": 2}, "trialGpuNumber", "is 2, and a node of STANDARD_NC6 has 1: choose a larger VM size"),
+        (
+            {"compute_target": "serverless", "instance_type": "Standard_DS3_v2", "trial_gpu_number": 1},
+            "trialGpuNumber",
+            "a node of Standard_DS3_v2 has none",
+        ),
+        ({"compute_target": "box", "trial_gpu_number": 1}, "trialGpuNumber", "a node of STANDARD_DS3_V2 has none"),
         ({"environment": "tensorflow:1"}, "environment", "has no environment tensorflow:1"),
     ],
 )
@@ -69,6 +76,14 @@ def test_a_config_that_can_never_work_is_refused_at_its_field(tmp_path, azure, f
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not azure.workspace.jobs
+
+
+def test_who_may_not_look_at_vm_sizes_can_run_trials_all_the_same(opened, azure, caplog):  # noqa: F811
+    caplog.set_level("INFO")
+    azure.misbehave("/vmSizes", 5, status=403, body=b"{}")
+    bench = opened(trial_gpu_number=2)
+    assert bench.finish(bench.run("true")).exits[0]["code"] == 0
+    assert "not checked whether nodes of STANDARD_NC6 have 2 GPUs" in caplog.text
 
 
 def test_nodes_that_cannot_reach_the_manager_are_told_of_before_anything_starts(tmp_path, azure):  # noqa: F811

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import Missing, Problem, as_config_error
 from nnilite_aml._config import AmlConfig
 from nnilite_aml._workspace import AmlTarget, AmlWorkspace
+
+log = logging.getLogger(__name__)
 
 _STOPPED = ("stopped", "stopping", "deallocated", "deallocating")
 # What Azure says of the part of a path that it does not know.
@@ -48,20 +51,45 @@ def _unknown(error: Problem, config: AmlConfig) -> ConfigError:
     return ConfigError(f"Azure has no {part} {given[part]!r} for whoever is logged in: {said}", Place(field=part))
 
 
-async def check_target(workspace: AmlWorkspace, config: AmlConfig) -> None:
-    """Whether trials could ever run on the compute target. Raises: ConfigError, Problem."""
-    if config.serverless:
+async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int) -> None:
+    """Whether trials of so many GPUs could ever run on the compute target. Raises: ConfigError, Problem."""
+    size = config.instance_type or ""
+    if not config.serverless:
+        found = await _find_target(workspace, config)
+        refuse_target(found, config)
+        size = found.size
+    if gpus and size:
+        await _check_gpus(workspace, size, gpus)
+
+
+async def _check_gpus(workspace: AmlWorkspace, size: str, gpus: int) -> None:
+    """Raises: ConfigError, Problem."""
+    try:
+        has = (await workspace.gpus_by_size()).get(size.lower())
+    except Problem as error:
+        if error.status != 403:
+            raise
+        # Whoever may use the workspace may not be allowed to look beyond it.
+        log.info("not checked whether nodes of %s have %d GPUs: %s", size, gpus, error)
         return
+    if has is not None and has < gpus:
+        raise ConfigError(
+            f"is {gpus}, and a node of {size} has {has or 'none'}: choose a larger VM size",
+            Place(field="trialGpuNumber"),
+        )
+
+
+async def _find_target(workspace: AmlWorkspace, config: AmlConfig) -> AmlTarget:
+    """Raises: ConfigError, Problem."""
     place = Place(field="computeTarget")
     try:
-        found = await workspace.target(config.compute_target)
+        return await workspace.target(config.compute_target)
     except Missing as error:
         raise ConfigError(
             f"the workspace {config.workspace_name} has no compute target {config.compute_target!r}; leave the field "
             "out for serverless compute",
             place,
         ) from error
-    refuse_target(found, config)
 
 
 def refuse_target(found: AmlTarget, config: AmlConfig) -> None:

@@ -82,7 +82,9 @@ class AmlService(TrainingService):
         """Whether a trial could ever run. Raises: ConfigError, Problem."""
         if self.context.defaults.get("callback") != "log":
             address_for_jobs(self.context, self._config.nni_manager_ip)
-        await check_target(workspace, self._config)
+        gpus = self._config.trial_gpu_number
+        gpus = self.context.defaults.get("trialGpuNumber") if gpus is None else gpus
+        await check_target(workspace, self._config, int(gpus or 0))
         if self._config.environment is not None:
             await environment_of(workspace, self._config)
 

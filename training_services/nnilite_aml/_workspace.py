@@ -66,6 +66,8 @@ class AmlTarget:
     state: str = ""
     most_nodes: int | None = None
     low_priority: bool = False
+    size: str = ""
+    """The VM size of its nodes; "" if it has none, as clusters of Kubernetes."""
     error: str = ""
 
 
@@ -139,6 +141,12 @@ class AmlWorkspace:
 
     async def target(self, name: str) -> AmlTarget:
         return _target(await self._call(f"compute target {name}", lambda client: client.compute.get(name)))
+
+    async def gpus_by_size(self) -> Mapping[str, int]:
+        """How many GPUs a node has, by VM size in small letters: of the sizes that Azure has where the workspace is."""
+        place = await self.location()
+        found = await self._call("the VM sizes", lambda client: list(client.compute.list_sizes(location=place)))
+        return {_text(one, "name").lower(): int(getattr(one, "gpus", None) or 0) for one in found}
 
     async def environment(self, name: str, version: str) -> str:
         """The id of an environment of the workspace."""
@@ -269,6 +277,7 @@ def _target(found: Any) -> AmlTarget:
         state=_text(found, "state"),
         most_nodes=most if isinstance(most, int) else None,
         low_priority=_text(found, "tier").lower() in ("low_priority", "lowpriority"),
+        size=_text(found, "size"),
         error=_text(found, "provisioning_errors"),
     )
 

@@ -23,6 +23,7 @@ _TYPE = "Microsoft.MachineLearningServices/workspaces"
 WORKSPACE = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/{_TYPE}/{NAME}"
 MISSING_IMAGE = "example.org/no-such-image:1"
 ENDED = ("Completed", "Failed", "Canceled")
+_SIZES = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.MachineLearningServices/locations/westeurope/vmSizes"
 _HISTORY = f"/history/v1.0{WORKSPACE}"
 _PAGE = 4
 _CHANGEABLE = ("tags", "displayName", "description", "isArchived", "properties")
@@ -97,6 +98,8 @@ class StandInWorkspace:
         """Raises: AzureRefusal."""
         if path.startswith(_HISTORY):
             return self._history(method, path[len(_HISTORY) :], body)
+        if (method, path) == ("GET", _SIZES):
+            return 200, {}, {"value": [_size("Standard_NC6", 1), _size("Standard_DS3_v2", 0)]}
         self._check_place(path)
         for known, pattern, answer in self._routes():
             match = re.fullmatch(pattern, path[len(WORKSPACE) :])
@@ -412,6 +415,10 @@ def _cluster(name: str, most: int, priority: str = "Dedicated") -> Any:
     return _compute(
         name, "AmlCompute", {"vmSize": "STANDARD_NC6", "vmPriority": priority, "scaleSettings": scale, **counts}
     )
+
+
+def _size(name: str, gpus: int) -> Any:
+    return {"name": name, "gpus": gpus, "vCPUs": 6, "memoryGB": 56.0, "supportedComputeTypes": ["AmlCompute"]}
 
 
 def _instance(name: str, state: str) -> Any:
