@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import socket
 
-_FIRST, _LAST = 15_000, 32_000
+_FIRST, _LAST = 20_000, 32_000  # below lie those that Ray gives to its workers
 _TRIES = 200
 
 
