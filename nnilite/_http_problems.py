@@ -60,7 +60,7 @@ class CallRefused(Problem, ConfigError):
     """The platform will never take this request."""
 
 
-KINDS: Mapping[int, tuple[type[Problem], str]] = {
+_KINDS: Mapping[int, tuple[type[Problem], str]] = {
     401: (AccessRefused, "see that the login is right and has not expired"),
     403: (AccessRefused, "this user may not do that there"),
     404: (Missing, ""),
@@ -68,10 +68,20 @@ KINDS: Mapping[int, tuple[type[Problem], str]] = {
     409: (Contradiction, ""),
     410: (Missing, ""),
     412: (Contradiction, ""),
+    416: (Missing, ""),
     413: (CallRefused, "the request is larger than the platform takes"),
     425: (Outage, ""),
     429: (Throttled, "the platform wants fewer calls"),
 }
+
+
+def kind_and_cure(status: int) -> tuple[type[Problem], str]:
+    """What an answer with this status means, where it is no success, and what helps; "" where nothing in general does.
+
+    >>> kind_and_cure(429)
+    (<class 'nnilite._http_problems.Throttled'>, 'the platform wants fewer calls')
+    """
+    return _KINDS.get(status, (Outage, "") if status >= 500 else (CallRefused, ""))
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:

@@ -56,7 +56,6 @@ import requests
 import urllib3
 
 from nnilite._http_problems import (
-    KINDS,
     AccessRefused,
     CallRefused,
     Contradiction,
@@ -66,6 +65,7 @@ from nnilite._http_problems import (
     Throttled,
     Untrusted,
     chain,
+    kind_and_cure,
     retry_after_s,
     words,
 )
@@ -92,6 +92,7 @@ __all__ = [
     "as_config_error",
     "hide",
     "in_thread",
+    "kind_and_cure",
     "redact",
     "retry_after_s",
 ]
@@ -346,7 +347,7 @@ class PlatformHttp:
 
     def _problem(self, request: HttpRequest, answer: HttpAnswer) -> Problem:
         """What a status of 300 and more means."""
-        kind, cure = KINDS.get(answer.status, (Outage, "") if answer.status >= 500 else (CallRefused, ""))
+        kind, cure = kind_and_cure(answer.status)
         reply = redact(reply_of(answer.content, answer.headers.get("Content-Type", "")))
         told = "; ".join(part for part in (reply, cure) if part)
         place = self._place(request)

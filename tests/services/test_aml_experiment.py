@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
+import example_runs
 from nnilite.testing import eventually
 from platforms.aml.bench import GIVEN, section
 from platforms.aml.fixtures import MARKS, azure, azure_contract, azurite, place  # noqa: F401
@@ -26,17 +23,8 @@ def create(tmp_path, monkeypatch, place):  # noqa: F811
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
 
     def one(*words: str, service=None, **fields) -> str:
-        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
-        config["trainingService"] = {**config["trainingService"], **section(), **(service or {})}
-        path = tmp_path / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(path), *words]
-        limit_s = 3600 if GIVEN else 110
-        ran = subprocess.run(
-            command, env=dict(os.environ), capture_output=True, text=True, timeout=limit_s, check=False
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
+        config = example_runs.adapt(EXAMPLE, tmp_path / "config.yaml", {**section(), **(service or {})}, **fields)
+        return example_runs.create(config, *words, limit_s=3600 if GIVEN else 110)
 
     return one
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
+import example_runs
 from platforms.determined.bench import DeterminedBench, maker
 from platforms.determined.master import Master
 
@@ -51,14 +50,8 @@ def create(tmp_path, monkeypatch, master):
     monkeypatch.setenv("DET_PASS", master.cluster.password)
 
     def one(*words: str, service=None, **fields) -> str:
-        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
-        config["trainingService"].update({"master": master.address, **(service or {})})
-        path = tmp_path / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(path), *words]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=110, check=False)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
+        own = {"master": master.address, **(service or {})}
+        return example_runs.create(example_runs.adapt(EXAMPLE, tmp_path / "config.yaml", own, **fields), *words)
 
     return one
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+import example_runs
 from platforms.dlts.cluster import EMAIL, TEAM
 from platforms.dlts.dashboard import PASSWORD, Dashboard
 
@@ -32,14 +31,7 @@ def create(tmp_path, monkeypatch):
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
     monkeypatch.setenv("DLTS_JOB_TOKEN", PASSWORD)
 
-    def one(config: Path, *more: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(config), *more]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        assert PASSWORD not in ran.stdout + ran.stderr
-        return ran.stderr if code else ran.stdout
-
-    return one
+    return functools.partial(example_runs.create, secret=PASSWORD)
 
 
 @pytest.fixture
@@ -47,12 +39,8 @@ def adapted(tmp_path, dashboard):
     """Writes the example for this dashboard, with other fields; the file."""
 
     def one(service=None, **fields) -> Path:
-        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
         own = {"dashboard": dashboard.url, "team": TEAM, "email": EMAIL, "nniManagerIp": "127.0.0.1"}
-        config["trainingService"].update(own, **(service or {}))
-        path = tmp_path / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        return path
+        return example_runs.adapt(EXAMPLE, tmp_path / "config.yaml", {**own, **(service or {})}, **fields)
 
     return one
 

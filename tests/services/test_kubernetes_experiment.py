@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
+import example_runs
 from nnilite_kubernetes import KubernetesConfig, KubernetesService
 from platforms.kube.bench import Platform
 from platforms.kube.cluster import IMAGE
@@ -31,10 +28,7 @@ def create(tmp_path, monkeypatch):
 
     def one(config: Path, kubeconfig: Path, *more: str, code: int = 0) -> str:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(config), *more]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        return ran.stderr if code else ran.stdout
+        return example_runs.create(config, *more, code=code)
 
     return one
 
@@ -44,12 +38,8 @@ def adapted(tmp_path, cluster):
     """Writes the example for this cluster, with other fields; the file."""
 
     def one(service=None, **fields) -> Path:
-        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
         place = {"namespace": cluster.namespace, "dockerImage": cluster.image, "nniManagerIp": "127.0.0.1"}
-        config["trainingService"].update({**place, **(service or {})})
-        path = tmp_path / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        return path
+        return example_runs.adapt(EXAMPLE, tmp_path / "config.yaml", {**place, **(service or {})}, **fields)
 
     return one
 

@@ -19,13 +19,12 @@ from nnilite.errors import NniliteError
 from nnilite.platform_http import (
     AccessRefused,
     CallRefused,
-    Contradiction,
-    Missing,
     Outage,
     Problem,
     Throttled,
     Untrusted,
     in_thread,
+    kind_and_cure,
     redact,
     retry_after_s,
 )
@@ -40,16 +39,6 @@ _CALLS_AT_ONCE = 8
 _SAID_CHARS = 600
 # A URL that opens a blob for whoever has it.
 _SIGNED = re.compile(r"\?[^\s'\")]*\bsig=[^\s'\")]*")
-_KINDS: dict[int, type[Problem]] = {
-    401: AccessRefused,
-    403: AccessRefused,
-    404: Missing,
-    409: Contradiction,
-    410: Missing,
-    412: Contradiction,
-    416: Missing,
-    429: Throttled,
-}
 
 
 class AzureCalls:
@@ -140,7 +129,7 @@ class AzureCalls:
         return _made(Outage, f"Azure's answer makes no sense ({what}): {type(error).__name__}: {_said(error)}")
 
     def _of_status(self, what: str, status: int, error: Exception) -> Problem:
-        kind = _KINDS.get(status, Outage if status in _PASSING or status >= 500 else CallRefused)
+        kind, _ = kind_and_cure(status)
         cures = {401: self._cure, 403: "whoever is logged in needs the role AzureML Data Scientist on the workspace"}
         told = "; ".join(part for part in (_said(error), cures.get(status, "")) if part)
         problem = _made(kind, f"Azure answers {status} ({what}): {told}", status)

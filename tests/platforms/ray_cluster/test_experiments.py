@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import yaml
 
+import example_runs
 from nnilite.testing import eventually
 from platforms.ray_cluster.cluster import TOKEN
 
@@ -24,14 +22,7 @@ def create(tmp_path, monkeypatch):
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
 
-    def one(config: Path, *more: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(config), *more]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=110, check=False)
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        assert TOKEN not in ran.stdout + ran.stderr
-        return ran.stderr if code else ran.stdout
-
-    return one
+    return functools.partial(example_runs.create, secret=TOKEN)
 
 
 @pytest.fixture
@@ -39,11 +30,8 @@ def adapted(tmp_path):
     """Writes the example for this address, with other fields; the file."""
 
     def one(url: str, service=None, **fields) -> Path:
-        config = {**yaml.safe_load(EXAMPLE.read_text()), "trialCodeDirectory": str(EXAMPLE.parent), **fields}
-        config["trainingService"].update({"address": url, "nniManagerIp": "127.0.0.1", **(service or {})})
-        path = tmp_path / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        return path
+        own = {"address": url, "nniManagerIp": "127.0.0.1", **(service or {})}
+        return example_runs.adapt(EXAMPLE, tmp_path / "config.yaml", own, **fields)
 
     return one
 
