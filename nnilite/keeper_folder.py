@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,17 @@ from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import SpoolReader
 from nnilite.errors import ConfigError
 from nnilite.keeper_events import parse_event, read_value
-from nnilite.records import TIME_MAX, Json, KeeperEvent, MetricKind, Reported
+from nnilite.records import TIME_MAX, Json, KeeperEvent, MetricKind, Output, Reported
 from nnilite.service import JobState, JobStatus
 
 __all__ = [
     "MARK",
+    "STREAMS",
     "KeeperFolder",
     "end_status",
     "identity",
     "is_running",
+    "missing_output",
     "read_events",
     "read_log",
     "read_metrics",
@@ -40,6 +42,10 @@ log = logging.getLogger(__name__)
 
 _READ_REPORTS = 10_000
 _READ_BYTES = 16_000_000
+_MOST_OUTPUT_BYTES = 32 << 20
+
+STREAMS = ("stdout", "stderr")
+"""What a trial prints, each in a file `trial.NAME` of its folder."""
 
 
 class KeeperFolder:
@@ -197,6 +203,23 @@ def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported]:
         for report in reports:
             value, refused = read_value(report.value)
             yield Reported(report.number, MetricKind(report.kind), report.sequence, value, float(report.time), refused)
+
+
+async def missing_output(here: Path, read: Callable[[str, int], Awaitable[bytes]]) -> list[Output]:
+    """What a trial has written that has not come to its folder here; at most 32 MB of each stream.
+
+    For `TrainingService.reports`: after the end nobody waits for output that a keeper still delivers. `read` gives a
+    piece of "trial.stdout" or "trial.stderr" from an offset, b"" at its end.
+    """
+    found: list[Output] = []
+    for stream in STREAMS:
+        brought = here / f"trial.{stream}"
+        offset = brought.stat().st_size if brought.is_file() else 0
+        end = offset + _MOST_OUTPUT_BYTES
+        while offset < end and (piece := await read(brought.name, offset)):
+            found.append(Output(stream, offset, piece))
+            offset += len(piece)
+    return found
 
 
 def read_log(text: str | bytes) -> list[KeeperEvent]:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
+from nnilite.keeper_folder import STREAMS
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
 from nnilite_redis._config import RedisConfig, check_label
@@ -125,10 +126,11 @@ class RedisService(TrainingService):
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         """Of a trial whose keeper was killed, or gave up, before all was delivered: what its worker has on its disk."""
-        return await self._opened.trial_files.events(handle)
+        here = self.context.directory / "trials" / str(handle["trial"]) / str(handle["attempt"])
+        return await self._opened.trial_files.events(handle, here)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        if stream not in ("stdout", "stderr"):
+        if stream not in STREAMS:
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
         return await self._opened.trial_files.read(handle, f"trial.{stream}", offset, limit)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite.errors import NotFound, ServiceError
-from nnilite.keeper_folder import read_events
+from nnilite.keeper_folder import missing_output, read_events
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle
 from nnilite_redis._api import Pool
@@ -47,8 +47,11 @@ class TrialFiles:
         asked = {"do": "read", "name": name, "offset": offset, "limit": limit}
         return (await self._ask(worker, handle, asked, _ASK_S)).data
 
-    async def events(self, handle: Handle) -> Sequence[KeeperEvent]:
-        """What the keeper has noted on its worker's disk; none where the worker does not answer, or never had it."""
+    async def events(self, handle: Handle, here: Path) -> Sequence[KeeperEvent]:
+        """What the keeper has noted on its worker's disk, and the output that has not come to the folder `here`.
+
+        None where the worker never had it.
+        """
         record = (await self.pool.jobs([str(handle["job"])]))[0]
         if record is None or record.fenced:
             return ()
@@ -59,7 +62,9 @@ class TrialFiles:
                 with (inner / name).open("wb") as file:
                     while piece := await self.read(handle, f".nni/{name}", file.tell(), READ_LIMIT_BYTES):
                         file.write(piece)
-            return await asyncio.to_thread(read_events, Path(folder))
+            events = await asyncio.to_thread(read_events, Path(folder))
+        output = await missing_output(here, lambda name, at: self.read(handle, name, at, READ_LIMIT_BYTES))
+        return [*output, *events]
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Copy what the trial has written: from its worker, or, if that is gone, from the store."""

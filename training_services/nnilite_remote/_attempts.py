@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nnilite.keeper_folder import read_events
-from nnilite.records import Json, KeeperEvent, Output
+from nnilite.records import Json, KeeperEvent
 from nnilite.ssh.download import save, unpack
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._session import TRANSFER_S, MachineSession
@@ -17,7 +17,6 @@ from nnilite_remote._session import TRANSFER_S, MachineSession
 _START_S = 20.0
 _TRACE_S = 3.0
 _PIECE_BYTES = 4 << 20
-_MOST_OUTPUT_BYTES = 32 << 20
 
 
 class Attempts:
@@ -47,6 +46,10 @@ class Attempts:
         answer: Any = await self._session.ask("read", directory=directory, name=name, offset=offset, limit=limit)
         return None if answer["data"] is None else base64.b64decode(answer["data"])
 
+    async def piece(self, directory: str, name: str, offset: int) -> bytes:
+        """A piece of a file, as large as one answer takes; b"" at its end, or where there is none."""
+        return await self.read(directory, name, offset, _PIECE_BYTES) or b""
+
     async def events(self, directory: str) -> Sequence[KeeperEvent]:
         """What an attempt's files tell."""
         with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
@@ -56,19 +59,9 @@ class Attempts:
                 await self._copy(directory, f".nni/{name}", inner / name)
             return await self._session.blocking(read_events, Path(copy))
 
-    async def output(self, directory: str, brought: Mapping[str, int]) -> list[Output]:
-        """The rest of an attempt's output, by what of each stream was brought already; at most 32 MB."""
-        found: list[Output] = []
-        for stream, offset in brought.items():
-            end = offset + _MOST_OUTPUT_BYTES
-            while offset < end and (piece := await self.read(directory, f"trial.{stream}", offset, _PIECE_BYTES)):
-                found.append(Output(stream, offset, piece))
-                offset += len(piece)
-        return found
-
     async def _copy(self, directory: str, name: str, target: Path) -> None:
         offset = 0
-        while piece := await self.read(directory, name, offset, _PIECE_BYTES):
+        while piece := await self.piece(directory, name, offset):
             with target.open("ab") as file:
                 file.write(piece)
             offset += len(piece)

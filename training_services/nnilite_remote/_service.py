@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from nnilite.codedir import CodePackage
 from nnilite.errors import NotFound, ServiceError
 from nnilite.gpu import environment
+from nnilite.keeper_folder import STREAMS, missing_output
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
 from nnilite.ssh.errors import LinkLost, MachineError
@@ -45,7 +46,6 @@ _POLL_S = 12.0
 _CALL_S = 20.0
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
 _HIDDEN = "********"
-_STREAMS = ("stdout", "stderr")
 LABELS = "_machineLabels"
 """A parameter by which one trial asks for labels: a list of them, or one."""
 
@@ -220,23 +220,17 @@ class RemoteService(TrainingService):
         await self.machines.cancel(handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        machine = self.machines.of(handle)
+        machine, directory = self.machines.of(handle), str(handle["directory"])
+        here = self.context.directory.joinpath("trials", *PurePosixPath(directory).parts[-2:])
         try:
-            events = await machine.attempts.events(str(handle["directory"]))
-            # After the end nobody waits for what the keeper still delivers. So its output comes on this way, too.
-            output = await machine.attempts.output(str(handle["directory"]), self._brought(handle))
+            events = await machine.attempts.events(directory)
+            output = await missing_output(here, lambda name, at: machine.attempts.piece(directory, name, at))
         except MachineError as error:
             raise ServiceError(f"{machine.title}: {error}") from error
         return [*output, *events]
 
-    def _brought(self, handle: Handle) -> dict[str, int]:
-        """How many bytes of each stream are in the trial's folder here."""
-        trial, attempt = PurePosixPath(str(handle["directory"])).parts[-2:]
-        paths = {name: self.context.directory / "trials" / trial / attempt / f"trial.{name}" for name in _STREAMS}
-        return {name: path.stat().st_size if path.is_file() else 0 for name, path in paths.items()}
-
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        if stream not in _STREAMS:
+        if stream not in STREAMS:
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
         machine = self.machines.of(handle)
         try:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from nnilite._cli.program import CONFLICT
+from nnilite.records import Output
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import python, quoted, runs
@@ -276,3 +277,19 @@ def test_what_a_keeper_could_not_deliver_can_be_read_from_its_worker(shared_serv
     found = bench.call(bench.service.reports(bench.handles[name]))
     assert [type(event).__name__ for event in found] == ["Started", "Reported", "Exited"]
     assert found[1].value == 0.5
+
+
+def test_output_that_has_not_come_to_the_manager_comes_with_the_reports(shared_server, open_bench, start_worker):
+    """Its end is known by Redis then, and nobody waits for the keeper after the end."""
+    start_worker(shared_server.url)
+    bench = open_bench(shared_server)
+    name = bench.run("printf hello; printf trouble >&2")
+    bench.wait(name)
+    handle = bench.handles[name]
+    here = bench.service.context.directory / "trials" / handle["trial"] / str(handle["attempt"])
+    here.mkdir(parents=True, exist_ok=True)
+    (here / "trial.stdout").write_bytes(b"he")
+    (here / "trial.stderr").unlink(missing_ok=True)
+    events = bench.call(bench.service.reports(handle))
+    found = [event for event in events if isinstance(event, Output)]
+    assert found == [Output("stdout", 2, b"llo"), Output("stderr", 0, b"trouble")]
