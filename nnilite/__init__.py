@@ -60,6 +60,7 @@ _algorithms    tuners and assessors that the user has registered under a name
 _shapes        from a record's type hints to its JSON and its schema
 _plugins       from a plugin's name to its class
 _registry      the experiments of this machine
+_nni_folders   the experiments that Microsoft NNI has left on this machine
 _nni_records   what NNI's Python API returns, made from the REST interface's answers
 _nniignore     which files `.nniignore` leaves out
 _documents     small files that nnilite wrote for itself, read back as if a stranger had sent them

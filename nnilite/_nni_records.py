@@ -120,6 +120,6 @@ def metadata(entry: RegistryEntry) -> dict[str, Json]:
         "tag": [],
         "pid": entry.pid,
         "webuiUrl": [entry.url] if entry.url else [],
-        "logDir": str(entry.directory.parent),
+        "logDir": str((entry.origin or entry).directory.parent),
         "prefixUrl": None,
     }

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite import _locking
+from nnilite import _locking, _nni_folders
 from nnilite._documents import read_content, read_document, write_json
 from nnilite._locking import ManagerLock
+from nnilite._nni_folders import NniExperiment
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState
 
@@ -52,6 +53,8 @@ class RegistryEntry:
     ended: float | None = None
     alive: bool = False
     damage: str = ""  # one sentence with a cure; "" if its files are whole
+    # What Microsoft NNI left of it, if NNI has made it. `directory` is then the folder of ours that stands for it.
+    origin: NniExperiment | None = None
 
 
 @dataclass(frozen=True)
@@ -105,22 +108,77 @@ def entries() -> list[RegistryEntry]:
     return sorted(found, key=lambda entry: entry.started or 0.0, reverse=True)
 
 
+def everything() -> list[RegistryEntry]:
+    """All experiments on this machine, newest first: ours, and those that Microsoft NNI has left."""
+    ours = entries()
+    known = {one.id for one in ours}
+    taken = {one.id: one for one in _nni_folders.taken(_folder() / "nni")}
+    listed = {one.id: one for one in _nni_folders.listed(root()) if one.started is not None or one.id not in taken}
+    left = {**taken, **listed}
+    theirs = [of_nni(one) for name, one in left.items() if is_id(name) and name not in known]
+    return sorted([*ours, *theirs], key=lambda entry: entry.started or 0.0, reverse=True)
+
+
+def of_nni(origin: NniExperiment) -> RegistryEntry:
+    """An experiment that Microsoft NNI has made, to be read only."""
+    directory = _folder() / "nni" / origin.id
+    made = RegistryEntry(origin.id, origin.name, directory, origin.platform, origin.state, origin=origin)
+    made = replace(made, started=origin.started, ended=origin.ended)
+    if not is_alive(directory):
+        return made
+    word = last_word(directory)
+    return replace(made, alive=True, state=word.state or made.state, port=word.port, url=word.url, pid=word.pid)
+
+
+def at(folder: Path) -> RegistryEntry:
+    """The experiment in this folder, of ours or of Microsoft NNI. One of ours that was moved is known again.
+
+    Raises: NotFound, Conflict if another experiment has its id.
+    """
+    folder = folder.absolute()
+    origin = _nni_folders.at(folder)
+    if origin is not None and is_id(origin.id):
+        return of_nni(origin)
+    if not (folder / "config.json").is_file() or not is_id(folder.name):
+        raise NotFound(f"{folder} is not the folder of an experiment.")
+    known = entry(folder.name)
+    if known is None or (known.directory != folder and not known.directory.is_dir()):
+        platform, started = (known.platform, known.started) if known else ("", None)
+        add(folder.name, known.name if known else "", folder, platform, started)
+    elif known.directory != folder:
+        raise Conflict(f"Experiment {folder.name} is in {known.directory}; only one of the two folders can be it.")
+    return find(folder.name)
+
+
+def cannot_go_on(experiment: str) -> str:
+    """What to say where an experiment of Microsoft NNI would have to be changed."""
+    return (
+        f"Experiment {experiment} was made by Microsoft NNI and can only be read: `nnictl view {experiment}` opens it. "
+        f"A new experiment learns from it by `searchFrom: [{experiment}]` in its configuration."
+    )
+
+
 def entry(experiment: str) -> RegistryEntry | None:
     """The experiment with exactly this id; None if it is not known here."""
     return _read(path_of(experiment))
 
 
-def find(prefix: str | None, *, running_only: bool = False, damaged: bool = False) -> RegistryEntry:
+def find(
+    prefix: str | None, *, running_only: bool = False, damaged: bool = False, read_only: bool = False
+) -> RegistryEntry:
     """The experiment whose id is `prefix` or begins with it; without one, the only running experiment.
 
-    `damaged`: also one whose folder is unknown or gone. Raises: NotFound, NniliteError, or Conflict if several match.
+    `damaged`: also one whose folder is unknown or gone; `read_only`: also one of Microsoft NNI that has no view open.
+    Raises: NotFound, NniliteError, or Conflict if several match, or the only one is of NNI and to be changed.
     """
-    known = [entry for entry in entries() if entry.alive or not (running_only or prefix is None)]
+    known = [entry for entry in everything() if entry.alive or not (running_only or prefix is None)]
     if prefix is None:
         fitting = known
     else:
         fitting = [e for e in known if e.id == prefix] or [e for e in known if e.id.startswith(prefix)]
     if len(fitting) == 1:
+        if fitting[0].origin is not None and not (read_only or fitting[0].alive):
+            raise Conflict(cannot_go_on(fitting[0].id))
         return _usable(fitting[0], damaged)
     if fitting:
         listed = ", ".join(f"{e.id} ({e.state})" for e in fitting)

@@ -185,7 +185,7 @@ class Experiment:
     def connect(cls, port: int = 8080, *, url: str | None = None, token: str | None = None) -> Experiment:
         """Attach to an experiment that runs already: on this machine by its port, elsewhere by `url` and `token`."""
         experiment = cls()
-        entry = next((one for one in _registry.entries() if one.alive and one.port == port), None)
+        entry = next((one for one in _registry.everything() if one.alive and one.port == port), None)
         if url is None and entry is not None:
             experiment._attach(entry, keep=True)
             return experiment
@@ -227,7 +227,7 @@ class Experiment:
     def _known(self) -> RegistryEntry:
         if self.id is None:
             raise NotFound("Which experiment? Give its id: Experiment(id=...).")
-        return _registry.find(self.id)
+        return _registry.find(self.id, read_only=True)  # whoever cannot work with one of NNI says so
 
     def _resume(self, port: int, wait_completion: bool, debug: bool) -> bool | None:
         entry = launch.resume(self._known(), options=self._options(port, debug), detach=False)
@@ -299,11 +299,11 @@ class Experiment:
 
     def get_experiment_metadata(self, exp_id: str | None = None) -> dict[str, Any]:
         """What this machine knows of an experiment, running or not; this one by default. Raises: NotFound."""
-        return _nni_records.metadata(_registry.find(exp_id) if exp_id else self._known())
+        return _nni_records.metadata(_registry.find(exp_id, read_only=True) if exp_id else self._known())
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
         """What this machine knows of all its experiments."""
-        return [_nni_records.metadata(entry) for entry in _registry.entries()]
+        return [_nni_records.metadata(entry) for entry in _registry.everything()]
 
     def export_data(self) -> list[TrialResult]:
         """Parameters and final metric of all succeeded trials."""
@@ -366,7 +366,7 @@ class Experiment:
 
     def has_checkpoint(self) -> bool:
         """Whether this machine knows an experiment of this id, which could be resumed."""
-        return any(entry.id == self.id for entry in _registry.entries())
+        return any(entry.id == self.id for entry in _registry.everything())
 
     def load_checkpoint(self) -> None:
         """Take the config of the experiment of this id."""

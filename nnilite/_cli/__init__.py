@@ -16,6 +16,7 @@ transfer    results of an experiment in NNI's shapes, to be imported into anothe
 archive     an experiment as one zip file
 interrupt   makes one sentence and exit code 130 of Ctrl-C
 unpack      loads a saved experiment from a zip file that anybody may have made
+unpack_nni  the same for a zip file that NNI has written
 
 create, resume, view, stop, update     the life of an experiment: one module for each command
 experiment, trial, top, log, config    commands that show experiments and trials, and change some of them

@@ -15,7 +15,7 @@ from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, NotFound
 from nnilite.units import parse_size_bytes
 
 
@@ -85,9 +85,34 @@ def manager_options(options: argparse.Namespace) -> ManagerOptions:
     )
 
 
-def find(options: argparse.Namespace) -> RegistryEntry:
-    """The experiment that the command line names. Raises: NotFound, Conflict if several match."""
-    return _registry.find(options.id, running_only=options.id is None)
+def find(options: argparse.Namespace, *, read_only: bool = False) -> RegistryEntry:
+    """The experiment that the command line names; with `read_only` also one of Microsoft NNI.
+
+    Raises: NotFound, Conflict if several match.
+    """
+    return _registry.find(options.id, running_only=options.id is None, read_only=read_only)
+
+
+def folder_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option for an experiment that is not where this machine knows it, as NNI has it."""
+    parser.add_argument(
+        *("-e", "--experiment-dir", "--experiment_dir"),
+        dest="folder",
+        type=Path,
+        metavar="DIR",
+        help="its folder, or the one that has it, if it is elsewhere",
+    )
+
+
+def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
+    """The experiment to be opened, in the folder that was given with it, if one was. Raises: as `_registry.at`."""
+    if options.folder is None:
+        return find(options, read_only=True)
+    inner = options.folder / options.id
+    entry = _registry.at(inner if inner.is_dir() else options.folder)
+    if not entry.id.startswith(options.id):
+        raise NotFound(f"The experiment in {options.folder} is {entry.id}, not {options.id}.")
+    return entry
 
 
 @contextmanager
@@ -100,7 +125,7 @@ def running(options: argparse.Namespace) -> Iterator[Client]:
 @contextmanager
 def reading(options: argparse.Namespace, *, timeout_s: float = managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
     """A client for reading: of the experiment's manager or, if it has none, of its folder."""
-    entry = find(options)
+    entry = find(options, read_only=True)
     if entry.alive:
         with managers.connect(entry, timeout_s=timeout_s) as found:
             yield found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,14 @@ def _add_data(groups: Any) -> None:
     out.set_defaults(command=export)
     into = groups.add_parser("import", help='give the tuner results from elsewhere: [{"parameter": ..., "value": ...}]')
     access.experiment_argument(into)
-    into.add_argument("-f", "--filename", type=Path, required=True, metavar="FILE", help="a JSON or YAML file")
+    into.add_argument(
+        "-f",
+        "--filename",
+        type=Path,
+        required=True,
+        metavar="FROM",
+        help="a JSON or YAML file; or an experiment's folder or id, also of NNI",
+    )
     into.set_defaults(command=import_data)
 
 
@@ -64,6 +70,9 @@ def _add_files(groups: Any) -> None:
     back.add_argument("-c", "--code", "--codeDir", type=Path, metavar="DIR", help="where to put its code")
     back.add_argument("-l", "--directory", "--logDir", type=Path, metavar="DIR", help="the folder of experiments")
     back.add_argument(
+        "-s", "--searchSpacePath", type=Path, metavar="DIR", dest="space", help="has no effect, as of NNI"
+    )
+    back.add_argument(
         "--max-size", type=access.size, metavar="SIZE", help="largest total size after unpacking, such as 200gb"
     )
     back.add_argument("--max-files", type=access.positive, metavar="NUMBER", help="largest number of files")
@@ -71,7 +80,7 @@ def _add_files(groups: Any) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [entry for entry in _registry.entries() if options.all or entry.alive or _is_damaged(entry)]
+    found = [entry for entry in _registry.everything() if options.all or entry.alive or _is_damaged(entry)]
     for entry in found:
         if entry.damage:
             warn(screen.clean(entry.damage))
@@ -87,11 +96,12 @@ def show_list(options: argparse.Namespace) -> None:
             entry.platform,
             screen.moment(entry.started),
             screen.moment(entry.ended),
+            "NNI" if entry.origin else "nnilite",
         )
         for entry in found
     ]
     empty = "There are no experiments." if options.all else "No experiment is running; --all lists stopped ones, too."
-    screen.show_table(("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED"), rows, empty)
+    screen.show_table(("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED", "MADE BY"), rows, empty)
 
 
 def _is_damaged(entry: RegistryEntry) -> bool:
@@ -111,7 +121,8 @@ def _as_json(entry: RegistryEntry) -> dict[str, object]:
         "platform": entry.platform,
         "started": entry.started,
         "ended": entry.ended,
-        "directory": str(entry.directory),
+        "directory": str((entry.origin or entry).directory),
+        "madeBy": "nni" if entry.origin else "nnilite",
         "damage": entry.damage,
     }
 
@@ -125,7 +136,7 @@ def show(options: argparse.Namespace) -> None:
         screen.show_json(profile)
     else:
         summary.show(profile)
-        warn_of_left(access.find(options))
+        warn_of_left(access.find(options, read_only=True))
 
 
 def status(options: argparse.Namespace) -> None:
@@ -146,32 +157,28 @@ def export(options: argparse.Namespace) -> None:
     form = options.type or ("csv" if target is not None and target.suffix == ".csv" else "json")
     with access.reading(options) as manager:
         count = transfer.export(manager, form, target, intermediate=options.intermediate)
+        if access.find(options, read_only=True).origin is not None:
+            transfer.warn_of_uncertain(manager)
     if target is not None:
         print(f"{count} trials are in {target}.")
 
 
 def import_data(options: argparse.Namespace) -> None:
+    from nnilite._manager import search_from
     from nnilite.config._source import read_document
 
-    data = read_document(options.filename)
-    if isinstance(data, list):
-        data = [_with_number(item) for item in data]
+    source: Path = options.filename
+    if source.is_dir() or not (source.exists() or "/" in str(source) or source.suffix):
+        data = search_from.results(str(source))
+    else:
+        data = read_document(source)
+        data = [search_from.with_number(item) for item in data] if isinstance(data, list) else data
     with access.running(options) as manager:
         count, warning = manager.import_data(data)
     known = len(data) - count
     print(f"{count} results are imported{f'; {known} were known already' if known else ''}.")
     if warning:
         warn(warning)
-
-
-def _with_number(item: Any) -> Any:
-    """A result with its metric as a number, as tuners need it: NNI exports metrics as JSON texts, such as "0.98"."""
-    if not isinstance(item, dict) or not isinstance(item.get("value"), str):
-        return item
-    try:
-        return {**item, "value": json.loads(item["value"])}
-    except ValueError:
-        return item
 
 
 def delete(options: argparse.Namespace) -> None:
@@ -221,6 +228,11 @@ def load(options: argparse.Namespace) -> None:
     from nnilite._cli import unpack
 
     limits = unpack.ArchiveLimits(options.max_files or unpack.MOST_FILES, options.max_size)
+    if options.space is not None:
+        warn("--searchSpacePath has no effect: the search space is in the experiment; `nnictl config show` prints it.")
     entry = unpack.load(options.path, options.directory, options.code, limits)
+    if entry.origin is not None:
+        print(f"Experiment {entry.id}, made by NNI, is in {entry.origin.directory}; `nnictl view {entry.id}` opens it.")
+        return
     print(f"Experiment {entry.id} is in {entry.directory}; `nnictl view {entry.id}` opens it.")
     print(f"A resume runs its commands as you; `nnictl config show {entry.id}` shows them.")

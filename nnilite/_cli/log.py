@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from nnilite import _nni_folders
 from nnilite._cli import access
+from nnilite._registry import RegistryEntry
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NotFound
 
@@ -55,9 +57,11 @@ def _reading(parser: argparse.ArgumentParser) -> None:
 
 
 def show_log(options: argparse.Namespace) -> None:
-    entry = access.find(options)
+    entry = access.find(options, read_only=True)
     name = "tuner" if options.stream == "tuner" else "manager"  # the manager's stdout and stderr are its log
     path = entry.directory / "log" / f"{name}.log"
+    if entry.origin is not None:
+        path = entry.origin.directory / "log" / ("dispatcher.log" if name == "tuner" else "nnimanager.log")
     if options.path:
         print(path)
         return
@@ -86,8 +90,9 @@ def show_trial(options: argparse.Namespace) -> None:
             manager.download(options.trial, options.file, sys.stdout.buffer.write)
             return
         if not options.trial:
+            entry = access.find(options, read_only=True)
             for trial in manager.trials():
-                print(f"id:{trial['id']} path:{access.find(options).directory / 'trials' / trial['id']}")
+                print(f"id:{trial['id']} path:{_trial_folder(entry, trial['id'])}")
             return
         _both(manager, options)
 
@@ -111,7 +116,15 @@ def _both(manager: Client, options: argparse.Namespace) -> None:
 
 
 def _folder(options: argparse.Namespace, attempt: int) -> Path:
-    return Path(access.find(options).directory, "trials", options.trial, str(attempt))
+    entry = access.find(options, read_only=True)
+    folder = _trial_folder(entry, options.trial)
+    return folder if entry.origin else folder / str(attempt)
+
+
+def _trial_folder(entry: RegistryEntry, trial: str) -> Path:
+    if entry.origin is None:
+        return entry.directory / "trials" / trial
+    return _nni_folders.trial_folder(entry.origin.directory, trial) or entry.origin.directory / "trials" / trial
 
 
 def _from_trial(manager: Client, trial: str, stream: str) -> Read:

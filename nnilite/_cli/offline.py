@@ -13,10 +13,16 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from nnilite._nni_folders import NniExperiment
 from nnilite._registry import RegistryEntry
 from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
+
+if TYPE_CHECKING:
+    from nnilite._manager.viewer import Viewer
+    from nnilite._store.writer import Store
 
 START_TIMEOUT_S = 60.0
 _HOST = "127.0.0.1"
@@ -25,7 +31,7 @@ _HOST = "127.0.0.1"
 @contextmanager
 def opened(entry: RegistryEntry) -> Iterator[Client]:
     """A client of the stopped experiment. Raises: NniliteError if its folder cannot be read."""
-    serving = _Serving(entry.directory)
+    serving = _Serving(entry.directory, entry.origin)
     thread = threading.Thread(target=serving.run, name="offline", daemon=True)
     thread.start()
     url = serving.address.result(START_TIMEOUT_S)
@@ -40,10 +46,11 @@ def opened(entry: RegistryEntry) -> Iterator[Client]:
 class _Serving:
     """One thread with an event loop. `address` becomes the URL, or the error of the start."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, origin: NniExperiment | None) -> None:
         self.token = secrets.token_urlsafe(16)
         self.address: Future[str] = Future()
         self._directory = directory
+        self._origin = origin
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
 
@@ -61,16 +68,23 @@ class _Serving:
             self._loop.call_soon_threadsafe(self._over.set)
 
     async def _serve(self) -> None:
-        from nnilite._manager import assembly
         from nnilite._rest import Options, listen, make_application
 
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        config = assembly.load_config(self._directory)
-        store = assembly.open_store(self._directory, False, time.time())
-        reading = assembly.assemble_view(self._directory, config, store, self.token)
+        reading, store = self._open()
         server = listen(make_application(reading, Options(bind=_HOST)), _HOST, 0)
         self.address.set_result(f"http://{_HOST}:{server.port}")
         await self._over.wait()
         server.stop()
         reading.reader.close()
         store.close()
+
+    def _open(self) -> tuple[Viewer, Store]:
+        from nnilite._manager import assembly, nni_taken, nni_view
+
+        if self._origin is not None:
+            nni_taken.prepare(self._origin, self._directory)
+            return nni_view.open_view(self._directory, self.token)
+        config = assembly.load_config(self._directory)
+        store = assembly.open_store(self._directory, False, time.time())
+        return assembly.assemble_view(self._directory, config, store, self.token), store

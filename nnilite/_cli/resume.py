@@ -9,6 +9,7 @@ from nnilite._cli import access
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start")
+    access.folder_argument(parser)
     access.manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -19,7 +20,7 @@ def resume(options: argparse.Namespace) -> int:
     from nnilite._cli import create
     from nnilite._running import launch
 
-    found = access.find(options)
+    found = access.find_with_folder(options)
     if options.foreground:
         from nnilite._cli import foreground
     try:

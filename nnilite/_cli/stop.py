@@ -70,7 +70,7 @@ def _tried(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bool:
 
 
 def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
-    alive = [entry for entry in _registry.entries() if entry.alive]
+    alive = [entry for entry in _registry.everything() if entry.alive]
     if options.all:
         return alive
     if options.port is not None:

@@ -35,7 +35,7 @@ def top(options: argparse.Namespace) -> None:
 
 
 def _show() -> None:
-    rows = [_row(entry) for entry in _registry.entries() if entry.alive]
+    rows = [_row(entry) for entry in _registry.everything() if entry.alive]
     screen.show_table(COLUMNS, rows, "No experiment is running.")
 
 

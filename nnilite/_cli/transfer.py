@@ -2,7 +2,8 @@
 
 JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
 joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
-intermediate results both have `intermediate`, the list of them. Only trials that succeeded with a metric are in it.
+intermediate results both have `intermediate`, the list of them. Only trials that succeeded with a metric are in it,
+and of Microsoft NNI's only those whose parameters are known.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from nnilite._cli.program import warn
+from nnilite._nni_folders import is_uncertain
 from nnilite._running.connection import plain
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
@@ -41,13 +44,20 @@ def export(manager: Client, form: str, target: Path | None, *, intermediate: boo
 def results(manager: Client, intermediate: bool) -> Iterator[Row]:
     """The results in the order of trials."""
     for trial in manager.trials(states=["SUCCEEDED"]):
-        if trial["value"] is None:
+        if trial["value"] is None or is_uncertain(trial["reason"]):
             continue
         row = {"parameter": trial["parameters"], "value": trial["value"], "trialJobId": trial["id"]}
         if intermediate:
             found = manager.metrics(trial["id"], kind="PERIODICAL")
             row["intermediate"] = [one["value"] for one in found if one["attempt"] == trial["attempt"]]
         yield row
+
+
+def warn_of_uncertain(manager: Client) -> None:
+    """Warn of succeeded trials of Microsoft NNI that are left out."""
+    found = [trial["id"] for trial in manager.trials(states=["SUCCEEDED"]) if is_uncertain(trial["reason"])]
+    if found:
+        warn(f"NNI mixed up the parameters of {len(found)} trials, which are left out: {', '.join(found[:10])}")
 
 
 def _write_json(manager: Client, file: TextIO, intermediate: bool) -> int:

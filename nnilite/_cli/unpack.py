@@ -66,15 +66,19 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
     Raises: ConfigError if the file is not a saved experiment, Conflict if the experiment or its code exists already.
     """
     with ExitStack() as opened:
-        with _told(path):
+        with told(path):
             archive = opened.enter_context(zipfile.ZipFile(opened.enter_context(_Bounded(path, limits.files))))
+            from nnilite._cli import unpack_nni
+
+            if unpack_nni.is_nni(archive):
+                return unpack_nni.load(archive, path, folder, code, limits)
             about = _about(archive, path)
         experiment = about.text("id") or ""
         directory = ((folder or _registry.root()) / experiment).absolute()
         code = (code or directory / SAVED_CODE).absolute()
-        _check_free(experiment, directory, code)
-        places = opened.enter_context(_drafts(directory, code))
-        with _told(path):
+        check_free(experiment, directory, code)
+        places = opened.enter_context(drafts(directory, code))
+        with told(path):
             _unpack(archive, path, places, limits)
         _check_content(path, experiment, places)
         _put(about, places)
@@ -100,7 +104,7 @@ def _too_many(path: Path, most_files: int) -> ConfigError:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
     """Turn zipfile's errors on bytes that are not a whole archive into ConfigError."""
     try:
         yield
@@ -126,7 +130,8 @@ def _about(archive: zipfile.ZipFile, path: Path) -> Document:
     return about
 
 
-def _check_free(experiment: str, directory: Path, code: Path) -> None:
+def check_free(experiment: str, directory: Path, code: Path) -> None:
+    """Raises: Conflict if the experiment is known, or something is in one of its places."""
     if _registry.entry(experiment) is not None:
         raise Conflict(
             f"Experiment {experiment} is on this machine already; `nnictl experiment delete {experiment}` makes room."
@@ -137,7 +142,7 @@ def _check_free(experiment: str, directory: Path, code: Path) -> None:
 
 
 @contextmanager
-def _drafts(directory: Path, code: Path) -> Iterator[Places]:
+def drafts(directory: Path, code: Path) -> Iterator[Places]:
     """Folders to unpack into, on the same disks as the places. Their remaining content is removed afterwards."""
     with ExitStack() as made:
 
@@ -155,14 +160,19 @@ def _drafts(directory: Path, code: Path) -> Iterator[Places]:
 
 def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: ArchiveLimits) -> None:
     """Unpack after a check of all names and sizes: a stranger's archive may name any path and unpack to any size."""
+    check_amount(archive, path, limits)
+    taken = Names(folds_case(places.draft))
+    wanted = [(entry, target) for entry in archive.infolist() if (target := _target(entry, places, taken)) is not None]
+    for entry, target in wanted:
+        unpack_one(archive, entry, target)
+
+
+def check_amount(archive: zipfile.ZipFile, path: Path, limits: ArchiveLimits) -> None:
+    """Check number and sizes of an archive's entries. Raises: ConfigError."""
     entries = archive.infolist()
     if len(entries) > limits.files:
         raise _too_many(path, limits.files)
     _check_size(path, sum(entry.file_size for entry in entries), limits)
-    taken = _Names(_folds_case(places.draft))
-    wanted = [(entry, target) for entry in entries if (target := _target(entry, places, taken)) is not None]
-    for entry, target in wanted:
-        _unpack_one(archive, entry, target)
 
 
 def _check_size(path: Path, size: int, limits: ArchiveLimits) -> None:
@@ -176,7 +186,7 @@ def _check_size(path: Path, size: int, limits: ArchiveLimits) -> None:
         )
 
 
-class _Names:
+class Names:
     """The paths of an archive's entries: each may occur once, and none both as a file and as a folder."""
 
     def __init__(self, folds_case: bool) -> None:
@@ -201,7 +211,7 @@ class _Names:
         return unicodedata.normalize("NFC", part).casefold() if self._folds_case else part
 
 
-def _folds_case(folder: Path) -> bool:
+def folds_case(folder: Path) -> bool:
     """Whether this disk does not distinguish `A` from `a`, so that two files of an archive could become one."""
     probe = folder / "probe-a"
     probe.touch()
@@ -211,15 +221,21 @@ def _folds_case(folder: Path) -> bool:
         probe.unlink()
 
 
-def _target(entry: zipfile.ZipInfo, places: Places, taken: _Names) -> Path | None:
-    """The target of an entry, None if it is skipped. Raises: ConfigError for an entry that nnilite never saves."""
+def checked_parts(entry: zipfile.ZipInfo, taken: Names) -> tuple[str, ...]:
+    """The parts of an entry's path. Raises: ConfigError if it leaves the archive, or collides with another."""
     parts = tuple(entry.filename.removesuffix("/").split("/"))
     odd = set(parts) & {"", ".", ".."} or entry.orig_filename != entry.filename or len(parts) > _DEEPEST
     if odd or not taken.add(parts, entry.is_dir()):
         raise _foreign(entry)
+    return parts
+
+
+def _target(entry: zipfile.ZipInfo, places: Places, taken: Names) -> Path | None:
+    """The target of an entry, None if it is skipped. Raises: ConfigError for an entry that nnilite never saves."""
+    parts = checked_parts(entry, taken)
     if parts == (ABOUT,):
         return None
-    _check_kind(entry)
+    check_kind(entry)
     if parts[0] == "code" and len(parts) > 1:
         return places.code_draft.joinpath(*parts[1:])
     inner = parts[1:]
@@ -236,14 +252,16 @@ def _foreign(entry: zipfile.ZipInfo) -> ConfigError:
     return ConfigError(f"The zip file names a path that no experiment has, or one twice: {entry.orig_filename!r:.200}.")
 
 
-def _check_kind(entry: zipfile.ZipInfo) -> None:
+def check_kind(entry: zipfile.ZipInfo) -> None:
+    """Raises: ConfigError for what is neither a file nor a folder, or encrypted."""
     kind = stat.S_IFMT(entry.external_attr >> 16)
     fitting = (0, stat.S_IFDIR) if entry.is_dir() else (0, stat.S_IFREG)
     if kind not in fitting or entry.compress_type not in _PLAIN or entry.flag_bits & 1:
         raise ConfigError(f"The zip file holds a link, a device or an encrypted file: {entry.filename!r:.200}.")
 
 
-def _unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
+def unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
+    """Unpack a checked entry to a path that is free."""
     if entry.is_dir():
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         return

@@ -9,6 +9,7 @@ from nnilite._cli import access, screen
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start")
+    access.folder_argument(parser)
     access.manager_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=view)
@@ -17,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def view(options: argparse.Namespace) -> int:
     from nnilite._running import launch, managers
 
-    entry = launch.view(access.find(options), options=access.manager_options(options))
+    entry = launch.view(access.find_with_folder(options), options=access.manager_options(options))
     if options.json:
         screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
     else:

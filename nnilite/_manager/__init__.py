@@ -5,6 +5,9 @@
     read_only  refuses what a viewer cannot do
     guard      makes the manager's own files again when somebody deletes or damages them
     assembly   makes a manager from an experiment's folder
+    nni_view   shows an experiment of Microsoft NNI
+    nni_taken  takes the results of such an experiment into a database of ours
+    search_from  collects the results from which the tuner of a new experiment learns
 
 `python -m nnilite._manager` is started by `nnilite._running.launch`.
 """

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from nnilite import _registry
 from nnilite._documents import as_json, write_content
 from nnilite._engine.engine import end_tasks
 from nnilite._locking import ManagerLock
-from nnilite._manager import assembly
+from nnilite._manager import assembly, nni_taken, nni_view
 from nnilite._manager.guard import Guard, Kept
 from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
@@ -74,28 +75,50 @@ class Program:
 
     async def run(self, lock: ManagerLock) -> None:
         """Run until the experiment has stopped. Raises: NniliteError if the manager cannot start or cannot go on."""
+        if nni_taken.is_copy(self._directory):
+            await self._show_nni()
+            return
         config = assembly.load_config(self._directory, paths=self._options.mode != "view")
         new = self._options.mode == "create"
         store = assembly.open_store(self._directory, new, time.time())
         _registry.make_folders(self._directory)
-        # All requests through a proxy come from the user who runs the proxy, which proves nothing about the sender.
-        behind_proxy = bool(self._options.url_prefix.strip("/"))
-        self._own_user = is_loopback(self._options.host) and not config.require_token and not behind_proxy
-        token = assembly.user_token(self._directory)
-        for handler in logging.getLogger().handlers:
-            handler.addFilter(SecretFilter([*config.secrets, token]))
+        token = self._access(config.secrets, config.require_token)
         given = [config.nni_manager_ip, *(config.settings(name).nni_manager_ip for name, _, _ in config.services)]
         self._names = [name for name in given if name]
+        self._obey_signals()
+        if self._options.mode == "view":
+            await self._serve_view(assembly.assemble_view(self._directory, config, store, token))
+            return
+        if new:
+            await asyncio.to_thread(assembly.take_results, config, store)
+        parts = assembly.assemble(self._directory, config, store, self._address, token, self._write_state)
+        self._guard = Guard(self._directory, lock, parts.keeper, self._files(config, token, parts.manager.about))
+        await self._serve(parts, new)
+
+    def _access(self, secrets: Iterable[str], require_token: bool) -> str:
+        """Decide who needs the token, which is returned, and keep it and the secrets out of the log."""
+        # All requests through a proxy come from the user who runs the proxy, which proves nothing about the sender.
+        behind_proxy = bool(self._options.url_prefix.strip("/"))
+        self._own_user = is_loopback(self._options.host) and not require_token and not behind_proxy
+        token = assembly.user_token(self._directory)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(SecretFilter([*secrets, token]))
+        return token
+
+    def _obey_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         if self._options.with_parent:
             asyncio.get_running_loop().add_reader(0, self._parent_ended)
-        if self._options.mode == "view":
-            await self._serve_view(assembly.assemble_view(self._directory, config, store, token))
-            return
-        parts = assembly.assemble(self._directory, config, store, self._address, token, self._write_state)
-        self._guard = Guard(self._directory, lock, parts.keeper, self._files(config, token, parts.manager.about))
-        await self._serve(parts, new)
+
+    async def _show_nni(self) -> None:
+        """Show an experiment of Microsoft NNI. Raises: NniliteError if it cannot be read, or is to be resumed."""
+        if self._options.mode != "view":
+            raise Conflict(_registry.cannot_go_on(self._directory.name))
+        viewer, store = nni_view.open_view(self._directory, self._access((), False))
+        self._obey_signals()
+        await self._serve_view(viewer)
+        store.close()
 
     def _files(self, config: ExperimentConfig, token: str, about: About) -> dict[Path, Kept]:
         """The files by which the next manager and others find the experiment; more are added once they are known."""
@@ -111,6 +134,7 @@ class Program:
     async def _serve_view(self, reading: Viewer) -> None:
         server = self._listen(reading)
         state, ended = reading.progress().state, reading.progress().ended
+        reading.show_as_viewed()
         self._write_state(ExperimentState.VIEWED, ended)
         self._ready()
         self.resumed = await self._resumed_or_stopped(reading)
@@ -163,7 +187,7 @@ class Program:
         """Open all parts, so that faults are reported before anything runs. Raises: NniliteError, also if stopped."""
 
         async def both() -> None:
-            await parts.tuner.open(0)
+            await parts.tuner.open(parts.engine.rules.calls)
             await parts.engine.caller.open()
 
         opening, stopping = asyncio.create_task(both()), asyncio.create_task(self._stopping.wait())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
+from nnilite._manager import search_from
 from nnilite._manager.guard import KeeperFile
 from nnilite._manager.manager import Machinery, Manager, Publisher, limits_of, new_trial_id
 from nnilite._manager.viewer import About, Progress, Viewer
@@ -28,10 +30,13 @@ from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite.config import ExperimentConfig, TrialSettings, from_dict
 from nnilite.errors import ConfigError, DamagedFile, PluginError
-from nnilite.records import ExperimentState, Json
+from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
+from nnilite.tuner import Call
 from nnilite.tuning.class_args import default_of
 from nnilite.tuning.objectives import configured
+
+log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
 KEEPER = "keeper.pyz"
@@ -89,6 +94,15 @@ def load_config(directory: Path, *, paths: bool = True) -> ExperimentConfig:
         raise ConfigError(error.message, place) from error
     except RecursionError:
         raise DamagedFile(path, "it is nested too deep", cure) from None
+
+
+def take_results(config: ExperimentConfig, store: Store) -> None:
+    """Give a new experiment what its tuner is to learn first. Raises: NniliteError if a source cannot be read."""
+    known = search_from.collect(config.search_from)
+    if known:
+        store.write([s.SaveCall(1, Call(CallKind.IMPORT, value=known))])
+    if config.search_from:
+        log.info("the tuner learns from %d results of %s", len(known), ", ".join(config.search_from))
 
 
 def assemble(

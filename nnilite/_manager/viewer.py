@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnilite import _registry, _version
@@ -87,6 +87,12 @@ class Viewer(ReadOnly, Insight):
     def progress(self) -> Progress:
         return self._progress
 
+    def show_as_viewed(self) -> None:
+        """From now on the state is VIEWED, and the reason says which one the experiment had."""
+        was = self._progress
+        reason = f"it is open for reading, and was {was.state.value}" + (f": {was.reason}" if was.reason else "")
+        self._progress = replace(was, state=ExperimentState.VIEWED, reason=reason)
+
     async def profile(self) -> Profile:
         about, now = self.about, self.progress()
         return Profile(
@@ -132,13 +138,13 @@ class Viewer(ReadOnly, Insight):
     async def log(self, name: str, offset: int, limit: int) -> Piece:
         if name not in _LOGS:
             raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
-        return await asyncio.to_thread(_piece, self.about.directory / "log" / _LOGS[name], offset, limit)
+        return await asyncio.to_thread(piece, self.about.directory / "log" / _LOGS[name], offset, limit)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         found, _ = await self.reader.trial(trial)
         number = found.attempt if attempt is None else attempt
         path = self.about.directory / "trials" / found.id / str(number) / f"trial.{stream}"
-        return await asyncio.to_thread(_piece, path, offset, limit)
+        return await asyncio.to_thread(piece, path, offset, limit)
 
     async def directory(self, trial: str, fetch: bool = True) -> Path:
         found, _ = await self.reader.trial(trial)
@@ -160,7 +166,7 @@ class Viewer(ReadOnly, Insight):
         return self.changes.subscribe()
 
     async def others(self) -> Sequence[Listed]:
-        entries = await asyncio.to_thread(_registry.entries)
+        entries = await asyncio.to_thread(_registry.everything)
         return [
             Listed(
                 id=e.id,
@@ -169,7 +175,7 @@ class Viewer(ReadOnly, Insight):
                 port=e.port,
                 url=e.url or "",
                 pid=e.pid,
-                directory=str(e.directory),
+                directory=str((e.origin or e).directory),
                 platform=e.platform,
                 started=e.started,
                 ended=e.ended,
@@ -184,7 +190,7 @@ class Viewer(ReadOnly, Insight):
         self.resuming.set()
 
 
-def _piece(path: Path, offset: int, limit: int) -> Piece:
+def piece(path: Path, offset: int, limit: int) -> Piece:
     """Bytes of a growing file. A negative offset counts from the end; a file that does not exist yet is empty."""
     try:
         with path.open("rb") as file:

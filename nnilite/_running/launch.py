@@ -114,11 +114,17 @@ def interrupts_held(again: bool = True) -> Iterator[None]:
 
 def resume(entry: RegistryEntry, *, options: ManagerOptions | None = None, detach: bool = True) -> RegistryEntry:
     """Resume an experiment that has no manager. Raises: NniliteError if it has one or cannot start."""
+    if entry.origin is not None:
+        raise Conflict(_registry.cannot_go_on(entry.id))
     return _start(entry.id, entry.directory, "resume", options or ManagerOptions(), detach)
 
 
 def view(entry: RegistryEntry, *, options: ManagerOptions | None = None, detach: bool = True) -> RegistryEntry:
-    """Serve an experiment read-only. Raises: NniliteError if it has a manager or cannot start."""
+    """Serve an experiment read-only, also one of NNI. Raises: NniliteError if it has a manager or cannot start."""
+    if entry.origin is not None and not entry.alive:
+        from nnilite._manager import nni_taken
+
+        nni_taken.prepare(entry.origin, entry.directory)
     return _start(entry.id, entry.directory, "view", options or ManagerOptions(), detach)
 
 

@@ -34,6 +34,7 @@ from nnilite.config._experiment import (
 from nnilite.config._load import from_dict, load
 from nnilite.config._reading import ConfigErrors
 from nnilite.config._schema import json_schema, reference_markdown
+from nnilite.config._secrets import masked
 from nnilite.config._services import Service, ServiceConfig, TrialSettings
 from nnilite.config._source import read_yaml
 
@@ -50,6 +51,7 @@ __all__ = [
     "from_dict",
     "json_schema",
     "load",
+    "masked",
     "read_yaml",
     "reference_markdown",
 ]

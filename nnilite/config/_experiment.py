@@ -161,6 +161,9 @@ class ExperimentConfig(Fields):
     code_limits: Annotated[CodeLimits, "limits for the uploaded code"] = field(default_factory=CodeLimits)
     max_output_size: Annotated[Bytes, "how much of a trial's stdout, and of its stderr, is kept"] = 100 * _MIB
     require_token: Annotated[bool, "require the token from everybody, even you on this machine"] = False
+    search_from: Annotated[
+        list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"
+    ] = field(default_factory=list)
     callback: Annotated[Literal["rest", "log"], "how trials report: to the manager, or through the job's log"] = "rest"
 
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:

@@ -32,6 +32,8 @@ def complete(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, Tri
     for word in ("tuner", "assessor"):
         _algorithm(word, values, at)
     _space(values, at)
+    if values.get("search_from") not in (None, INVALID):
+        values["search_from"] = [_source(text, at.reading.base) for text in values["search_from"]]
     default = "debug" if values.get("debug") is True else "info"
     level = values.get("log_level") or default
     values["log_level"] = "fatal" if level == "critical" else level
@@ -92,6 +94,12 @@ def _own(algorithm: Any, here: At) -> None:
     top = Path(folder, module.split(".")[0])
     if not (top.is_dir() or top.with_suffix(".py").is_file() or any(top.parent.glob(f"{top.name}.*.so"))):
         here.below("className").fault(f"there is no module {module.split('.')[0]!r} in {str(folder)!r}")
+
+
+def _source(text: str, base: Path) -> str:
+    """An experiment's id as it is, a path absolute. That it is there is checked when a new experiment reads it."""
+    path = base / Path(text).expanduser()
+    return str(path.resolve()) if "/" in text or text.startswith("~") or path.exists() else text
 
 
 def _space(values: Values, at: At) -> None:

@@ -175,7 +175,7 @@ def test_names_that_the_disk_does_not_tell_apart_are_refused(
     saved: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(saved, {**entries(saved), "experiment/log/a": b"1", "experiment/log/A": b"2"})
-    monkeypatch.setattr("nnilite._cli.unpack._folds_case", lambda folder: True)
+    monkeypatch.setattr("nnilite._cli.unpack.folds_case", lambda folder: True)
     assert load(saved) == 1
     assert nothing_is_left(home)
 

@@ -1,0 +1,93 @@
+"""Loads an experiment from a zip file that NNI's own `nnictl experiment save` has written, for reading.
+
+    experiment/           the experiment's folder, with its database
+    nnictl/.experiment    NNI's entry of it, with its id
+    code/, searchSpace/   copies of the user's files
+
+The checks of names, types and sizes are those of `unpack`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from nnilite import _nni_folders, _registry
+from nnilite._cli import unpack
+from nnilite._cli.unpack import ArchiveLimits, Places
+from nnilite._registry import RegistryEntry
+from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
+
+_LIST = f"nnictl/{_nni_folders.LIST}"
+_DATABASE = f"experiment/{_nni_folders.DATABASE.as_posix()}"
+_LARGEST_LIST = 1 << 20
+
+
+def is_nni(archive: zipfile.ZipFile) -> bool:
+    """Whether NNI wrote the archive."""
+    names = set(archive.namelist())
+    return {_LIST, _DATABASE} <= names
+
+
+def load(
+    archive: zipfile.ZipFile, path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimits
+) -> RegistryEntry:
+    """Unpack an experiment of NNI into the folder of experiments. Raises: ConfigError, Conflict if it is there."""
+    experiment = _id(archive, path)
+    directory = ((folder or _registry.root()) / experiment).absolute()
+    target = (code or directory / "code").absolute()
+    if any(one.id == experiment for one in _registry.everything()):
+        raise Conflict(f"Experiment {experiment} is on this machine already.")
+    unpack.check_free(experiment, directory, target)
+    with ExitStack() as opened:
+        places = opened.enter_context(unpack.drafts(directory, target))
+        unpack.check_amount(archive, path, limits)
+        _unpack(archive, places)
+        if not places.code.is_relative_to(places.directory) and places.code_draft.is_dir():
+            places.code_draft.rename(places.code)
+        places.draft.rename(places.directory)
+    return _opened(path, directory)
+
+
+def _id(archive: zipfile.ZipFile, path: Path) -> str:
+    """The id of the experiment, the key of NNI's entry, or the id in it. Raises: ConfigError."""
+    try:
+        if archive.getinfo(_LIST).file_size > _LARGEST_LIST:
+            raise ValueError
+        entry = json.loads(archive.read(_LIST))
+        found = entry.get("id") or next(iter(entry))
+    except (ValueError, AttributeError, StopIteration, RecursionError):
+        found = None
+    if not _registry.is_id(found):
+        raise ConfigError(f"{path} has no id of an experiment in {_LIST}.")
+    return str(found)
+
+
+def _unpack(archive: zipfile.ZipFile, places: Places) -> None:
+    names = unpack.Names(unpack.folds_case(places.draft))
+    for entry in archive.infolist():
+        parts = unpack.checked_parts(entry, names)
+        unpack.check_kind(entry)
+        if parts[0] == "experiment" and len(parts) > 1:
+            unpack.unpack_one(archive, entry, places.draft.joinpath(*parts[1:]))
+        elif parts[0] == "code" and len(parts) > 1:
+            unpack.unpack_one(archive, entry, places.code_draft.joinpath(*parts[1:]))
+
+
+def _opened(path: Path, directory: Path) -> RegistryEntry:
+    """The experiment, once its database has been read. Raises: ConfigError, and then nothing of it is left."""
+    from nnilite._manager import nni_taken
+
+    entry = _registry.at(directory)
+    try:
+        if entry.origin is None:
+            raise NotFound(f"{directory} is not the folder of an experiment of NNI")
+        nni_taken.prepare(entry.origin, entry.directory)
+    except (StoreError, NotFound) as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(entry.directory, ignore_errors=True)
+        raise ConfigError(f"{path} holds no sound experiment of NNI: {error}") from error
+    return _registry.at(directory)

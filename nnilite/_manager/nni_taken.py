@@ -1,0 +1,69 @@
+"""Takes the results of an experiment of Microsoft NNI into a folder of our own, as a database of nnilite.
+
+`_registry` says where that folder is. The results are taken again whenever NNI's database has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nnilite._documents import read_document, write_json
+from nnilite._nni_folders import COPY, COPY_CURE, NniExperiment
+from nnilite._store import nni_copy
+from nnilite._store.nni_rows import NniProfile
+from nnilite._store.writer import FILE_NAME
+from nnilite.config import masked
+from nnilite.errors import DamagedFile, UnreadableFile
+from nnilite.records import ExperimentState, Json
+
+
+def is_copy(directory: Path) -> bool:
+    """Whether a folder of ours stands for an experiment of NNI."""
+    return (directory / COPY).is_file()
+
+
+def prepare(origin: NniExperiment, directory: Path) -> None:
+    """Copy the results of an experiment of NNI into a folder of ours, unless they are there.
+
+    Raises: StoreError if NNI's database cannot be read, OSError.
+    """
+    stamp = nni_copy.stamp(origin.directory)
+    known = _known(directory)
+    same = {"stamp": stamp, "state": origin.state, "directory": str(origin.directory)}
+    if same.items() <= known.items() and (directory / FILE_NAME).is_file():
+        return
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (directory / COPY).unlink(missing_ok=True)
+    found = nni_copy.make(origin.directory, directory / FILE_NAME, origin.id, ExperimentState(origin.state))
+    write_json(directory / COPY, _about(origin, found, stamp))
+
+
+def _known(directory: Path) -> Mapping[str, Json]:
+    try:
+        return read_document(directory / COPY, COPY_CURE).fields
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
+        return {}
+
+
+def _about(origin: NniExperiment, found: NniProfile, stamp: nni_copy.Stamp) -> dict[str, Json]:
+    """The content of that file. Passwords stay where they are."""
+    config = masked({key: value for key, value in found.params.items() if key != "searchSpace"})
+    return {
+        "stamp": stamp,
+        "state": origin.state,
+        "id": origin.id,
+        "directory": str(origin.directory),
+        "name": origin.name or str(found.params.get("experimentName") or ""),
+        "platform": origin.platform or ",".join(_platforms(found.params)),
+        "started": origin.started if origin.started is not None else found.started,
+        "ended": origin.ended if origin.ended is not None else found.ended,
+        "config": {**config, "searchSpace": found.space},
+    }
+
+
+def _platforms(params: Mapping[str, Json]) -> list[str]:
+    services = params.get("trainingService")
+    sections = services if isinstance(services, list) else [services]
+    found = [str(one.get("platform", "")) for one in sections if isinstance(one, dict)]
+    return found or [str(params.get("trainingServicePlatform", ""))]

@@ -1,0 +1,122 @@
+"""Shows an experiment of Microsoft NNI: what `nnictl view` and all commands that read need. It cannot be resumed.
+
+Its results come from the copy that `nni_taken` has made; the trials' files and the logs are read where NNI left them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from nnilite import _nni_folders, _registry
+from nnilite._answers.backend import ExperimentLimits, Piece
+from nnilite._documents import read_document
+from nnilite._manager import assembly
+from nnilite._manager.viewer import About, Progress, Viewer, piece
+from nnilite._nni_folders import COPY, COPY_CURE
+from nnilite._store.reader import Reader
+from nnilite._store.writer import Store
+from nnilite.errors import Conflict, NotFound
+from nnilite.records import Json
+from nnilite.units import parse_duration_s
+
+_LOGS = {"manager": "nnimanager.log", "tuner": "dispatcher.log"}
+
+
+class NniViewer(Viewer):
+    """Reads files where NNI put them, and refuses what NNI's experiments cannot do."""
+
+    def __init__(self, origin: Path, about: About, progress: Progress, reader: Reader, token: str) -> None:
+        super().__init__(about, progress, reader, token)
+        self._origin = origin
+
+    async def log(self, name: str, offset: int, limit: int) -> Piece:
+        if name not in _LOGS:
+            raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
+        return await asyncio.to_thread(piece, self._origin / "log" / _LOGS[name], offset, limit)
+
+    async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
+        folder = await self.directory(trial)
+        return await asyncio.to_thread(_output, folder, stream, offset, limit)
+
+    async def directory(self, trial: str, fetch: bool = True) -> Path:
+        found, _ = await self.reader.trial(trial)
+        folder = await asyncio.to_thread(_nni_folders.trial_folder, self._origin, found.id)
+        if folder is None:
+            raise NotFound(f"NNI left no folder of trial {trial} on this machine.")
+        return folder
+
+    async def resume(self) -> None:
+        raise Conflict(_registry.cannot_go_on(self.experiment_id))
+
+    def _refusal(self, what: str) -> Conflict:
+        return Conflict(_registry.cannot_go_on(self.experiment_id))
+
+
+def _output(folder: Path, stream: str, offset: int, limit: int) -> Piece:
+    """One stream of a trial. NNI 3 writes what a local trial prints to `trial.log`, and leaves its stdout empty."""
+    names = [f"trial.{stream}", stream] + (["trial.log"] if stream == "stdout" else [])
+    pieces = (piece(folder / name, offset, limit) for name in names)
+    return next((one for one in pieces if one.total), Piece(b"", 0, 0))
+
+
+def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
+    """A reader of an experiment that `prepare` has copied here. Raises: NniliteError."""
+    document = read_document(directory / COPY, COPY_CURE)
+    config, origin = document.fields["config"], document.folder("directory")
+    store = assembly.open_store(directory, False, time.time())
+    maximize = assembly.is_maximizing(_algorithm(config))
+    known = store.snapshot(maximize)
+    about = About(
+        id=str(document.text("id")),
+        directory=origin,
+        config=config,
+        platforms=tuple((document.text("platform") or "").split(",")),
+        created=store.moment("created") or 0.0,
+        maximize=maximize,
+        space=config.get("searchSpace"),
+        pid=os.getpid(),
+    )
+    progress = Progress(
+        state=known.state,
+        reason="",
+        duration_s=known.duration_s,
+        ended=store.moment("ended"),
+        limits=_limits(config),
+        counts=known.counts,
+        best=known.best,
+        next_sequence=known.next_sequence,
+    )
+    return NniViewer(origin, about, progress, Reader(store.path), token), store
+
+
+def _algorithm(config: Mapping[str, Json]) -> dict[str, Json]:
+    """The tuner, also from a config of NNI 1, which had advisors, and other names."""
+    found = config.get("tuner") or config.get("advisor")
+    found = found if isinstance(found, dict) else {}
+    name = found.get("name") or found.get("builtinTunerName") or found.get("builtinAdvisorName")
+    arguments = found.get("classArgs")
+    return {"name": name, "classArgs": arguments if isinstance(arguments, dict) else {}}
+
+
+def _limits(config: Mapping[str, Json]) -> ExperimentLimits:
+    def whole(*names: str) -> int | None:
+        return next((config[name] for name in names if type(config.get(name)) is int and config[name] >= 0), None)
+
+    found = ExperimentLimits(whole("trialConcurrency") or 1, whole("maxTrialNumber", "maxTrialNum"))
+    return dataclasses.replace(
+        found,
+        max_experiment_duration_s=_duration(config.get("maxExperimentDuration") or config.get("maxExecDuration")),
+        max_trial_duration_s=_duration(config.get("maxTrialDuration")),
+    )
+
+
+def _duration(value: Json) -> int | None:
+    try:
+        return None if value is None else parse_duration_s(value)
+    except ValueError:
+        return None

@@ -1,0 +1,82 @@
+"""Collects the results of other experiments, from which the tuner of a new one learns (`searchFrom`).
+
+A source is the id of an experiment on this machine, of nnilite or of Microsoft NNI, or its folder, or a file that
+`nnictl experiment export` of either has written.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnilite import _nni_folders, _registry
+from nnilite._documents import read_json
+from nnilite._manager import nni_taken
+from nnilite._nni_folders import NniExperiment
+from nnilite._store import nni_copy
+from nnilite._store.results import results_of
+from nnilite._store.writer import FILE_NAME
+from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
+from nnilite.records import ExperimentState, Json
+
+
+def collect(sources: Sequence[str]) -> list[Json]:
+    """The results of all sources in order, as `{"parameter": ..., "value": ...}`. Raises: ConfigError, NniliteError."""
+    found: list[Json] = []
+    for number, source in enumerate(sources):
+        try:
+            found += results(source)
+        except (NotFound, DamagedFile) as error:
+            raise ConfigError(str(error), Place(field=f"searchFrom[{number}]")) from error
+    return found
+
+
+def results(source: str) -> list[Json]:
+    """The results of one source. Raises: NotFound, NniliteError if it cannot be read."""
+    path = Path(source)
+    if path.is_dir():
+        return _of_folder(path)
+    if path.is_file():
+        return read_results(path)
+    if "/" in source:
+        raise NotFound(f"there is no experiment's folder or file {source!r}")
+    entry = _registry.find(source, read_only=True)
+    return _of_nni(entry.origin, entry.directory) if entry.origin else results_of(entry.directory / FILE_NAME)
+
+
+def read_results(path: Path) -> list[Json]:
+    """The results in a JSON file that was exported. Raises: DamagedFile, UnreadableFile."""
+    cure = "export the experiment again"
+    data = read_json(path, cure)
+    if not isinstance(data, list) or not all(isinstance(item, dict) and "parameter" in item for item in data):
+        raise DamagedFile(path, 'it is no list of {"parameter": {...}, "value": ...}', cure)
+    return [with_number(item) for item in data]
+
+
+def with_number(item: Json) -> Json:
+    """A result with its metric as a number, as tuners need it: NNI exports metrics as JSON texts, such as "0.98"."""
+    if not isinstance(item, dict) or not isinstance(item.get("value"), str):
+        return item
+    try:
+        return {**item, "value": json.loads(item["value"])}
+    except ValueError:
+        return item
+
+
+def _of_folder(folder: Path) -> list[Json]:
+    if (folder / FILE_NAME).is_file():
+        return results_of(folder / FILE_NAME)
+    origin = _nni_folders.at(folder)
+    if origin is None:
+        raise NotFound(f"{folder} is no experiment's folder: it has neither {FILE_NAME} nor {_nni_folders.DATABASE}")
+    with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
+        database = Path(copy, FILE_NAME)
+        nni_copy.make(origin.directory, database, origin.id, ExperimentState.STOPPED)
+        return results_of(database)
+
+
+def _of_nni(origin: NniExperiment, directory: Path) -> list[Json]:
+    nni_taken.prepare(origin, directory)
+    return results_of(directory / FILE_NAME)

@@ -1,0 +1,71 @@
+"""Makes a database of nnilite from one of Microsoft NNI, so that all that reads experiments reads those, too.
+
+Only a copy is ever opened: SQLite may have to complete a transaction that NNI's end cut off, which it does in the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from nnilite._engine import messages as s
+from nnilite._nni_folders import DATABASE
+from nnilite._store.contents import foreign_objects
+from nnilite._store.nni_rows import NniProfile, NniRows
+from nnilite._store.trouble import translated
+from nnilite._store.writer import Store
+from nnilite.errors import StoreError
+from nnilite.records import ExperimentState
+
+Stamp = list[int]
+"""Size and time of a database, by which it is known whether it has changed."""
+
+
+def stamp(directory: Path) -> Stamp:
+    """The stamp of NNI's database in an experiment's folder. Raises: OSError."""
+    found = (directory / DATABASE).stat()
+    return [found.st_size, found.st_mtime_ns]
+
+
+def make(directory: Path, target: Path, experiment: str, state: ExperimentState) -> NniProfile:
+    """Write the database `target` from the folder of an experiment of NNI; returns the experiment's profile.
+
+    Raises: StoreError with the path if the database cannot be read.
+    """
+    target.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".nni-", dir=target.parent) as folder:
+        copy = Path(folder, DATABASE.name)
+        try:
+            _copy(directory / DATABASE, copy)
+            with translated(directory / DATABASE), contextlib.closing(sqlite3.connect(copy)) as db:
+                db.execute("PRAGMA trusted_schema = OFF")
+                db.execute("PRAGMA cell_size_check = ON")
+                profile, records = _read(db)
+        except (StoreError, OSError) as error:
+            raise StoreError(f"{directory / DATABASE} cannot be read as a database of NNI: {error}.") from error
+        draft = Path(folder, target.name)
+        with contextlib.closing(Store.create(draft, experiment, profile.started or 0.0)) as store:
+            store.write([*records, s.SaveExperiment(state, "", profile.duration_s, profile.ended, s.Settings(1))])
+        draft.replace(target)
+    return profile
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    journal = source.with_name(f"{source.name}-journal")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(journal, target.with_name(f"{target.name}-journal"))
+
+
+def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[s.Record]]:
+    damage = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
+    if damage != ["ok"]:
+        raise StoreError(f"it is damaged ({damage[0]:.100}), or NNI was writing to it; try again")
+    foreign = foreign_objects(db)
+    if foreign:
+        raise StoreError(f"it holds what NNI did not make: {foreign[0]}")
+    rows = NniRows(db)
+    return rows.profile(), rows.records()

@@ -1,0 +1,32 @@
+"""Reads the results of an experiment that need not be this one, running or not, from its database."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from nnilite._nni_folders import is_uncertain
+from nnilite._store.rows import stored_value
+from nnilite._store.trouble import understood
+from nnilite.errors import NotFound
+from nnilite.records import Json
+
+
+def results_of(path: Path) -> list[Json]:
+    """Parameters and final metric of each trial that succeeded, as `{"parameter": ..., "value": ...}`, in order.
+
+    Trials of Microsoft NNI whose parameters are not known are left out. Raises: NotFound, StoreError.
+    """
+    if not path.is_file():
+        raise NotFound(f"There is no database {path}.")
+    uri = f"file:{quote(str(path))}?mode=ro"
+    with understood(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as db:
+        db.execute("PRAGMA trusted_schema = OFF")
+        rows = db.execute(
+            "SELECT parameters, value, reason FROM trials WHERE state = 'SUCCEEDED' AND value IS NOT NULL "
+            "ORDER BY sequence"
+        )
+        known = [(parameters, value) for parameters, value, reason in rows if not is_uncertain(reason)]
+        return [{"parameter": stored_value(given), "value": stored_value(value)} for given, value in known]
