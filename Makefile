@@ -3,6 +3,7 @@
 # make test-long   the same with long simulations and fuzz runs
 # make lint        lint, types and import contracts, of the web page as well
 # make bench       the budgets, as ratios against a baseline in the same run
+# make nni         a wheel by which `import nni` works in all programs, not only in trials
 # make docs        rebuild the reference pages that are made from the code
 
 PYTHON ?= $(shell scripts/find-python)
@@ -15,7 +16,7 @@ NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignor
 AZURITE := tests/platforms/azurite
 DIGITS := examples/sklearn_digits/config.yaml
 
-.PHONY: demo test test-long lint bench docs clean
+.PHONY: nni demo test test-long lint bench docs clean
 
 demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
@@ -41,6 +42,10 @@ bench: $(VENV)/dev.stamp
 
 docs: $(VENV)/dev.stamp
 	$(RUN)/python scripts/reference_pages.py
+
+# A wheel by which `import nni` works outside of experiments: dist/nnilite_nni-*.whl
+nni: $(VENV)/packages.stamp
+	cd distributions/nnilite-nni && "$(CURDIR)/$(RUN)/python" -m hatchling build -t wheel -d "$(CURDIR)/dist"
 
 $(VENV)/bin/python:
 	scripts/system-packages venv

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nnilite._registry import RegistryEntry
+from nnilite.config import nni_form
 from nnilite.records import Json
 
 
@@ -96,7 +97,7 @@ def job(trial: Mapping[str, Json], directory: str, final: Mapping[str, Json] | N
 def profile(data: Mapping[str, Json]) -> dict[str, Json]:
     """NNI's experiment profile."""
     return {
-        "params": data["config"],
+        "params": nni_form(data["config"]),
         "id": data["id"],
         "execDuration": round(data["duration"]),
         "logDir": data["directory"],

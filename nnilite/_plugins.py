@@ -158,14 +158,14 @@ def _entry_point(group: str, name: str) -> EntryPoint | None:
 
 _NO_MORE = {
     TUNERS: {
-        "ppo": "PPO is for architecture search only",
-        "regularizedevolution": "RegularizedEvolution is for architecture search only; Evolution searches parameters",
-        "networkmorphism": "NetworkMorphism is for architecture search only",
+        "ppo": "PPO searches architectures, not parameters",
+        "regularizedevolution": "RegularizedEvolution searches architectures; Evolution searches parameters",
+        "networkmorphism": "NetworkMorphism searches architectures, not parameters",
         "tpe_legacy": "TPE_legacy stood for hyperopt; TPE takes its place",
     },
     SERVICES: {
         "hybrid": "write a list of training services, one for each platform",
-        "dlc": "NNI's platform of this name is not installed",
+        "dlc": "Alibaba's PAI-DLC is not offered: there is nothing to check it against",
     },
 }
 """NNI's names that nothing is installed for, and why, or what to write."""

@@ -141,6 +141,7 @@ class TrainingService(ABC):
     """
 
     Config: ClassVar[type]
+    """A dataclass. It may have `warnings: tuple[str, ...] = field(default=(), init=False)`: sentences for the user."""
 
     def __init__(self, name: str, config: Any, context: ServiceContext) -> None:
         self.name = name  # unique within the experiment; the platform's name unless there are several of one

@@ -13,6 +13,7 @@ from nnilite._answers.queries import Listed, Profile
 from nnilite._rest import wire
 from nnilite._rest.wire import Object
 from nnilite._shapes import to_json
+from nnilite.config import nni_form
 from nnilite.errors import ConfigError, Place
 from nnilite.records import ExperimentState, Json, Metric, MetricKind, Trial, TrialState
 
@@ -38,7 +39,7 @@ def profile(profile: Profile) -> Object:
     limits = {name: value for name, value in to_json(profile.limits).items() if value is not None}
     begun = profile.created if profile.started is None else profile.started
     found: Object = {
-        "params": {**profile.config, **limits, "searchSpace": profile.space},
+        "params": {**nni_form(profile.config), **limits, "searchSpace": profile.space},
         "id": profile.id,
         "execDuration": int(profile.duration_s),
         "logDir": profile.directory,

@@ -17,6 +17,7 @@ _services    the sections of training services, read by the plugins' own classes
 _algorithm_trial  tries out tuner and assessor, so that a wrong argument is found at its line
 _load        makes an ExperimentConfig from a file or a mapping
 _source      the text of a file, and the line of each field
+_nni_form    the form in which NNI's programs expect a config
 _secrets     hides secrets, even in a config whose shape is wrong
 _v1          from NNI's older format to today's
 _schema      JSON Schema for editors, and the reference page
@@ -32,6 +33,7 @@ from nnilite.config._experiment import (
     SharedStorageConfig,
 )
 from nnilite.config._load import from_dict, load
+from nnilite.config._nni_form import nni_form
 from nnilite.config._reading import ConfigErrors
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._secrets import masked
@@ -52,6 +54,7 @@ __all__ = [
     "json_schema",
     "load",
     "masked",
+    "nni_form",
     "read_yaml",
     "reference_markdown",
 ]

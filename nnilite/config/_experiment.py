@@ -12,6 +12,7 @@ import yaml
 
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._kinds import Free, ListOf, Union
+from nnilite.config._nni_form import nni_form
 from nnilite.config._reading import At, ConfigReading
 from nnilite.config._record import Record, record_of
 from nnilite.config._services import Service, ServiceConfig, ServiceKind, TrialSettings, service_object, shortcuts
@@ -267,9 +268,10 @@ class ExperimentConfig(Fields):
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on fields that are set but have no effect."""
+        """Sentences on fields that are set but have no effect, or another one; once checked, its services' too."""
         unused = [_SHARED_STORAGE_UNUSED] if self.shared_storage else []
-        return [*self._warnings, *unused]
+        said = [warning for service in self._services for warning in getattr(service.config, "warnings", ())]
+        return [*self._warnings, *unused, *said]
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -284,6 +286,10 @@ class ExperimentConfig(Fields):
         config = self if self._checked else self.checked()
         written: dict[str, Json] = record_of(ExperimentConfig).write(config, secrets)
         return written
+
+    def to_json(self) -> dict[str, Json]:
+        """NNI's canonical form: as `json`, with trialCommand and the like in each training service's part, too."""
+        return nni_form(self.json())
 
     def save(self, path: str | Path) -> None:
         """Write a YAML file that `load` understands and only this user can read. `${env:NAME}` stays as it is.

@@ -70,6 +70,15 @@ def test_nnis_kubeflow_section_is_understood():
     assert (config.worker.replicas, config.worker.memory_size) == (2, 8192)
 
 
+@pytest.mark.parametrize("version", ["v1alpha2", "v1beta2"])
+def test_a_version_of_nnis_kubeflow_examples_becomes_todays_with_a_warning(version):
+    role = {"replicas": 1, "command": "python3 w.py", "dockerImage": "some:image"}
+    service = {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": version, "worker": role}
+    checked = from_dict({**BASE, "trainingService": service}).checked()
+    assert checked.services[0].config.api_version == "v1"
+    assert checked.warnings == [f"apiVersion {version} of kubeflow.org is served by no cluster any more; v1 is used"]
+
+
 def test_nnis_frameworkcontroller_section_is_understood():
     policy = {"minFailedTaskCount": 1, "minSucceedTaskCount": 1}
     role = {"name": "worker", "taskNumber": 2, "command": "x", "gpuNumber": 1, "cpuNumber": 1, "memorySize": "1gb"}

@@ -81,13 +81,19 @@ def test_a_batch_runs_its_sets_in_order_and_skips_what_is_done():
         tuner.generate_parameters(2)
 
 
+def test_a_batch_of_plain_options_hands_out_the_options_themselves():
+    tuner = BatchTuner()
+    tuner.update_search_space({"p": {"_type": "choice", "_value": [1, 2, "two"]}})
+    assert [tuner.generate_parameters(number) for number in range(3)] == [1, 2, "two"]
+
+
 @pytest.mark.parametrize(
     "space",
     [
         {},
         {"a": {"_type": "choice", "_value": [{}]}, "b": {"_type": "choice", "_value": [{}]}},
         {"a": {"_type": "uniform", "_value": [0, 1]}},
-        {"a": {"_type": "choice", "_value": [1]}},
+        {"a": {"_type": "choice", "_value": []}},
         {"a": 3},
     ],
 )

@@ -45,6 +45,32 @@ def test_lint_needs_no_debian_package_but_that_of_venv() -> None:
     assert "biome check" in told.stdout
 
 
+@pytest.fixture
+def named(tmp_path: Path) -> Path:
+    """A folder of packages in which `nnilite-nni` is installed."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT / "distributions/nnilite-nni", check=True, timeout=60, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "packages of 'this' $HOME")
+    return tmp_path / "packages of 'this' $HOME"
+
+
+def _imported_nni(packages: Path) -> str:
+    program = f"import site; site.addsitedir({str(packages)!r}); import nni; print(nni.__version__)"
+    run = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    return run.stdout.strip()
+
+
+def test_the_second_distribution_lets_any_program_import_nni(named: Path) -> None:
+    assert _imported_nni(named).endswith("+nnilite")
+
+
+def test_microsofts_package_stays_what_is_imported(named: Path) -> None:
+    (named / "nni").mkdir()
+    (named / "nni" / "__init__.py").write_text("__version__ = '3.0'")
+    assert _imported_nni(named) == "3.0"
+
+
 def test_the_wheel_has_the_page_and_no_tool(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)

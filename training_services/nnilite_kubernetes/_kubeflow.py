@@ -55,6 +55,10 @@ FLAVORS = {
 }
 
 
+_OLD_VERSIONS = ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")
+"""Versions that NNI's examples and schema name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KubeflowConfig(TtlConfig):
     """The section of `platform: kubeflow`. Raises: ConfigError where roles and operator do not fit."""
@@ -82,6 +86,7 @@ class KubeflowConfig(TtlConfig):
     )
     run_policy: Any = field(default=None, metadata=about("merged into the job's runPolicy: schedulingPolicy, ..."))
     elastic_policy: Any = field(default=None, metadata=about("merged into a PyTorchJob's elasticPolicy"))
+    warnings: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,10 +97,13 @@ class KubeflowConfig(TtlConfig):
                 known = ", ".join(flavor.roles)
                 raise ConfigError(f"is no role of {self.operator}; there are {known}", Place(field=name))
         versions = ("v1", "v2beta1") if self.operator == "mpi-operator" else ("v1",)
+        if self.api_version in _OLD_VERSIONS:
+            why = "of kubeflow.org is served by no cluster any more"
+            said = f"apiVersion {self.api_version} {why}; {versions[-1]} is used"
+            object.__setattr__(self, "warnings", (said,))
+            object.__setattr__(self, "api_version", versions[-1])
         if self.api_version not in (None, *versions):
-            raise ConfigError(
-                f"{self.api_version!r} is no longer served; use {versions[-1]}", Place(field="apiVersion")
-            )
+            raise ConfigError(f"{self.api_version!r} is not served; use {versions[-1]}", Place(field="apiVersion"))
         self._check_policies()
         self._check_roles()
         self._check_elastic()

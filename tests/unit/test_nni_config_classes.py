@@ -1,0 +1,100 @@
+"""`nni.experiment.config`: configs written in Python as NNI's docs teach it, one for each of its classes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nnilite._keeper import SHIM
+from nnilite.errors import ConfigError
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+
+@pytest.fixture
+def nni(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`nni.experiment.config`, without a trace of it for other tests."""
+    import importlib
+
+    monkeypatch.syspath_prepend(str(SHIM))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "nni"]:
+        monkeypatch.delitem(sys.modules, name)
+    before = set(sys.modules)
+    found = importlib.import_module("nni.experiment.config")
+    for name in set(sys.modules) - before:
+        monkeypatch.setitem(sys.modules, name, sys.modules[name])
+        if name.partition(".")[0] == "nni":
+            monkeypatch.delitem(sys.modules, name)
+    return found
+
+
+def filled(nni: Any, service: Any, folder: Path) -> Any:
+    config = nni.ExperimentConfig(training_service=service)
+    config.search_space, config.trial_command, config.trial_concurrency = SPACE, "python3 trial.py", 2
+    config.trial_code_directory = folder
+    config.tuner = nni.AlgorithmConfig(name="TPE", class_args={"optimize_mode": "maximize"})
+    return config
+
+
+def test_kubeflow_with_roles_on_nfs(nni: Any, tmp_path: Path) -> None:
+    service = nni.KubeflowConfig(operator="pytorch-operator", api_version="v1")
+    service.storage = nni.K8sNfsConfig(server="10.0.0.1", path="/exports")
+    service.master = nni.KubeflowRoleConfig(replicas=1, command="python3 trial.py", gpu_number=1, memory_size="4gb")
+    section = filled(nni, service, tmp_path).json()["trainingService"]
+    assert (section["storage"]["server"], section["master"]["gpuNumber"]) == ("10.0.0.1", 1)
+
+
+def test_frameworkcontroller_with_roles_and_azure_files(nni: Any, tmp_path: Path) -> None:
+    role = nni.FrameworkControllerRoleConfig(name="worker", task_number=2, command="python3 trial.py")
+    role.framework_attempt_completion_policy = nni.FrameworkAttemptCompletionPolicy(1, 2)
+    storage = nni.K8sAzureStorageConfig(azure_account="me", azure_share="mine", azure_key="a2V5")
+    service = nni.FrameworkControllerConfig(task_roles=[role], storage=storage)
+    section = filled(nni, service, tmp_path).json()["trainingService"]
+    assert section["taskRoles"][0]["frameworkAttemptCompletionPolicy"]["minSucceedTaskCount"] == 2
+    assert section["storage"]["storageType"] == "azureStorage"
+
+
+def test_remote_machines_as_a_list(nni: Any, tmp_path: Path) -> None:
+    service = nni.RemoteConfig(machine_list=[nni.RemoteMachineConfig(host="h1", user="me", password="hidden")])
+    assert filled(nni, service, tmp_path).json()["trainingService"]["machineList"][0]["host"] == "h1"
+
+
+@pytest.mark.parametrize("kind", ["NfsConfig", "AzureBlobConfig"])
+def test_shared_storage_by_its_classes(nni: Any, kind: str, tmp_path: Path) -> None:
+    config = filled(nni, nni.LocalConfig(), tmp_path)
+    config.shared_storage = getattr(nni, kind)(local_mount_point=tmp_path, remote_mount_point="/mnt")
+    config.shared_storage.nfs_server, config.shared_storage.exported_directory = "h", "/e"
+    config.shared_storage.storage_account_name, config.shared_storage.container_name = "a", "c"
+    assert config.json()["sharedStorage"]["storageType"] == kind.removesuffix("Config").replace("Nfs", "NFS")
+
+
+def test_a_platform_for_each_class_of_nni(nni: Any, tmp_path: Path) -> None:
+    services = [nni.AmlConfig(), nni.OpenpaiConfig(), nni.LocalConfig(trial_gpu_number=1)]
+    assert [one.platform for one in services] == ["aml", "openpai", "local"]
+    with pytest.raises(ConfigError, match="Alibaba's PAI-DLC is not offered"):
+        nni.DlcConfig()
+
+
+def test_a_field_that_no_class_has_is_refused(nni: Any) -> None:
+    with pytest.raises(AttributeError, match=r"no field 'gpus'"):
+        nni.KubeflowRoleConfig().gpus = 1
+
+
+def test_ones_own_tuner_is_in_the_current_folder(nni: Any) -> None:
+    own = nni.CustomAlgorithmConfig(class_name="my.Tuner", class_args={"a": 1})
+    assert (own.class_name, own.code_directory, own.class_args) == ("my.Tuner", ".", {"a": 1})
+
+
+def test_the_canonical_form_has_in_each_part_what_it_takes_from_the_top(nni: Any, tmp_path: Path) -> None:
+    config = filled(nni, [nni.LocalConfig(), nni.LocalConfig(trial_command="echo")], tmp_path)
+    config.trial_gpu_number = 0
+    first, second = config.to_json()["trainingService"]
+    assert (first["trialCommand"], second["trialCommand"]) == ("python3 trial.py", "echo")
+    assert {key: first[key] for key in ("trialCodeDirectory", "trialGpuNumber", "debug")} == {
+        **{"trialCodeDirectory": str(tmp_path), "trialGpuNumber": 0, "debug": False}
+    }
