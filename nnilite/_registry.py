@@ -25,6 +25,9 @@ from nnilite.records import ExperimentState
 FOLDERS = ("log", "trials", "code", "checkpoint")
 """The subfolders that every experiment's folder has from its beginning."""
 
+NNI_LOGS = {"nnimanager.log": "manager.log", "dispatcher.log": "tuner.log"}
+"""Links in the folder `log`: NNI's names of the logs, and ours."""
+
 DAMAGED = "DAMAGED"
 UNREADABLE = "UNREADABLE"
 """Shown in place of a state if the files that have the state are damaged or gone."""
@@ -236,6 +239,9 @@ def make_folders(directory: Path) -> None:
         raise NotFound(f"{directory}, the experiment's folder, is gone (deleted, moved or not mounted).")
     for name in FOLDERS:
         (directory / name).mkdir(mode=0o700, exist_ok=True)
+    for name, target in NNI_LOGS.items():
+        with contextlib.suppress(FileExistsError):
+            (directory / "log" / name).symlink_to(target)
 
 
 def read_token(directory: Path) -> str:

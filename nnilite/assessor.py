@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 __all__ = ["AssessResult", "Assessor"]
@@ -34,10 +36,15 @@ class Assessor:
         """A trial that had reported at least one intermediate result has ended; `success`: as SUCCEEDED."""
 
     def load_checkpoint(self) -> None:
-        """Kept for NNI's assessors; nnilite rebuilds an assessor from the recorded history instead."""
+        """Called where it is overridden, before the recorded history of a resumed experiment is shown again."""
 
     def save_checkpoint(self) -> None:
-        """Kept for NNI's assessors; nnilite does not call it."""
+        """Called where it is overridden, when the assessor's process ends in good order."""
+
+    def get_checkpoint_path(self) -> str | None:
+        """A folder of the experiment where an assessor may keep files, or None."""
+        path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
+        return path if path and Path(path).is_dir() else None
 
     def _on_exit(self) -> None:
         """The experiment has ended."""

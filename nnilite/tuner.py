@@ -120,10 +120,10 @@ class Tuner:
         self._customized = accept
 
     def load_checkpoint(self) -> None:
-        """Kept for NNI's tuners; nnilite calls `replay` instead."""
+        """Called where it is overridden, before the `replay` of an experiment that had begun already."""
 
     def save_checkpoint(self) -> None:
-        """Kept for NNI's tuners; nnilite does not call it."""
+        """Called where it is overridden, when the tuner's process ends in good order; after a crash it was not."""
 
     def get_checkpoint_path(self) -> str | None:
         """A folder of the experiment where a tuner may keep files, or None."""

@@ -140,8 +140,8 @@ class Backend(Protocol):
     async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
         """Hand the tuner (parameters, value) pairs known from elsewhere. Returns how many were new."""
 
-    async def imported(self) -> Sequence[tuple[Json, Json]]:
-        """The pairs imported so far."""
+    async def imported(self) -> Sequence[Sequence[tuple[Json, Json]]]:
+        """The pairs of each import so far."""
 
     def code_package(self, digest: str) -> Path:
         """The archive of a code package. Raises: NotFound."""

@@ -27,6 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "-m",
         "--meta",
+        "--meta_path",
         type=Path,
         required=True,
         metavar="FILE",

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nnilite import _registry
 from nnilite._cli.program import warn
 from nnilite._documents import read_document
 from nnilite._registry import RegistryEntry
@@ -119,6 +120,8 @@ def _files(directory: Path) -> Iterator[Path]:
     for folder, names, files in os.walk(directory):
         for name in sorted(files + [name for name in names if _childless(Path(folder, name))]):
             path = Path(folder, name)
+            if name in _registry.NNI_LOGS and path.parent == directory / "log":
+                continue  # made again by the next manager
             if path.is_symlink() or not (path.is_file() or path.is_dir()) or not _is_text(name):
                 links += 1
             else:

@@ -267,6 +267,8 @@ class Program:
         if self._options.mode == "view":
             about |= {"left": _registry.last_word(self._directory).left}
         self._about = about
+        if state is ExperimentState.DONE and self._options.mode != "view":
+            log.info("Experiment done.")  # scripts of NNI's users wait for these words
         self._write("manager.json", Kept(as_json(about), exactly=True))
 
     def _write_left(self, what: str) -> None:

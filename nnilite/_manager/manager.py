@@ -241,7 +241,8 @@ class Manager(Viewer):
 
     async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
         self._check_open()
-        new = await asyncio.to_thread(_unknown, data, await self.reader.imported())
+        known = [pair for pairs in await self.reader.imported() for pair in pairs]
+        new = await asyncio.to_thread(_unknown, data, known)
         if new:
             await self.engine.do(s.Imported(new))
         return len(new)

@@ -132,7 +132,7 @@ class Viewer(ReadOnly, Insight):
     def export(self) -> AsyncIterator[Trial]:
         return self.reader.ended()
 
-    async def imported(self) -> Sequence[tuple[Json, Json]]:
+    async def imported(self) -> Sequence[Sequence[tuple[Json, Json]]]:
         return await self.reader.imported()
 
     async def log(self, name: str, offset: int, limit: int) -> Piece:

@@ -1,7 +1,7 @@
 """NNI 3.0's REST interface over the same manager, so that scripts and pages written for NNI go on working.
 
 Formats are NNI's (`nni_wire`), but refusals are nnilite's own: 404 for missing things, 400 with a sentence for
-impossible requests. Routes for NNI's own web page only (tensorboard, netron, /logs) are left out.
+impossible requests. Routes for NNI's own web page only (netron, /logs) are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nnilite._rest.experiment import read_changes, read_pairs
 from nnilite._rest.export import send_texts
 from nnilite._rest.files import send_inside
 from nnilite._rest.handler import ApiHandler
-from nnilite.errors import ConfigError, NotFound
+from nnilite.errors import ConfigError, Conflict, NotFound
 from nnilite.records import Json, MetricKind, Trial, TrialState
 
 PAGE = 1000
@@ -95,10 +95,35 @@ class NniImportHandler(NniHandler):
 
 
 class NniImportedHandler(NniHandler):
-    """The results that were imported."""
+    """The results that were imported, a text for each import."""
 
     async def get(self) -> None:
-        self.send_json([nni_wire.imported(pair) for pair in await self.backend.imported()])
+        self.send_json([nni_wire.imported(pairs) for pairs in await self.backend.imported()])
+
+
+class NniClusterHandler(NniHandler):
+    """Settings of a cluster, which NNI 1 sent apart from the config. They have no effect."""
+
+    def put(self) -> None:
+        self.json()
+        self.send_nothing()
+
+
+class NniTensorboardsHandler(NniHandler):
+    """The tasks of TensorBoard, of which there are none here."""
+
+    def get(self) -> None:
+        self.send_json([])
+
+    def delete(self) -> None:
+        self.send_nothing()
+
+
+class NniTensorboardHandler(NniHandler):
+    """The start of a TensorBoard, which is refused."""
+
+    def post(self) -> None:
+        raise Conflict("no TensorBoard is started here: run `tensorboard --logdir FOLDER` with the folder of a trial")
 
 
 class NniStatisticsHandler(NniHandler):

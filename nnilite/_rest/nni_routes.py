@@ -45,6 +45,12 @@ _TRIALS = {
 _ONE_TRIAL = {"GET": _get("one trial", s.OBJECT), "DELETE": _change("cancel a trial", _NOTHING)}
 _FILE = {"GET": Operation("NNI: output or a file of a trial", Response("the text or file", {}, "*/*"))}
 _IMPORT = {"POST": _change("import results", _NOTHING, s.IMPORT)}
+_CLUSTER = {"PUT": _change("settings of a cluster; without effect", _NOTHING, s.OBJECT)}
+_TENSORBOARDS = {
+    "GET": _get("the tasks of TensorBoard: none", _LIST),
+    "DELETE": Operation("NNI: stop all tasks of TensorBoard: there are none", _NOTHING),
+}
+_TENSORBOARD = {"POST": _change("start a TensorBoard; refused", _NOTHING, s.OBJECT)}
 _VERSION = {"GET": Operation("NNI: the version", Response("the version", s.TEXT, "text/plain"))}
 _STATUS_NOW = {"GET": _get("the state", s.record(status=s.TEXT, errors=s.array(s.TEXT)))}
 
@@ -56,6 +62,9 @@ NNI_ROUTES: tuple[Route, ...] = (
     Route("/nni/experiments-info", n.NniExperimentsHandler, {"GET": _get("the machine's experiments", _LIST)}),
     Route("/nni/experiment/import-data", n.NniImportHandler, _IMPORT, body_max=SERVER_BODY_MAX),
     Route("/nni/experiment/imported-data", n.NniImportedHandler, {"GET": _get("what was imported", s.array(s.TEXT))}),
+    Route("/nni/experiment/cluster-metadata", n.NniClusterHandler, _CLUSTER),
+    Route("/nni/tensorboard-tasks", n.NniTensorboardsHandler, _TENSORBOARDS),
+    Route("/nni/tensorboard", n.NniTensorboardHandler, _TENSORBOARD),
     Route("/nni/job-statistics", n.NniStatisticsHandler, {"GET": _get("trials by state", _LIST)}),
     Route("/nni/trial-jobs", n.NniTrialsHandler, _TRIALS),
     Route("/nni/trial-jobs/{id}", n.NniTrialHandler, _ONE_TRIAL, (_TRIAL,)),

@@ -6,7 +6,8 @@ NNI knows no attempts: a trial's metrics are those of its latest attempt.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nnilite._answers.queries import Listed, Profile
@@ -74,7 +75,7 @@ def entry(item: Listed, prefix: str = "") -> Object:
         "tag": [],
         "pid": item.pid,
         "webuiUrl": [item.url] if item.url else [],
-        "logDir": item.directory,
+        "logDir": str(Path(item.directory).parent) if item.directory else "",
         "prefixUrl": prefix or None,
     }
 
@@ -133,9 +134,9 @@ def exported(trial: Trial) -> Object:
     return {"parameter": trial.parameters, "value": value_text(trial.value), "trialJobId": trial.id}
 
 
-def imported(pair: tuple[Json, Json]) -> str:
-    """An imported result as NNI keeps it, as one JSON text without spaces."""
-    return wire.dumps({"parameter": pair[0], "value": pair[1]})
+def imported(pairs: Sequence[tuple[Json, Json]]) -> str:
+    """The results of one import as NNI keeps them, as one JSON text without spaces."""
+    return wire.dumps([{"parameter": parameter, "value": value} for parameter, value in pairs])
 
 
 def value_text(value: Any) -> str:

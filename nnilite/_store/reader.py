@@ -77,8 +77,8 @@ class Reader:
                 return
             after = found[-1].sequence
 
-    async def imported(self) -> list[tuple[Json, Json]]:
-        """The (parameters, value) pairs imported so far."""
+    async def imported(self) -> list[list[tuple[Json, Json]]]:
+        """The (parameters, value) pairs of each import so far."""
         return await self._run(self._imported)
 
     async def ask(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -182,9 +182,9 @@ class Reader:
         )
         return [trial_from(row) for row in rows]
 
-    def _imported(self) -> list[tuple[Json, Json]]:
+    def _imported(self) -> list[list[tuple[Json, Json]]]:
         rows = self._rows("SELECT value FROM calls WHERE kind = 'import' ORDER BY number")
-        return [(item["parameter"], item["value"]) for (text,) in rows for item in json.loads(text)]
+        return [[(item["parameter"], item["value"]) for item in json.loads(text)] for (text,) in rows]
 
 
 def _within(size: int | None, rows: Iterable[Any]) -> Iterator[Any]:

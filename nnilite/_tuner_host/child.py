@@ -22,7 +22,7 @@ from nnilite import _plugins
 from nnilite._keeper import SHIM
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError
-from nnilite.tuner import Call, Tuner
+from nnilite.tuner import Call, CallKind, Tuner
 from nnilite.tuning.class_args import construct
 
 Message = dict[str, Any]
@@ -75,6 +75,11 @@ class Child:
 
     def _replay(self, request: Message) -> None:
         calls, self._calls = self._calls, []
+        # A new experiment may have imported results, but it has nothing to load.
+        if any(call.kind != CallKind.IMPORT for call in calls):
+            for one in (self._tuner, self._assessor):
+                if one is not None:
+                    one.load_checkpoint()
         self._use().replay(calls)
 
     def _history(self, request: Message) -> None:
@@ -128,9 +133,10 @@ class Child:
             self._assessor.trial_end(request["trial"], request["success"])
 
     def _close(self, request: Message) -> None:
-        self._use()._on_exit()
-        if self._assessor is not None:
-            self._assessor._on_exit()
+        for one in (self._use(), self._assessor):
+            if one is not None:
+                one.save_checkpoint()
+                one._on_exit()
 
     def _use(self) -> Tuner:
         if self._tuner is None:

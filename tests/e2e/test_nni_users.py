@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from nnilite._running import managers
 
 LISTENER = """
 import json
+import urllib.request
 from nni.tuner import Tuner
 
 class Listener(Tuner):
@@ -75,7 +77,61 @@ def test_a_new_experiment_learns_from_nnis_results_before_its_first_trial(old: P
     assert learner.trials()[0]["parameters"]["heard"] == results * 2
 
 
+ADVISOR = """
+import json
+import urllib.request
+from nni.runtime.msg_dispatcher_base import MsgDispatcherBase
+from nni.runtime.tuner_command_channel import CommandType
+
+class Halving(MsgDispatcherBase):
+    def __init__(self, first=3):
+        super().__init__()
+        self.first, self.sent, self.results = first, 0, {}
+    def handle_initialize(self, data):
+        self.space = data
+        self.send(CommandType.Initialized, "")
+    def handle_request_trial_jobs(self, data):
+        if self.sent < self.first:
+            self.propose(self.sent / 10)
+    def propose(self, x):
+        record = {"parameter_id": f"0_{self.sent}", "parameter_source": "algorithm", "parameters": {"x": x}}
+        self.sent += 1
+        self.send(CommandType.NewTrialJob, json.dumps(record))
+    def handle_report_metric_data(self, data):
+        self.results[data["parameter_id"]] = json.loads(data["value"])
+    def handle_trial_end(self, data):
+        if len(self.results) == self.first and self.sent == self.first:
+            self.propose(max(self.results.values()) * 4)
+"""
+
+
+def test_an_advisor_of_nni_runs_round_after_round(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "halving.py").write_text(ADVISOR)
+    advisor = {"className": "halving.Halving", "codeDirectory": str(tmp_path), "classArgs": {"first": 3}}
+    running = start(tuner=None, advisor=advisor, maxTrialNumber=None, trialConcurrency=2)
+    assert running.wait("DONE", "ERROR")["state"] == "DONE"
+    assert [trial["parameters"]["x"] for trial in running.trials()] == [0.0, 0.1, 0.2, 0.8]
+
+
 def test_a_source_that_is_gone_is_told_at_the_start_and_nothing_is_left(start: Start) -> None:
     with pytest.raises(Exception, match=r"searchFrom\[0\]: There is no experiment 'nobody'"):
         start(searchFrom=["nobody"])
     assert _registry.entries() == []
+
+
+def test_scripts_find_nnis_logs_routes_and_words(start: Start) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    log = running.directory / "log" / "nnimanager.log"
+    running.wait_for(lambda: "Experiment done" in log.read_text())
+    base = f"{running.entry.url}/api/v1/nni"
+    for pairs in ([{"parameter": {"x": 0.1}, "value": 1}, {"parameter": {"x": 0.2}, "value": 2}], []):
+        assert running.client.import_data(pairs)[0] == len(pairs)
+    kept = json.loads(urllib.request.urlopen(f"{base}/experiment/imported-data", timeout=60).read())
+    assert kept == ['[{"parameter":{"x":0.1},"value":1},{"parameter":{"x":0.2},"value":2}]']
+    assert urllib.request.urlopen(f"{base}/tensorboard-tasks", timeout=60).read() == b"[]"
+    metadata = json.loads(urllib.request.urlopen(f"{base}/experiment-metadata", timeout=60).read())
+    assert metadata["logDir"] == str(running.directory.parent)
+    change = urllib.request.Request(f"{base}/experiment/cluster-metadata", b'{"a": "b"}', method="PUT")
+    change.add_header("Content-Type", "application/json")
+    assert urllib.request.urlopen(change, timeout=60).status == 200

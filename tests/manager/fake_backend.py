@@ -248,8 +248,8 @@ class FakeBackend:
         self.pairs.extend(data)
         return len(data)
 
-    async def imported(self) -> Sequence[tuple[Any, Any]]:
-        return self.pairs
+    async def imported(self) -> Sequence[Sequence[tuple[Any, Any]]]:
+        return [self.pairs]
 
     def code_package(self, digest: str) -> Path:
         path = self.folder / "code" / f"{digest}.tar.gz"

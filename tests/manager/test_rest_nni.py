@@ -134,7 +134,7 @@ def test_results_are_exported_and_imported(client: Client) -> None:
     (result,) = client.get("/nni/export-data").json
     assert (result["parameter"], json.loads(result["value"])["loss"]) == ({"x": 0.5}, 2)
     assert client.post("/nni/experiment/import-data", [{"parameter": {"x": 1}, "value": 0.5}]).body == b""
-    assert client.get("/nni/experiment/imported-data").json == ['{"parameter":{"x":1},"value":0.5}']
+    assert client.get("/nni/experiment/imported-data").json == ['[{"parameter":{"x":1},"value":0.5}]']
 
 
 def test_trials_are_counted_by_state(client: Client) -> None:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from nnilite._keeper import SHIM
 from nnilite.errors import ConfigError
+from shim import nni_modules
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 @pytest.fixture
-def nni(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """`nni.experiment.config`, without a trace of it for other tests."""
-    import importlib
-
-    monkeypatch.syspath_prepend(str(SHIM))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "nni"]:
-        monkeypatch.delitem(sys.modules, name)
-    before = set(sys.modules)
-    found = importlib.import_module("nni.experiment.config")
-    for name in set(sys.modules) - before:
-        monkeypatch.setitem(sys.modules, name, sys.modules[name])
-        if name.partition(".")[0] == "nni":
-            monkeypatch.delitem(sys.modules, name)
-    return found
+def nni() -> Iterator[ModuleType]:
+    """`nni.experiment.config`."""
+    with nni_modules() as imported:
+        yield imported("nni.experiment.config")
 
 
 def filled(nni: Any, service: Any, folder: Path) -> Any:

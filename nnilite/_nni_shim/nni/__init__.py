@@ -1,6 +1,6 @@
 """`import nni` for trials and tuners that were written for NNI: the same calls, on nnilite.
 
-What trial code and custom tuners use of NNI is here. The rest (model compression, NAS, ...) is not: with
+What trial code, custom tuners and advisors use of NNI is here. The rest (model compression, NAS, ...) is not: with
 NNILITE_REAL_NNI=1 in the trial's environment the real `nni` package, which must be installed, is imported
 instead. It reports to the same file.
 
@@ -8,6 +8,11 @@ trial       what trial code calls
 tuner       the base class of tuners
 assessor    the base class of assessors
 utils       what NNI's trial code and tuners use of that module
+algorithms  our tuners and assessors under NNI's names, to derive from
+runtime     what advisors, tuners and trials use of that package
+common      of it, hpo_utils
+parameter_expressions  one value of each type of parameter
+recoverable, typehint  names that annotations and bases use
 experiment  launching experiments from Python
 """
 
@@ -34,7 +39,17 @@ __all__ = [
     "report_intermediate_result",
 ]
 
-_MODULES = ("assessor", "experiment", "trial", "tuner", "utils")
+_MODULES = (
+    "algorithms",
+    "assessor",
+    "common",
+    "experiment",
+    "parameter_expressions",
+    "runtime",
+    "trial",
+    "tuner",
+    "utils",
+)
 _ELSEWHERE = {"ClassArgsValidator": "nni.utils", "Experiment": "nnilite", "NoMoreTrialError": "nnilite"}
 """What is only there where the whole package is, as it is where tuners run."""
 
@@ -72,10 +87,21 @@ class _Elsewhere:
 
 
 def _not_here(name: str) -> str:
-    return (
-        f"{name} is not among the parts of NNI that nnilite offers. To have it from the real package, "
-        "install that and set NNILITE_REAL_NNI=1 in the environment of the trial."
-    )
+    return f"{name} is not among the parts of NNI that nnilite offers. {_cure()}"
+
+
+def _cure() -> str:
+    """What helps depends on what this program is: a tuner's process, a trial, or any other."""
+    if "nnilite._tuner_host" in sys.modules:
+        return (
+            "In a tuner, derive from nni.tuner.Tuner or a class of nni.algorithms.hpo, and take what else you need "
+            "from the package that it comes from."
+        )
+    if os.environ.get("NNI_TRIAL_JOB_ID") or os.environ.get("NNILITE_METRICS"):
+        return (
+            "To have it from the real package, install that and set NNILITE_REAL_NNI=1 in the environment of the trial."
+        )
+    return "In a script, install the real package and set NNILITE_REAL_NNI=1, so that it is imported instead."
 
 
 def __getattr__(name: str) -> Any:

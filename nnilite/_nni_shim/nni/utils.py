@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from enum import Enum
 
@@ -9,7 +10,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["ClassArgsValidator", "MetricType", "OptimizeMode", "extract_scalar_reward", "merge_parameter"]
+__all__ = [
+    "ClassArgsValidator",
+    "MetricType",
+    "NodeType",
+    "OptimizeMode",
+    "convert_dict2tuple",
+    "extract_scalar_history",
+    "extract_scalar_reward",
+    "json2parameter",
+    "json2space",
+    "merge_parameter",
+    "split_index",
+]
 
 
 class OptimizeMode(Enum):
@@ -24,6 +37,16 @@ class MetricType:
 
     FINAL = "FINAL"
     PERIODICAL = "PERIODICAL"
+
+
+class NodeType:
+    """The words of search spaces, and of parameters with the index of each choice."""
+
+    ROOT = "root"
+    TYPE = "_type"
+    VALUE = "_value"
+    INDEX = "_index"
+    NAME = "_name"
 
 
 class ClassArgsValidator:
@@ -60,6 +83,86 @@ def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float | in
     raise RuntimeError(
         f"a metric must be a number, or a dict with a number as {scalar_key!r}; this one is {value!r:.200}"
     )
+
+
+def extract_scalar_history(trial_history: Any, scalar_key: str = "default") -> list[float]:
+    """The numbers that the intermediate results of a trial stand for. Raises: RuntimeError."""
+    return [extract_scalar_reward(value, scalar_key) for value in trial_history]
+
+
+def convert_dict2tuple(value: Any) -> Any:
+    """Parameters as something that can be a key: nested tuples, sorted by name."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, convert_dict2tuple(part)) for name, part in value.items()))
+    return value
+
+
+def split_index(params: Any) -> Any:
+    """Parameters without the index of each choice, as trials get them."""
+    if not isinstance(params, dict):
+        return params
+    if NodeType.INDEX in params:
+        return split_index(params[NodeType.VALUE])
+    return {name: split_index(part) for name, part in params.items()}
+
+
+def json2space(x: Any, oldy: Any = None, name: str = NodeType.ROOT) -> list[str]:
+    """The names of all parameters of a search space, such as `root[lr]-uniform`; only of those in use in `oldy`.
+
+    Raises: RuntimeError for a nested choice without a name.
+    """
+    if isinstance(x, list):
+        return [found for place, part in enumerate(x) for found in _of_option(part, oldy and oldy[place], name, place)]
+    if not isinstance(x, dict):
+        return []
+    if NodeType.TYPE not in x:
+        inner = [json2space(part, oldy[key] if oldy else None, f"{name}[{key}]") for key, part in x.items()]
+        return [found for names in inner for found in names]
+    name = f"{name}-{x[NodeType.TYPE]}"
+    if x[NodeType.TYPE] != "choice":
+        return [name]
+    if oldy is None:
+        return [*json2space(x[NodeType.VALUE], None, name), name]
+    index = oldy[NodeType.INDEX]
+    return [*json2space(x[NodeType.VALUE][index], oldy[NodeType.VALUE], f"{name}[{index}]"), name]
+
+
+def _of_option(part: Any, old: Any, name: str, place: int) -> list[str]:
+    if isinstance(part, dict) and NodeType.NAME not in part:
+        raise RuntimeError(f"an option of the nested choice {name} has no {NodeType.NAME}")
+    return json2space(part, old or None, f"{name}[{place}]")
+
+
+def json2parameter(
+    x: Any, is_rand: Any, random_state: Any, oldy: Any = None, Rand: bool = False, name: str = NodeType.ROOT
+) -> Any:
+    """Parameters from a search space, with the index of each choice; see `split_index`.
+
+    Drawn anew are those that `is_rand` says by their names (see `json2space`), and all below them; the others are as
+    in `oldy`.
+    """
+    if isinstance(x, list):
+        parts = enumerate(x)
+        return [json2parameter(p, is_rand, random_state, oldy and oldy[i], Rand, f"{name}[{i}]") for i, p in parts]
+    if not isinstance(x, dict):
+        return copy.deepcopy(x)
+    if NodeType.TYPE not in x:
+        old = oldy or {}
+        return {
+            key: json2parameter(part, is_rand, random_state, old.get(key), Rand, f"{name}[{key}]")
+            for key, part in x.items()
+        }
+    name = f"{name}-{x[NodeType.TYPE]}"
+    if not (Rand or is_rand[name]):
+        return copy.deepcopy(oldy)
+    if x[NodeType.TYPE] != "choice":
+        from . import parameter_expressions
+
+        return getattr(parameter_expressions, x[NodeType.TYPE])(*x[NodeType.VALUE], random_state)
+    index = int(random_state.randint(len(x[NodeType.VALUE])))
+    option = x[NodeType.VALUE][index]
+    drawn = json2parameter(option, is_rand, random_state, None, True, f"{name}[{index}]")
+    return {NodeType.INDEX: index, NodeType.VALUE: drawn}
 
 
 def merge_parameter(base_params: Any, override_params: Any) -> Any:

@@ -1,0 +1,78 @@
+"""`nni.algorithms.hpo`: NNI's modules, with its names of our tuners and assessors, for classes derived from them.
+
+    from nni.algorithms.hpo.tpe_tuner import TpeTuner
+
+The modules are made when they are imported. They need the whole nnilite, where tuners run.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+_TUNERS = {
+    "tpe_tuner": ("TPE", "TpeTuner", "TPETuner"),
+    "random_tuner": ("Random", "RandomTuner"),
+    "gridsearch_tuner": ("GridSearch", "GridSearchTuner"),
+    "batch_tuner": ("Batch", "BatchTuner"),
+    "evolution_tuner": ("Evolution", "EvolutionTuner"),
+    "hyperopt_tuner": ("Anneal", "HyperoptTuner"),
+    "gp_tuner": ("GP", "GPTuner"),
+    "metis_tuner": ("Metis", "MetisTuner"),
+    "pbt_tuner": ("PBT", "PBTTuner"),
+    "dngo_tuner": ("DNGO", "DNGOTuner"),
+    "smac_tuner": ("SMAC", "SMACTuner"),
+    "hyperband_advisor": ("Hyperband", "Hyperband"),
+    "bohb_advisor": ("BOHB", "BOHB"),
+}
+"""By NNI's module: the name under which the tuner is installed here, and the names of its class."""
+_ASSESSORS = {
+    "medianstop_assessor": ("Medianstop", "MedianstopAssessor"),
+    "curvefitting_assessor": ("Curvefitting", "CurvefittingAssessor"),
+}
+_LEFT_OUT = ("ppo_tuner", "regularized_evolution_tuner", "networkmorphism_tuner")
+
+
+class _Modules:
+    """Finds and loads the modules above; those of a package, such as `gp_tuner.gp_tuner`, too."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(__name__ + "."):
+            return None
+        last = name.rpartition(".")[2]
+        if last in _LEFT_OUT:
+            raise ModuleNotFoundError(f"{name}: this tuner of NNI searches architectures and is not here", name=name)
+        return ModuleSpec(name, cls, is_package=True) if last in _TUNERS or last in _ASSESSORS else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        return None
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        name = module.__name__.rpartition(".")[2]
+        installed, *classes = _TUNERS.get(name) or _ASSESSORS[name]
+        found = _installed(installed, name in _TUNERS)
+        for known in classes:
+            setattr(module, known, found)
+        from ...utils import ClassArgsValidator
+
+        validator = installed.capitalize() if installed == "TPE" else installed
+        setattr(module, validator + "ClassArgsValidator", ClassArgsValidator)
+
+
+def _installed(name: str, tuner: bool) -> type:
+    try:
+        from nnilite import _plugins
+    except ImportError as error:
+        raise ImportError("nni.algorithms.hpo needs the whole nnilite, which is where tuners run") from error
+    return _plugins.tuner_class(name) if tuner else _plugins.assessor_class(name)
+
+
+sys.meta_path.insert(0, _Modules)

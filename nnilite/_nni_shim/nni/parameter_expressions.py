@@ -1,0 +1,63 @@
+"""`nni.parameter_expressions`: one value of each type of parameter, drawn by a numpy RandomState."""
+
+from __future__ import annotations
+
+import math
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def choice(options: Any, random_state: Any) -> Any:
+    """One of the options."""
+    return options[random_state.randint(len(options))]
+
+
+def randint(lower: int, upper: int, random_state: Any) -> int:
+    """A whole number from `lower` to below `upper`."""
+    return int(random_state.randint(lower, upper))
+
+
+def uniform(low: float, high: float, random_state: Any) -> float:
+    """A number between the two."""
+    return float(random_state.uniform(low, high))
+
+
+def quniform(low: float, high: float, q: float, random_state: Any) -> float:
+    """The same, a multiple of `q` within the bounds."""
+    return min(max(_multiple(uniform(low, high, random_state), q), low), high)
+
+
+def loguniform(low: float, high: float, random_state: Any) -> float:
+    """A number whose logarithm is uniform."""
+    return math.exp(uniform(math.log(low), math.log(high), random_state))
+
+
+def qloguniform(low: float, high: float, q: float, random_state: Any) -> float:
+    """The same, a multiple of `q` within the bounds."""
+    return min(max(_multiple(loguniform(low, high, random_state), q), low), high)
+
+
+def normal(mu: float, sigma: float, random_state: Any) -> float:
+    """A number from the normal distribution."""
+    return float(random_state.normal(mu, sigma))
+
+
+def qnormal(mu: float, sigma: float, q: float, random_state: Any) -> float:
+    """The same, a multiple of `q`."""
+    return _multiple(normal(mu, sigma, random_state), q)
+
+
+def lognormal(mu: float, sigma: float, random_state: Any) -> float:
+    """A number whose logarithm is normal."""
+    return math.exp(normal(mu, sigma, random_state))
+
+
+def qlognormal(mu: float, sigma: float, q: float, random_state: Any) -> float:
+    """The same, a multiple of `q`."""
+    return _multiple(lognormal(mu, sigma, random_state), q)
+
+
+def _multiple(value: float, q: float) -> float:
+    return round(value / q) * q

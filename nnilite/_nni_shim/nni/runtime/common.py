@@ -1,0 +1,6 @@
+"""`nni.runtime.common`: whether a trial has several phases, which neither NNI 3 nor nnilite has."""
+
+
+def multi_phase_enabled() -> bool:
+    """Always False."""
+    return False

@@ -1,0 +1,9 @@
+"""`nni.runtime.log`: calls that change where NNI logs. Here logging is Python's own, and they have no effect."""
+
+
+def enable_global_logging(enable: bool = True) -> None:
+    """Has no effect: configure Python's `logging` as you like it."""
+
+
+def silence_stdout() -> None:
+    """Has no effect: nothing is printed that you did not print."""

@@ -1,0 +1,25 @@
+"""`nni.runtime.tuner_command_channel`: the commands that advisors get and send."""
+
+from enum import Enum
+
+__all__ = ["CommandType"]
+
+
+class CommandType(Enum):
+    """NNI's commands between manager and dispatcher."""
+
+    Initialize = "IN"
+    RequestTrialJobs = "GE"
+    ReportMetricData = "ME"
+    UpdateSearchSpace = "SS"
+    ImportData = "FD"
+    AddCustomizedTrialJob = "AD"
+    TrialEnd = "EN"
+    Terminate = "TE"
+    Ping = "PI"
+    Initialized = "ID"
+    NewTrialJob = "TR"
+    SendTrialJobParameter = "SP"
+    NoMoreTrialJobs = "NO"
+    KillTrialJob = "KI"
+    Error = "ER"

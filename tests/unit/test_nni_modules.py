@@ -1,0 +1,271 @@
+"""Modules of NNI that custom tuners, advisors and trials import, under NNI's names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import nnilite
+from nnilite.errors import NoMoreTrialError
+from nnilite.tuner import Call, CallKind
+from shim import nni_modules
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+NESTED = {
+    "lr": {"_type": "uniform", "_value": [0, 1]},
+    "net": {"_type": "choice", "_value": [{"_name": "a", "n": {"_type": "randint", "_value": [1, 5]}}, {"_name": "b"}]},
+}
+Imported = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def imported() -> Iterator[Imported]:
+    with nni_modules() as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("tpe_tuner", "TpeTuner"),
+        ("tpe_tuner", "TPETuner"),
+        ("random_tuner", "RandomTuner"),
+        ("gridsearch_tuner", "GridSearchTuner"),
+        ("batch_tuner", "BatchTuner"),
+        ("evolution_tuner", "EvolutionTuner"),
+        ("hyperopt_tuner", "HyperoptTuner"),
+        ("gp_tuner", "GPTuner"),
+        ("gp_tuner.gp_tuner", "GPTuner"),
+        ("metis_tuner.metis_tuner", "MetisTuner"),
+        ("pbt_tuner", "PBTTuner"),
+        ("dngo_tuner", "DNGOTuner"),
+        ("smac_tuner.smac_tuner", "SMACTuner"),
+        ("hyperband_advisor", "Hyperband"),
+        ("bohb_advisor.bohb_advisor", "BOHB"),
+    ],
+)
+def test_a_tuner_can_derive_from_one_of_nnis(imported: Imported, module: str, name: str) -> None:
+    base = getattr(imported(f"nni.algorithms.hpo.{module}"), name)
+    own = type("Own", (base,), {})
+    assert issubclass(own, nnilite.Tuner)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("medianstop_assessor", "MedianstopAssessor"), ("curvefitting_assessor", "CurvefittingAssessor")],
+)
+def test_an_assessor_can_derive_from_one_of_nnis(imported: Imported, module: str, name: str) -> None:
+    assert issubclass(getattr(imported(f"nni.algorithms.hpo.{module}"), name), nnilite.Assessor)
+
+
+def test_a_derived_tuner_works(imported: Imported) -> None:
+    class Rounded(imported("nni.algorithms.hpo.random_tuner").RandomTuner):  # type: ignore[misc]
+        def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+            return {"x": round(super().generate_parameters(parameter_id, **kwargs)["x"], 1)}
+
+    tuner = Rounded(seed=1)
+    tuner.update_search_space(SPACE)
+    drawn = tuner.generate_parameters(0)["x"]
+    assert drawn == round(drawn, 1)
+
+
+@pytest.mark.parametrize("module", ["ppo_tuner", "regularized_evolution_tuner", "networkmorphism_tuner"])
+def test_tuners_that_search_architectures_are_refused_by_that(imported: Imported, module: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match="searches architectures"):
+        imported(f"nni.algorithms.hpo.{module}")
+
+
+def test_the_names_of_a_search_space_and_its_parameters(imported: Imported) -> None:
+    np = pytest.importorskip("numpy")
+    helpers = imported("nni.utils")
+    names = helpers.json2space(NESTED)
+    assert names == ["root[lr]-uniform", "root[net]-choice[0][n]-randint", "root[net]-choice"]
+    drawn = helpers.json2parameter(NESTED, dict.fromkeys(names, True), np.random.RandomState(0))
+    assert drawn["net"]["_index"] in (0, 1)
+    plain = helpers.split_index(drawn)
+    assert plain["net"]["_name"] == "ab"[drawn["net"]["_index"]]
+    kept = helpers.json2parameter(NESTED, dict.fromkeys(names, False), np.random.RandomState(1), drawn)
+    assert kept == drawn
+    with_a = {"lr": 0.5, "net": {"_index": 0, "_value": {"_name": "a", "n": 3}}}
+    assert helpers.json2space(NESTED, with_a) == names
+    with_b = {"lr": 0.5, "net": {"_index": 1, "_value": {"_name": "b"}}}
+    assert helpers.json2space(NESTED, with_b) == ["root[lr]-uniform", "root[net]-choice"]
+
+
+def test_a_nested_choice_without_names_is_refused(imported: Imported) -> None:
+    with pytest.raises(RuntimeError, match="has no _name"):
+        imported("nni.utils").json2space({"a": {"_type": "choice", "_value": [{"b": 1}]}})
+
+
+def test_values_are_drawn_from_every_type(imported: Imported) -> None:
+    np = pytest.importorskip("numpy")
+    drawn, state = imported("nni.parameter_expressions"), np.random.RandomState(0)
+    assert drawn.choice("abc", state) in "abc"
+    assert drawn.randint(3, 4, state) == 3
+    assert 1 <= drawn.loguniform(1, 2, state) <= 2
+    assert drawn.quniform(2, 10, 5, state) in (2, 5, 10)
+    assert drawn.qloguniform(1, 8, 2, state) % 2 in (0, 1)
+    assert drawn.qnormal(0, 1, 0.5, state) % 0.5 == 0
+    assert drawn.lognormal(0, 1, state) > 0
+    assert drawn.qlognormal(0, 1, 2, state) % 2 == 0
+
+
+def test_further_names_that_examples_import(imported: Imported, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNI_OUTPUT_DIR", "/out")
+    assert imported("nni.runtime.env_vars").trial_env_vars.NNI_OUTPUT_DIR == "/out"
+    assert imported("nni.runtime.env_vars").dispatcher_env_vars.NNI_MODE is None
+    assert imported("nni.runtime.common").multi_phase_enabled() is False
+    assert imported("nni.runtime.protocol").CommandType.NewTrialJob.value == "TR"
+    assert imported("nni.recoverable").Recoverable is nnilite.Tuner
+    assert imported("nni.typehint").Parameters
+    assert imported("nni.utils").convert_dict2tuple({"b": {"d": 1, "c": 2}}) == (("b", (("c", 2), ("d", 1))),)
+    assert imported("nni.utils").extract_scalar_history([1, {"default": 2}]) == [1, 2]
+
+
+def test_search_spaces_are_validated_by_nnis_call(imported: Imported) -> None:
+    validate = imported("nni.common.hpo_utils").validate_search_space
+    assert validate(SPACE, ["uniform"])
+    assert not validate({"x": {"_type": "uniform", "_value": [1]}})
+    with pytest.raises(ValueError, match="does not support x: uniform"):
+        validate(SPACE, ["choice"], raise_exception=True)
+
+
+ADVICE = {"parameter_source": "algorithm", "parameter_index": 0}
+
+
+def _advisor(imported: Imported) -> Any:
+    base = imported("nni.runtime.msg_dispatcher_base").MsgDispatcherBase
+    commands = imported("nni.runtime.tuner_command_channel").CommandType
+
+    class Halving(base):  # type: ignore[misc, valid-type]
+        """Two trials in a first round; a second round with the better one, once both have ended."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.results: dict[str, float] = {}
+            self.heard: list[Any] = []
+            self.left, self.credit, self.ended = 2, 0, 0
+
+        def handle_initialize(self, data: Any) -> None:
+            self.heard.append(data)
+
+        def handle_request_trial_jobs(self, data: int) -> None:
+            self.credit += data
+            self.serve()
+
+        def serve(self) -> None:
+            while self.credit and self.left:
+                self.left -= 1
+                self.credit -= 1
+                new = {**ADVICE, "parameter_id": f"0_{self.left}", "parameters": {"x": self.left}}
+                self.send(commands.NewTrialJob, json.dumps(new))
+
+        def handle_report_metric_data(self, data: dict[str, Any]) -> None:
+            self.results[data["parameter_id"]] = json.loads(data["value"])
+
+        def handle_trial_end(self, data: dict[str, Any]) -> None:
+            self.heard.append((data["event"], json.loads(data["hyper_params"])["parameter_id"]))
+            self.ended += 1
+            if self.ended == 2:
+                self.left = 1
+                self.serve()
+
+    return Halving()
+
+
+def test_an_advisor_answers_the_requests_itself(imported: Imported) -> None:
+    advisor = _advisor(imported)
+    advisor.update_search_space(SPACE)
+    assert advisor.generate_multiple_parameters([0, 1, 2]) == [{"x": 1}, {"x": 0}]
+    for number in (0, 1):
+        advisor.receive_trial_result(number, {}, number / 2, trial_job_id=f"t{number}")
+        advisor.trial_end(number, number == 0, trial_job_id=f"t{number}")
+    assert advisor.results == {"0_1": 0.0, "0_0": 0.5}
+    assert advisor.heard == [SPACE, ("SUCCEEDED", "0_1"), ("FAILED", "0_0")]
+    # The third request was not forgotten: its trial came when both had ended.
+    assert advisor.generate_parameters(2) == {"x": 0}
+    with pytest.raises(NoMoreTrialError):
+        advisor.generate_parameters(3)
+
+
+def test_an_advisors_error_ends_the_experiment(imported: Imported) -> None:
+    with pytest.raises(RuntimeError, match="no data"):
+        _advisor(imported).report_error("no data")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("NNI_TRIAL_JOB_ID", "t1", "NNILITE_REAL_NNI=1 in the environment of the trial"),
+        ("OTHER", "", "In a script, install the real package"),
+    ],
+)
+def test_what_is_not_there_says_what_to_do_here(
+    imported: Imported, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "nnilite._tuner_host", None)
+    monkeypatch.delitem(sys.modules, "nnilite._tuner_host")
+    for known in ("NNI_TRIAL_JOB_ID", "NNILITE_METRICS"):
+        monkeypatch.delenv(known, raising=False)
+    monkeypatch.setenv(name, value)
+    imported("nni")
+    with pytest.raises(ModuleNotFoundError, match=said):
+        imported("nni.compression")
+
+
+def test_in_a_tuner_it_says_what_a_tuner_can_do(imported: Imported, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "nnilite._tuner_host", ModuleType("host"))
+    imported("nni")
+    with pytest.raises(ModuleNotFoundError, match=r"In a tuner, derive from nni\.tuner\.Tuner"):
+        imported("nni.compression")
+
+
+class Saving(nnilite.Tuner):
+    """Says what is called, in order."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def update_search_space(self, search_space: Any) -> None:
+        self.said.append("space")
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        self.said.append("generate")
+        return {}
+
+    def import_data(self, data: Any) -> None:
+        self.said.append("import")
+
+    def load_checkpoint(self) -> None:
+        self.said.append("load")
+
+    def save_checkpoint(self) -> None:
+        self.said.append("save")
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ([Call(CallKind.GENERATE, 0, parameters={})], ["load", "generate", "save"]),
+        ([Call(CallKind.IMPORT, value=[])], ["import", "save"]),
+    ],
+)
+def test_checkpoints_are_loaded_at_a_resume_and_saved_at_the_end(calls: list[Call], said: list[str]) -> None:
+    from dataclasses import asdict
+
+    from nnilite._tuner_host.child import Child
+
+    child = Child()
+    child._tuner = tuner = Saving()
+    child.answer({"do": "calls", "calls": [asdict(call) for call in calls]})
+    assert child.answer({"do": "replay"}) == {"ok": None}
+    assert child.answer({"do": "close"}) == {"ok": None}
+    assert tuner.said == said
