@@ -25,7 +25,12 @@ from nnilite.records import ExperimentState
 FOLDERS = ("log", "trials", "code", "checkpoint")
 """The subfolders that every experiment's folder has from its beginning."""
 
-NNI_LOGS = {"nnimanager.log": "manager.log", "dispatcher.log": "tuner.log"}
+NNI_LOGS = {
+    "nnimanager.log": "manager.log",
+    "nnictl_stdout.log": "manager.log",
+    "nnictl_stderr.log": "manager.log",
+    "dispatcher.log": "tuner.log",
+}
 """Links in the folder `log`: NNI's names of the logs, and ours."""
 
 DAMAGED = "DAMAGED"

@@ -1,4 +1,4 @@
-"""Write the reference pages that are made from the code: config, nnictl and REST. With --check, only compare.
+"""Write the reference pages that are made from the code: config, nnictl, REST, share of NNI. --check only compares.
 
 .venv/bin/python scripts/reference_pages.py            # what `make docs` does
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ.pop("NNILITE_HOME", None)  # a default in the config depends on it
+
+import share_of_nni
 
 from nnilite._cli import program
 from nnilite._rest.openapi import document
@@ -235,7 +237,7 @@ def _schema(schema: dict[str, Any]) -> str:
     return str(schema.get("type", "any JSON"))
 
 
-PAGES = {"config.md": config, "cli.md": cli, "rest.md": rest}
+PAGES = {"config.md": config, "cli.md": cli, "rest.md": rest, "share-of-nni.md": share_of_nni.page}
 
 
 def main(arguments: Sequence[str]) -> int:

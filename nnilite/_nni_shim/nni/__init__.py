@@ -50,7 +50,13 @@ _MODULES = (
     "tuner",
     "utils",
 )
-_ELSEWHERE = {"ClassArgsValidator": "nni.utils", "Experiment": "nnilite", "NoMoreTrialError": "nnilite"}
+_ELSEWHERE = {
+    "enable_global_logging": "nni.runtime.log",
+    "silence_stdout": "nni.runtime.log",
+    "ClassArgsValidator": "nni.utils",
+    "Experiment": "nnilite",
+    "NoMoreTrialError": "nnilite",
+}
 """What is only there where the whole package is, as it is where tuners run."""
 
 

@@ -14,8 +14,11 @@ __all__ = [
     "get_current_parameter",
     "get_experiment_id",
     "get_next_parameter",
+    "get_next_parameters",
     "get_sequence_id",
     "get_trial_id",
     "report_final_result",
     "report_intermediate_result",
 ]
+
+get_next_parameters = get_next_parameter

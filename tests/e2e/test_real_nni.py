@@ -1,0 +1,101 @@
+"""With the real NNI 3.0: what it leaves is read here, and its own client and commands speak to a manager of ours.
+
+`NNILITE_TEST_NNI` is a Python that has it, such as one made by
+
+    python3.10 -m venv FOLDER && FOLDER/bin/pip install nni==3.0 'numpy<2' 'setuptools<70'
+
+NNI installs on Python 3.7 to 3.11. Without that variable these tests skip.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.conftest import Start, wait_for
+from nni_experiment import fingerprint
+from nnilite import _registry
+from nnilite._cli.program import run
+from nnilite._manager import search_from
+
+pytestmark = [pytest.mark.long, pytest.mark.real]
+TRIAL = """
+import nni
+x = nni.get_next_parameter()["x"]
+nni.report_intermediate_result(x / 2)
+nni.report_final_result(x)
+"""
+CLIENT = """
+import json, sys
+from nni.experiment import Experiment
+experiment = Experiment.connect(int(sys.argv[1]))
+print(json.dumps([experiment.get_status(), len(experiment.list_trial_jobs()), len(experiment.export_data())]))
+"""
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python with the real nni, whose experiments go to a folder of the test."""
+    known = os.environ.get("NNILITE_TEST_NNI")
+    if not known:
+        pytest.skip("NNILITE_TEST_NNI names no Python that has the real nni 3.0")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NNILITE_HOME", raising=False)
+    return Path(known)
+
+
+def _nnictl(python: Path, *arguments: str) -> str:
+    command = [str(python.with_name("nnictl")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@pytest.mark.timeout(600)
+def test_what_nni_leaves_is_read_put_right_and_learned_from(
+    python: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "trial.py").write_text(TRIAL)
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"{python} trial.py",
+        "trialCodeDirectory": str(tmp_path),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 4,
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }
+    (tmp_path / "config.yml").write_text(yaml.safe_dump(config))
+    _nnictl(python, "create", "-c", str(tmp_path / "config.yml"), "-p", "18933")
+    wait_for(lambda: '"DONE"' in _nnictl(python, "experiment", "status"), 300.0)
+    _nnictl(python, "stop", "--all")
+    [entry] = _registry.everything()
+    before = fingerprint(tmp_path / "nni-experiments" / entry.id)
+    run(["experiment", "export", entry.id])
+    exported = json.loads(capsys.readouterr().out)
+    assert len(exported) == 4
+    # Each trial reports its own parameter: so those that NNI mixed up are put right.
+    assert all(one["parameter"]["x"] == one["value"] for one in exported)
+    assert len(search_from.results(entry.id)) == 4
+    assert fingerprint(tmp_path / "nni-experiments" / entry.id) == before
+
+
+def test_nnis_own_client_and_commands_speak_to_ours(python: Path, start: Start, tmp_path: Path) -> None:
+    running = start(maxTrialNumber=2)
+    running.wait("DONE")
+    entry = _registry.find(running.entry.id)
+    known = {"id": entry.id, "port": entry.port, "pid": entry.pid, "status": "RUNNING", "platform": "local"}
+    known |= {"startTime": 1, "endTime": "N/A", "experimentName": None, "tag": [], "webuiUrl": [], "prefixUrl": None}
+    (tmp_path / "nni-experiments").mkdir(exist_ok=True)
+    listed = {entry.id: {**known, "logDir": str(entry.directory.parent)}}
+    (tmp_path / "nni-experiments" / ".experiment").write_text(json.dumps(listed))
+    client = subprocess.run(
+        [python, "-c", CLIENT, str(entry.port)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert json.loads(client.stdout.splitlines()[-1]) == ["DONE", 2, 2]
+    assert '"status":"DONE"' in _nnictl(python, "experiment", "status", entry.id)
+    assert "Update trialnum success" in _nnictl(python, "update", "trialnum", entry.id, "-v", "3")
+    assert _nnictl(python, "trial", "ls", entry.id).count("trialJobId") >= 2
