@@ -71,6 +71,7 @@ _redaction     takes secrets out of text
 _oversize      what to say of a code directory that is too large
 _parameter     one parameter of a search space
 _space_checks  what is wrong with a search space
+_space_hints   what is allowed in a search space but is hardly meant
 _version       the version of this package
 """
 

@@ -3,7 +3,8 @@
 What a manager would do first is done here, by the same code, in a folder that is removed again: the tuner and the
 assessor are made, in a process of their own, and asked for the first parameters; the code is packed; and the training
 service says what it would submit for the first trial. The token of that trial is left out. The platform is asked
-whether it would take such trials; where it cannot be reached, that is left out with a word.
+whether it would take such trials; where it cannot be reached, that is left out with a word. What is allowed in the
+search space but is hardly meant is told as warnings.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from nnilite._cli.program import warn
 from nnilite._manager import assembly
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
+from nnilite._space_hints import space_hints
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.codedir import CodePackage
-from nnilite.errors import ServiceError
+from nnilite.errors import ServiceError, SpaceError
 from nnilite.records import Attempt, Json, Trial
+from nnilite.space import SearchSpace
 from nnilite.units import format_size
 
 if TYPE_CHECKING:
@@ -47,12 +50,29 @@ def show(config: ExperimentConfig, options: ManagerOptions, *, as_json: bool) ->
         package = None if all(map(_runs_in_place, jobs.values())) else _packed(directory, config)
     jobs = _moved(jobs, folder, str(config.experiment_working_directory))
     code = None if package is None else _package_json(package)
-    found = {"config": config.json(), "code": code, "parameters": parameters, "jobs": jobs, "unchecked": unchecked}
+    found = {
+        "config": config.json(),
+        "code": code,
+        "parameters": parameters,
+        "jobs": jobs,
+        "unchecked": unchecked,
+        "warnings": space_warnings(config),
+    }
     if as_json:
         screen.show_json(found)
     else:
         _show(config, package, found)
     return 0
+
+
+def space_warnings(config: ExperimentConfig) -> list[str]:
+    """What in the search space of a checked config is hardly meant; nothing for a tuner with spaces of its own kind."""
+    try:
+        space = SearchSpace.parse(config.search_space)
+    except SpaceError:
+        return []
+    tuner = config.tuner.name or ""
+    return [f"search space: {hint}" for hint in space_hints(space, tuner=tuner, max_trials=config.max_trial_number)]
 
 
 def _runs_in_place(described: Json) -> bool:
@@ -155,6 +175,8 @@ def _show(config: ExperimentConfig, package: CodePackage | None, found: dict[str
     for name, described in found["jobs"].items():
         print(f"\nWould be submitted to {name} for a trial:")
         screen.show_json(described)
+    for warning in found["warnings"]:
+        warn(warning)
     if found["unchecked"]:
         print()
         warn(f"rights and quotas were not checked: {found['unchecked']}")

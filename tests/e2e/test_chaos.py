@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.chaos import TRIAL, Chaos, check
+from nnilite._store.soundness import SoundnessCheck
 from platforms.disk.disk import Disk, NoDisk
 
 SEED = int(os.environ.get("NNILITE_CHAOS_SEED", "1"))
@@ -53,6 +54,8 @@ def survive(chaos: Chaos, faults: int, folder: Path, timeout_s: float) -> str:
     chaos.running.client.update(maxTrialNumber=1)  # those that there are come to their end
     profile = chaos.running.wait("DONE", "ERROR", timeout_s=timeout_s)
     assert profile["state"] == "DONE", profile["reason"]
+    with SoundnessCheck(chaos.running.directory / "nnilite.sqlite") as soundness:
+        assert list(soundness.findings(chaos.running.entry.id)) == []
     return check(chaos, folder)
 
 

@@ -241,6 +241,13 @@ def test_a_dry_run_starts_nothing(write: Write) -> None:
     assert not _registry.root().exists()
 
 
+def test_a_dry_run_warns_of_what_is_hardly_meant_in_the_search_space(write: Write) -> None:
+    config = write(searchSpace={"x": {"_type": "quniform", "_value": [0, 1, 5]}})
+    code, _, err = _done("create", "-c", config, "--dry-run")
+    assert code == 0
+    assert "WARNING: search space: the step of x (5) is wider than its range" in err
+
+
 def test_a_dry_run_packs_the_code_that_would_be_sent(write: Write) -> None:
     config = write(**_isolated(codeLimits={"maxFiles": 1}))
     code, out, _ = _done("create", "-c", config, "--dry-run")

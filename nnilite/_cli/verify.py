@@ -1,0 +1,81 @@
+"""Recompute whether a finished experiment is whole and agrees with itself.
+
+Everything is only read: the database (numbers without holes, states and results that agree, what the tuner was told),
+the experiment's own files, and of trials that ran on this machine the parameters that they were given, what they
+reported and how they ended. Exit code 1: something is wrong, and each place is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nnilite import _registry
+from nnilite._cli import access, screen
+from nnilite.errors import Conflict
+
+if TYPE_CHECKING:
+    from nnilite._registry import RegistryEntry
+    from nnilite._store.soundness import Finding
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="id of the experiment, or its start")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=verify)
+
+
+def verify(options: argparse.Namespace) -> int:
+    entry = access.find(options)
+    if entry.alive:
+        raise Conflict(f"experiment {entry.id} is running, and changes all the time; `nnictl stop` ends it.")
+    counts, findings = checked(entry)
+    if options.json:
+        screen.show_json({"id": entry.id, "checked": counts, "findings": [vars(finding) for finding in findings]})
+    else:
+        _show(entry, counts, findings)
+    return 1 if findings else 0
+
+
+def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Finding]]:
+    """How many things of each kind were compared, and what is wrong. Raises: NniliteError if nothing can be read."""
+    from nnilite._cli.trial_folders import check_folders
+    from nnilite._manager import assembly
+    from nnilite._store.soundness import Finding, SoundnessCheck
+    from nnilite._store.writer import FILE_NAME
+    from nnilite.errors import ConfigError, DamagedFile, UnreadableFile
+
+    findings: list[Finding] = []
+    folders = 0
+    try:
+        assembly.load_config(entry.directory, paths=False)
+        word = _registry.read_manager(entry.directory)
+    except (ConfigError, DamagedFile, UnreadableFile) as error:
+        word = _registry.LastWord()
+        findings.append(Finding("files", str(error)))
+    with SoundnessCheck(entry.directory / FILE_NAME) as check:
+        findings += check.findings(entry.id)
+        # Without its rows, there is nothing to compare the folders with.
+        if check.counts:
+            final = ("DONE", "STOPPED", "ERROR")
+            state = check.state()
+            if word.state in final and state in final and word.state != state:
+                findings.append(Finding("manager.json", f"it says {word.state}, and the database {state}"))
+            folders, found = check_folders(entry.directory, check)
+            findings += found
+    return {**check.counts, "folders": folders}, findings
+
+
+def _show(entry: RegistryEntry, counts: dict[str, int], findings: list[Finding]) -> None:
+    listed = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    print(f"Experiment {entry.id}: {listed} were compared.")
+    screen.show_table(
+        ("PLACE", "WHAT IS WRONG"),
+        [(finding.place, finding.what) for finding in findings],
+        "All is whole, and agrees.",
+    )
+    if findings:
+        print(
+            "\nThis copy was changed from outside, or its disk has lost something: restore it from another one "
+            "(`nnictl experiment load`)."
+        )

@@ -1,0 +1,288 @@
+"""Recomputes the invariants of a finished experiment from its database: what `nnictl verify` compares.
+
+The database is only read. Each check yields a `Finding` for each place where two of its facts contradict each other;
+a sound database has none, whatever crashes its managers have been through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from nnilite._store.contents import check_rows, check_schema, foreign_objects
+from nnilite._store.rows import stored_value
+from nnilite._store.trouble import understood
+from nnilite._store.writer import SCHEMA, SCHEMA_VERSION
+from nnilite.errors import StoreError
+from nnilite.records import ExperimentState
+from nnilite.tuner import scalar
+
+Rows = Callable[..., list[Any]]
+
+_ENDED = "t.state NOT IN ('WAITING', 'RUNNING', 'UNKNOWN')"
+_OVER = (ExperimentState.DONE.value, ExperimentState.STOPPED.value)
+_MOST = 20
+"""How many places one check names; a damaged table may have millions."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One contradiction: the place, such as `trial 3 (Xy12z), attempt 0`, and what is wrong there."""
+
+    place: str
+    what: str
+
+
+@dataclass(frozen=True)
+class StoredAttempt:
+    """What the database has of one attempt, for the comparison with the attempt's folder."""
+
+    trial: str
+    number: int
+    sequence: int
+    parameters: Any
+    parameter_id: int | None
+    state: str
+    exit_code: int | None
+
+
+class SoundnessCheck:
+    """The checks of one database, which no manager may have open. `counts` tells how much there was to check."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+        self.counts: Mapping[str, int] = {}
+
+    def __enter__(self) -> SoundnessCheck:
+        """Open the database. Raises: StoreError if it is no database of this version of nnilite."""
+        if not self._path.is_file():
+            raise StoreError(f"there is no database {self._path}; restore it from a copy.")
+        with understood(self._path):
+            self._db = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None)
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            version = self._rows("PRAGMA user_version")[0][0]
+        if version != SCHEMA_VERSION:
+            self.__exit__()
+            raise StoreError(
+                f"{self._path} has schema {version}, not {SCHEMA_VERSION}; `nnictl view` of this version "
+                "makes it anew, then it can be verified."
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def findings(self, experiment: str) -> Iterator[Finding]:
+        """All contradictions. If rows cannot be read at all, that alone. Raises: StoreError."""
+        with understood(self._path):
+            broken = list(self._unreadable())
+            if broken:
+                yield from broken
+                return
+            tables = ("trials", "attempts", "metrics", "calls")
+            self.counts = {table: self._rows(f"SELECT COUNT(*) FROM {table}")[0][0] for table in tables}
+            yield from _identity(self._rows, experiment)
+            for check in _CHECKS:
+                yield from _capped(check(self._rows))
+
+    def attempts(self) -> Iterator[StoredAttempt]:
+        """All attempts that have ended, in order."""
+        query = (
+            "SELECT t.id, a.number, t.sequence, t.parameters, t.parameter_id, a.state, a.exit_code FROM attempts a "
+            "JOIN trials t ON t.sequence = a.trial WHERE a.state NOT IN ('WAITING', 'RUNNING', 'UNKNOWN') "
+            "ORDER BY a.trial, a.number"
+        )
+        with understood(self._path):
+            for trial, number, sequence, parameters, *rest in self._rows(query):
+                yield StoredAttempt(trial, number, sequence, stored_value(parameters), *rest)
+
+    def metrics(self, attempt: StoredAttempt) -> dict[int, tuple[bool, str]]:
+        """The attempt's metrics by their index: whether it is the final one, and its value as JSON text."""
+        query = "SELECT idx, final, value FROM metrics WHERE trial = ? AND attempt = ?"
+        with understood(self._path):
+            rows = self._rows(query, attempt.sequence, attempt.number)
+            return {index: (bool(final), json.dumps(stored_value(value))) for index, final, value in rows}
+
+    def state(self) -> str:
+        """The state of the experiment, as last committed."""
+        return _meta(self._rows).get("state", "")
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        if self._db is None:
+            raise StoreError(f"{self._path} is not open.")
+        return self._db.execute(query, values).fetchall()
+
+    def _unreadable(self) -> Iterator[Finding]:
+        if self._db is None:
+            raise StoreError(f"{self._path} is not open.")
+        found = [str(row[0]) for row in self._rows("PRAGMA integrity_check(3)")]
+        if found != ["ok"]:
+            yield Finding("database", f"its pages or indices are damaged: {'; '.join(found):.300}")
+        for name in foreign_objects(self._db):
+            yield Finding("database", f"it holds what nnilite did not make: {name}")
+        for check in (lambda db: check_schema(db, SCHEMA), check_rows):
+            with _told() as told:
+                check(self._db)
+            yield from told
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[list[Finding]]:
+    found: list[Finding] = []
+    try:
+        yield found
+    except StoreError as error:
+        found.append(Finding("database", str(error)))
+
+
+def _capped(findings: Iterator[Finding]) -> Iterator[Finding]:
+    for count, finding in enumerate(findings):
+        if count == _MOST:
+            yield Finding(finding.place, "... and more of the same kind")
+            return
+        yield finding
+
+
+def _meta(rows: Rows) -> dict[str, str]:
+    return dict(rows("SELECT key, value FROM meta"))
+
+
+def _identity(rows: Rows, experiment: str) -> Iterator[Finding]:
+    known = _meta(rows)
+    if known.get("id") != experiment:
+        yield Finding("database", f"it belongs to experiment {known.get('id')!r:.80}")
+    if known.get("state") in _OVER:
+        for sequence, trial, state in rows(f"SELECT sequence, id, state FROM trials t WHERE NOT ({_ENDED})"):
+            yield Finding(_place(sequence, trial), f"it is {state}, and the experiment is {known['state']}")
+
+
+def _trial_numbers(rows: Rows) -> Iterator[Finding]:
+    query = "SELECT sequence, id, LAG(sequence, 1, -1) OVER (ORDER BY sequence) FROM trials"
+    for sequence, trial, before in rows(f"WITH numbered(a, b, c) AS ({query}) SELECT * FROM numbered WHERE a <> c + 1"):
+        missing = f"{before + 1}" if sequence == before + 2 else f"{before + 1} to {sequence - 1}"
+        yield Finding(_place(sequence, trial), f"the trials before it are missing: {missing}")
+
+
+def _parameter_ids(rows: Rows) -> Iterator[Finding]:
+    query = "SELECT parameter_id, COUNT(*) FROM trials WHERE parameter_id IS NOT NULL GROUP BY parameter_id"
+    for number, count in rows(f"{query} HAVING COUNT(*) > 1"):
+        yield Finding(f"parameters {number}", f"{count} trials have this number, which belongs to one")
+
+
+def _attempt_numbers(rows: Rows) -> Iterator[Finding]:
+    query = (
+        "SELECT t.sequence, t.id, t.state, t.attempt, COUNT(a.number), MAX(a.number) FROM trials t "
+        "LEFT JOIN attempts a ON a.trial = t.sequence GROUP BY t.sequence"
+    )
+    for sequence, trial, state, current, count, last in rows(query):
+        place = _place(sequence, trial)
+        if count and last != count - 1:
+            yield Finding(place, f"it has {count} attempts, and the last one is number {last}: some are missing")
+        elif (count and last > current) or count < current:
+            yield Finding(place, f"it is at attempt {current}, and has {count} attempts")
+        elif count == current and state in ("SUCCEEDED", "FAILED"):
+            yield Finding(place, f"it is {state}, and its attempt {current} is missing")
+
+
+def _ends(rows: Rows) -> Iterator[Finding]:
+    for sequence, trial, state in rows(f"SELECT sequence, id, state FROM trials t WHERE ({_ENDED}) = (ended IS NULL)"):
+        has = "has an end" if state in ("WAITING", "RUNNING", "UNKNOWN") else "has no end"
+        yield Finding(_place(sequence, trial), f"it is {state}, and {has}")
+    for sequence, trial in rows("SELECT sequence, id FROM trials WHERE started > ended"):
+        yield Finding(_place(sequence, trial), "it ended before it started")
+
+
+def _states(rows: Rows) -> Iterator[Finding]:
+    query = (
+        "SELECT t.sequence, t.id, t.state, a.number, a.state, a.exit_code FROM trials t "
+        "JOIN attempts a ON a.trial = t.sequence AND a.number = t.attempt "
+        "WHERE (t.state = 'SUCCEEDED' AND (a.state <> 'SUCCEEDED' OR a.exit_code IS NOT NULL AND a.exit_code <> 0)) "
+        "OR (t.state = 'FAILED' AND a.state NOT IN ('FAILED', 'LOST')) "
+        f"OR ({_ENDED} AND t.state IN ('SUCCEEDED', 'FAILED') AND a.state IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
+    )
+    for sequence, trial, state, number, found, code in rows(query):
+        told = found if code is None else f"{found} with exit code {code}"
+        yield Finding(_place(sequence, trial, number), f"the trial is {state}, and this attempt is {told}")
+
+
+def _metric_numbers(rows: Rows) -> Iterator[Finding]:
+    query = (
+        "SELECT t.sequence, t.id, m.attempt, MIN(m.idx), MAX(m.idx), COUNT(*) FROM metrics m "
+        "JOIN trials t ON t.sequence = m.trial GROUP BY m.trial, m.attempt HAVING MIN(m.idx) > 0 "
+        "OR MAX(m.idx) <> COUNT(*) - 1"
+    )
+    for sequence, trial, attempt, _, last, count in rows(query):
+        what = f"it has {count} metrics, and the last one is number {last}: {last + 1 - count} are missing"
+        yield Finding(_place(sequence, trial, attempt), what)
+    orphans = (
+        "SELECT DISTINCT t.sequence, t.id, m.attempt FROM metrics m JOIN trials t ON t.sequence = m.trial "
+        "LEFT JOIN attempts a ON a.trial = m.trial AND a.number = m.attempt WHERE a.number IS NULL"
+    )
+    for sequence, trial, attempt in rows(orphans):
+        yield Finding(_place(sequence, trial, attempt), "there are metrics of this attempt, and no attempt")
+
+
+def _values(rows: Rows) -> Iterator[Finding]:
+    """As in NNI, the first final metric of the current attempt is the trial's value."""
+    first = (
+        "SELECT m.value FROM metrics m WHERE m.trial = t.sequence AND m.attempt = t.attempt AND m.final = 1 "
+        "AND m.value <> 'null' ORDER BY m.idx LIMIT 1"
+    )
+    for sequence, trial, value, score, reported in rows(f"SELECT sequence, id, value, score, ({first}) FROM trials t"):
+        place = _place(sequence, trial)
+        if value != reported:
+            yield Finding(place, f"its result is {_short(value)}, and it reported {_short(reported)}")
+        wanted = scalar(stored_value(value))
+        if score != wanted:
+            yield Finding(place, f"its score is {score}, and {wanted} follows from its result")
+
+
+def _calls(rows: Rows) -> Iterator[Finding]:
+    """The tuner is rebuilt from its calls, so they must tell of the same trials."""
+    for number, kind, trial in rows(
+        "SELECT number, kind, trial FROM calls WHERE trial IS NOT NULL AND trial NOT IN (SELECT id FROM trials)"
+    ):
+        yield Finding(f"tuner call {number}", f"it is {kind} for trial {trial}, which is missing")
+    told = "SELECT 1 FROM calls c WHERE c.trial = t.id AND c.kind = "
+    asked = f"t.parameter_id IS NOT NULL AND NOT EXISTS ({told}'generate' AND c.parameter_id = t.parameter_id)"
+    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {asked}"):
+        yield Finding(_place(sequence, trial), "its parameters are the tuner's, and no call of the tuner gave them")
+    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({told}'end')"):
+        yield Finding(_place(sequence, trial), "it has ended, and the tuner was not told")
+    results = (
+        "SELECT t.sequence, t.id, t.value, c.value FROM calls c JOIN trials t ON t.id = c.trial "
+        "WHERE c.kind = 'result' AND t.state = 'SUCCEEDED' AND c.number = "
+        "(SELECT MAX(number) FROM calls l WHERE l.trial = t.id AND l.kind = 'result') AND c.value IS NOT t.value"
+    )
+    for sequence, trial, value, said in rows(results):
+        yield Finding(_place(sequence, trial), f"its result is {_short(value)}, and the tuner was told {_short(said)}")
+
+
+_CHECKS: tuple[Callable[[Rows], Iterator[Finding]], ...] = (
+    _trial_numbers,
+    _parameter_ids,
+    _attempt_numbers,
+    _ends,
+    _states,
+    _metric_numbers,
+    _values,
+    _calls,
+)
+
+
+def _place(sequence: int, trial: str, attempt: int | None = None) -> str:
+    text = f"trial {sequence} ({trial})"
+    return text if attempt is None else f"{text}, attempt {attempt}"
+
+
+def _short(value: str | None) -> str:
+    return "nothing" if value is None else value if len(value) <= 60 else f"{value[:57]}..."

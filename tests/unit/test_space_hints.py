@@ -1,0 +1,68 @@
+"""What is allowed in a search space but is hardly meant is told, each with its cure, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nnilite._space_hints import space_hints
+from nnilite.space import SearchSpace
+
+CONV = {"_name": "conv", "size": {"_type": "randint", "_value": [1, 5]}}
+
+
+def hints(_type: str, _value: list[Any], **more: Any) -> list[str]:
+    return space_hints(SearchSpace.parse({"x": {"_type": _type, "_value": _value}}), **more)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "word"),
+    [
+        ("quniform", [0, 1, 5], "wider than its range (0 to 1), so it takes the value"),
+        ("qloguniform", [1, 2, 3], "wider than its range"),
+        ("uniform", [2, 2], "can only be 2"),
+        ("randint", [3, 4], "can only be 3"),
+        ("choice", ["adam"], "one option only"),
+        ("uniform", [1e-5, 0.1], "loguniform"),
+        ("choice", [{"layers": [{"_type": "uniform", "_value": [0, 1]}]}, 1], "none is reached"),
+    ],
+)
+def test_what_is_hardly_meant_is_told(kind: str, value: list[Any], word: str) -> None:
+    found = hints(kind, value)
+    assert len(found) == 1
+    assert found[0].startswith(("x", "the step of x"))
+    assert word in found[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("quniform", [0, 1, 0.1]),
+        ("quniform", [0, 10, 10]),
+        ("uniform", [0, 1]),
+        ("loguniform", [1e-5, 0.1]),
+        ("randint", [1, 10_000]),
+        ("normal", [0, 1]),
+        ("choice", ["adam", "sgd"]),
+        ("choice", [CONV, {"_name": "none"}]),
+        ("choice", [{"plain": [1, 2]}, {"plain": []}]),
+    ],
+)
+def test_sound_parameters_are_not_complained_of(kind: str, value: list[Any]) -> None:
+    assert hints(kind, value, max_trials=100, tuner="GridSearch") == []
+
+
+def test_options_beyond_the_number_of_trials_cannot_be_reached() -> None:
+    assert "10 options, and there are 4 trials" in hints("choice", list(range(10)), max_trials=4)[0]
+    assert hints("choice", list(range(10)), max_trials=None) == []
+
+
+def test_a_grid_beyond_a_million_is_told_for_grid_search_alone() -> None:
+    space = {f"x{k}": {"_type": "randint", "_value": [0, 101]} for k in range(3)}
+    parsed = SearchSpace.parse(space)
+    assert "1,030,301 points" in space_hints(parsed, tuner="gridsearch")[0]
+    assert "only its first corner" in space_hints(parsed, tuner="GridSearch", max_trials=50)[0]
+    assert space_hints(parsed, tuner="TPE") == []
+    small = SearchSpace.parse({name: space[name] for name in ("x0", "x1")})
+    assert space_hints(small, tuner="GridSearch") == []
