@@ -50,6 +50,7 @@ _answers       what the manager can be asked, in its own words
 _cli           nnictl
 _engine        the engine, which owns all trials of an experiment
 _keeper        the program that runs one attempt of a trial on a worker
+_doctor        finds out why experiments do not work here
 _manager       the manager's program, which puts engine, store and REST interface together
 _nni_shim      what `import nni` finds
 _rest          the REST interface

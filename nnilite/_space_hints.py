@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from nnilite._parameter import Parameter, ParameterKind, shown
 from nnilite.records import Json
@@ -13,8 +14,19 @@ WIDE = 1000
 """A positive range whose ends differ by this factor is mostly meant to be searched by its logarithm."""
 
 
-def space_hints(space: SearchSpace, *, tuner: str = "", max_trials: int | None = None) -> list[str]:
-    """One sentence for each thing in the space that is hardly meant, with its parameter and a cure.
+@dataclass(frozen=True)
+class Hint:
+    """Something in a search space that is hardly meant, and what to do about it."""
+
+    what: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.cure}."
+
+
+def space_hints(space: SearchSpace, *, tuner: str = "", max_trials: int | None = None) -> list[Hint]:
+    """What in the space is hardly meant. The tuner's name decides whether the size of a grid matters.
 
     `tuner` is the name of the tuner, in any case; `max_trials` is how many trials there will be (None: no limit).
     """
@@ -24,7 +36,7 @@ def space_hints(space: SearchSpace, *, tuner: str = "", max_trials: int | None =
     return found
 
 
-def _hints_of(parameter: Parameter, max_trials: int | None) -> Iterator[str]:
+def _hints_of(parameter: Parameter, max_trials: int | None) -> Iterator[Hint]:
     name = shown(parameter.path)
     if parameter.kind is ParameterKind.CHOICE:
         yield from _choice_hints(parameter, name, max_trials)
@@ -32,29 +44,28 @@ def _hints_of(parameter: Parameter, max_trials: int | None) -> Iterator[str]:
         yield from _range_hints(parameter, name, parameter.low, parameter.high)
 
 
-def _choice_hints(parameter: Parameter, name: str, max_trials: int | None) -> Iterator[str]:
+def _choice_hints(parameter: Parameter, name: str, max_trials: int | None) -> Iterator[Hint]:
     options = parameter.values
     if len(options) == 1:
-        yield f"{name} has one option only, so it is no choice: write it into the trial, or add options."
+        yield Hint(f"{name} has one option only, so it is no choice", "write it into the trial, or add options")
     if max_trials is not None and len(options) > max_trials:
-        most = f"{len(options)} options, and there are {max_trials} trials"
-        yield f"{name} has {most}: not all options can be reached; raise maxTrialNumber, or take options out."
+        what = f"{name} has {len(options)} options, and there are {max_trials} trials, so not all can be reached"
+        yield Hint(what, "raise maxTrialNumber, or take options out")
     # The parameters of a nested choice are all reached: anything else in its options is refused.
     if not parameter.nested and any(map(_holds_parameter, options)):
-        yield (
-            f"{name} has an option that holds a parameter where none is reached: trials get it as it is written. "
-            "A parameter of an option stands directly in the option, and all options have a '_name'."
-        )
+        what = f"{name} has an option that holds a parameter where none is reached: trials get it as it is written"
+        yield Hint(what, "put it directly into the option, and give all options a '_name'")
 
 
-def _range_hints(parameter: Parameter, name: str, low: float, high: float) -> Iterator[str]:
+def _range_hints(parameter: Parameter, name: str, low: float, high: float) -> Iterator[Hint]:
     if parameter.q is not None and parameter.q > high - low:
-        text = f"the step of {name} ({parameter.q:g}) is wider than its range ({low:g} to {high:g})"
-        yield f"{text}, so it takes {_values(parameter)}; make the step smaller, or the range wider."
+        what = f"the step of {name} ({parameter.q:g}) is wider than its range ({low:g} to {high:g})"
+        yield Hint(f"{what}, so it takes {_values(parameter)}", "make the step smaller, or the range wider")
     elif parameter.count == 1:
-        yield f"{name} can only be {low:g}: write it into the trial, or make the range wider."
+        yield Hint(f"{name} can only be {low:g}", "write it into the trial, or make the range wider")
     elif not parameter.log and parameter.kind is not ParameterKind.RANDINT and 0 < low * WIDE <= high:
-        yield f"{name} goes from {low:g} to {high:g}, mostly its largest tenth: loguniform searches all sizes alike."
+        what = f"{name} goes from {low:g} to {high:g}, so nine of ten values lie above {high / 10:g}"
+        yield Hint(what, "loguniform searches small and large values alike")
 
 
 def _values(parameter: Parameter) -> str:
@@ -62,17 +73,14 @@ def _values(parameter: Parameter) -> str:
     return "the value " + " or ".join(f"{point:g}" for point in points)
 
 
-def _grid_hints(space: SearchSpace, max_trials: int | None) -> Iterator[str]:
+def _grid_hints(space: SearchSpace, max_trials: int | None) -> Iterator[Hint]:
     size = space.size
-    if size is None:
+    if size is None or size <= LARGEST_GRID:
         return
-    if size > LARGEST_GRID and (max_trials is None or max_trials > LARGEST_GRID):
-        yield f"the grid has {size:,} points; take options or steps out, or use a tuner that samples, such as TPE."
-    elif max_trials is not None and size > max(max_trials, LARGEST_GRID):
-        yield (
-            f"the grid has {size:,} points and there are {max_trials:,} trials, so only its first corner is "
-            "searched; a tuner that samples, such as TPE or Random, spreads them."
-        )
+    what = f"the grid has {size:,} points"
+    if max_trials is not None and size > max_trials:
+        what += f" and there are {max_trials:,} trials, so only its first corner is searched"
+    yield Hint(what, "take options or steps out, or use a tuner that samples, such as TPE")
 
 
 def _is_parameter(value: Json) -> bool:

@@ -22,6 +22,7 @@ trial_folders  compares the folders of trials with the database, for `verify`
 create, resume, view, stop, update     the life of an experiment: one module for each command
 experiment, trial, top, log, config    commands that show experiments and trials, and change some of them
 algo, platform, webui                  what is installed, and where the web page is
+doctor                                 finds out why experiments do not work here
 verify                                 recomputes whether a finished experiment is whole
 worker                                 offers this machine to a pool of workers
 """

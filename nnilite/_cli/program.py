@@ -33,6 +33,7 @@ COMMANDS = {
     "top": "watch the running experiments",
     "config": "show an experiment's configuration or the schema, and convert other programs' files",
     "webui": "print the address of an experiment's web page",
+    "doctor": "find out why experiments do not work here",
     "verify": "recompute whether a finished experiment is whole",
     "platform": "list the installed training services",
     "worker": "offer this machine to a pool of workers, and list who has joined",

@@ -1,0 +1,114 @@
+"""Find out why experiments do not work here.
+
+Without a file this machine is looked at: Python, port, disk, clock, limits, GPUs and proxies. With a configuration
+file also the file, its tuner, its code and its search space, and each of its platforms: one trial is run there for
+real, which tries credentials, host keys, rights, the image or Python there, and the way back. Every fault comes with
+its cure. Exit code 1: there are faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnilite import _registry
+from nnilite._cli import access, screen
+
+if TYPE_CHECKING:
+    from nnilite._doctor.finding import Finding
+    from nnilite.config import ExperimentConfig
+
+TRIAL_TIMEOUT_S = 300.0
+CHECK_TIMEOUT_S = 60.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="configuration file (YAML)")
+    access.manager_arguments(parser)
+    parser.add_argument("--no-trial", action="store_true", help="run no trial; ask the platforms only")
+    parser.add_argument(
+        "--timeout",
+        type=access.positive,
+        default=int(TRIAL_TIMEOUT_S),
+        metavar="S",
+        help=f"seconds to wait for the result of the trial on each platform (default {TRIAL_TIMEOUT_S:.0f})",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=doctor)
+
+
+def doctor(options: argparse.Namespace) -> int:
+    from nnilite._doctor.finding import Level
+
+    found: list[Finding] = []
+    for finding in _findings(options):
+        found.append(finding)
+        if not options.json:
+            _show(finding)
+    faults = sum(finding.level is Level.FAULT for finding in found)
+    if options.json:
+        listed: list[dict[str, Any]] = [dataclasses.asdict(finding) for finding in found]
+        screen.show_json({"faults": faults, "findings": listed})
+    else:
+        print(f"\n{faults} faults." if faults != 1 else "\n1 fault.")
+    return 1 if faults else 0
+
+
+def _findings(options: argparse.Namespace) -> Iterable[Finding]:
+    from nnilite._doctor import machine, setup
+    from nnilite._doctor.finding import Level
+
+    found: list[Finding] = []
+    config = setup.read_config(options.config, found) if options.config else None
+    wanted, allowed = _local_gpus(config)
+    folder = Path(config.experiment_working_directory) if config else _registry.root()
+    yield from machine.check_python()
+    ports = list(machine.check_port(options.host, options.port))
+    yield from ports
+    yield from machine.check_disk(folder)
+    yield from machine.check_clock(time.time())
+    yield from machine.check_limits()
+    yield from machine.check_gpus(wanted, allowed)
+    yield from machine.check_proxies(os.environ)
+    yield from found
+    if config is not None:
+        taken = any(finding.level is Level.FAULT for finding in ports)
+        yield from _of_config(config, options, taken)
+
+
+def _of_config(config: ExperimentConfig, options: argparse.Namespace, taken: bool) -> Iterable[Finding]:
+    from nnilite._doctor import platforms, rehearsal, setup
+
+    yield from setup.check_space(config)
+    yield from setup.check_code(config)
+    asked = list(platforms.ask(config, options.host, options.port, CHECK_TIMEOUT_S))
+    yield from asked
+    if options.no_trial or any(finding.cure for finding in asked):
+        return
+    manager = access.manager_options(options)
+    # Another program has the port; the rest can be tried all the same.
+    manager = dataclasses.replace(manager, port=0) if taken else manager
+    yield from rehearsal.rehearse(options.config, config, manager, options.timeout)
+
+
+def _local_gpus(config: ExperimentConfig | None) -> tuple[int, tuple[int, ...] | None]:
+    """How many GPUs of this machine a trial needs, and which ones it may have."""
+    if config is None:
+        return 0, None
+    for name, platform, section in config.services:
+        if platform == "local":
+            wanted = config.settings(name).trial_gpu_number or config.trial_gpu_number or 0
+            allowed = getattr(section, "gpu_indices", None)
+            return int(wanted), None if allowed is None else tuple(allowed)
+    return 0, None
+
+
+def _show(finding: Finding) -> None:
+    print(f"{finding.level.value:8} {finding.check}: {screen.clean(finding.what)}")
+    if finding.cure:
+        print(f"         -> {screen.clean(finding.cure)}")

@@ -1,0 +1,39 @@
+"""Asks each platform of a config whether it would take trials, by the `check` of its training service.
+
+This starts nothing anywhere. A service without a `check` says nothing here; the rehearsal finds out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
+from nnilite._manager import assembly
+from nnilite.config import ExperimentConfig
+from nnilite.errors import NniliteError
+
+
+def ask(config: ExperimentConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:
+    """One finding for the platforms of the config. `host` and `port` are the manager's address to be."""
+    names = ", ".join(name for name, _, _ in config.services)
+    check = f"platform {names}"
+    with tempfile.TemporaryDirectory(prefix="nnilite-doctor-") as folder:
+        directory = Path(folder) / "doctor"
+        for part in ("log", "trials", "code"):
+            (directory / part).mkdir(parents=True)
+        address = assembly.Address("http", host, port)
+        try:
+            service = assembly.make_service(directory, config, address, wake=lambda: None)
+            began = time.monotonic()
+            asyncio.run(asyncio.wait_for(service.check(), limit_s))
+        except asyncio.TimeoutError:
+            cure = "see whether its address is right, and a firewall lets this machine through"
+            yield fault(check, f"no answer within {limit_s:.0f} s", cure)
+        except NniliteError as error:
+            yield divided(check, str(error), PLATFORM_CURE)
+        else:
+            yield ok(check, f"its own check found nothing wrong ({time.monotonic() - began:.1f} s)")

@@ -1,0 +1,146 @@
+"""A real experiment of one trial on each platform: the way there, the Python there, and the way back.
+
+Nothing of it is made for the doctor: the manager, the training service, the keeper and the callback are those of any
+experiment, so what they need is what is tried. Only the trial's command is another one. It looks for the program of the
+user's own command and reports a result, in shell words alone, as the worker's Python is the keeper's affair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnilite import _registry
+from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
+from nnilite._registry import RegistryEntry
+from nnilite._running import launch, managers
+from nnilite._running.launch import ManagerOptions
+from nnilite.config import ExperimentConfig, load
+from nnilite.errors import NniliteError
+
+MISSING = 127
+"""The shell's exit code for a program that is not there."""
+
+_POLL_S = 0.2
+_COMMANDS = ("trialCommand", "trial_command", "command", "taskRoles", "task_roles", "roles")
+
+
+def rehearse(path: Path, config: ExperimentConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
+    """Run one trial on each training service of the config, for up to `limit_s` seconds each."""
+    sections = load(path).training_service
+    sections = sections if isinstance(sections, list) else [sections]
+    for (name, _, _), section in zip(config.services, sections, strict=True):
+        check = f"platform {name}"
+        if _has_own_command(section):
+            what = f"the trials of {name} have commands of their own (roles), so no trial of the doctor was run"
+            yield ok(check, what)
+            continue
+        try:
+            single = _single(path, section, config.settings(name).trial_command or config.trial_command)
+            yield from _try(check, single, options, limit_s)
+        except (NniliteError, OSError) as error:
+            yield divided(check, str(error), PLATFORM_CURE)
+
+
+def _has_own_command(section: Any) -> bool:
+    given = section if isinstance(section, dict) else vars(section)
+    return any(given.get(word) for word in _COMMANDS)
+
+
+def _single(path: Path, section: Any, command: str) -> ExperimentConfig:
+    """The user's config with one platform, one trial, and the doctor's command. Raises: ConfigError."""
+    config = load(path)
+    config.training_service = section
+    config.experiment_name = "nnictl doctor"
+    config.trial_command = probe(command)
+    config.trial_concurrency = config.max_trial_number = 1
+    config.max_trial_retries = config.retry_failed = 0
+    config.assessor = config.advisor = None
+    return config.checked()
+
+
+def probe(command: str) -> str:
+    """A shell command that ends with 127 if the program of `command` is not there, and else reports a result.
+
+    >>> probe("LR=0.1 python3 trial.py")
+    'command -v python3 >&2 || { echo python3 is not there >&2; exit 127; }; echo "final 1" >> "$NNILITE_METRICS"'
+    """
+    program = shlex.quote(program_of(command))
+    look = f"command -v {program} >&2 || {{ echo {program} is not there >&2; exit {MISSING}; }}"
+    return f'{look}; echo "final 1" >> "$NNILITE_METRICS"'
+
+
+def program_of(command: str) -> str:
+    """The program that a shell command starts first, as far as its words tell; `sh` if they do not."""
+    with contextlib.suppress(ValueError):  # a quote without its end, which the shell will complain of
+        for word in shlex.split(command):
+            if "=" not in word.partition("/")[0]:
+                return word if not set(word) & set("$`(){}<>|&;*?!") else "sh"
+    return "sh"
+
+
+def _try(check: str, config: ExperimentConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
+    began = time.monotonic()
+    entry = launch.create(config, options=options, detach=False)
+    try:
+        trial = _ended(entry, began + limit_s)
+        yield _judged(check, trial, program_of_probe(config.trial_command), time.monotonic() - began, limit_s)
+    finally:
+        _remove(entry)
+
+
+def program_of_probe(command: str) -> str:
+    return shlex.split(command)[2]
+
+
+def _ended(entry: RegistryEntry, deadline: float) -> dict[str, Any]:
+    """The trial once it has ended, or as it is at the deadline."""
+    with managers.connect(entry) as manager:
+        while True:
+            trials = list(manager.trials())
+            profile = manager.profile()
+            trial = trials[0] if trials else {"state": "WAITING", "reason": profile["reason"]}
+            over = profile["state"] in ("ERROR", "DONE", "STOPPED")
+            if time.monotonic() > deadline or trial.get("ended") or (over and not trials):
+                return dict(trial)
+            time.sleep(_POLL_S)
+
+
+def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limit_s: float) -> Finding:
+    state, reason = trial["state"], " ".join(str(trial.get("reason") or "").split())
+    if state == "SUCCEEDED" and trial.get("value") is not None:
+        return ok(check, f"a trial ran there and reported its result after {took_s:.1f} s; {program} is there")
+    if state == "SUCCEEDED":
+        cure = "see whether the disk of its worker is full, or mounted read-only"
+        return fault(check, "a trial ran there, and its result did not come back", cure)
+    if f"{program} is not there" in reason or f"exit code {MISSING}" in reason:
+        cure = "install it there, name an image that has it, or give its path in trialCommand"
+        return fault(check, f"the worker has no {program}, with which the trial command begins", cure)
+    if state == "WAITING":
+        cure = f"{_last_part(reason)}" or "give it more time with --timeout"
+        return fault(
+            check, f"a trial still waits after {limit_s:.0f} s: {reason or 'its platform does not say why'}", cure
+        )
+    if state == "RUNNING":
+        cure = "let workers reach this machine (nniManagerIp, --host, firewall), or set `callback: log`"
+        return fault(check, f"a trial was started there, and no result has come back in {limit_s:.0f} s", cure)
+    return divided(check, f"a trial ended as {state}: {reason or 'without a reason'}", PLATFORM_CURE)
+
+
+def _last_part(reason: str) -> str:
+    return reason.rpartition("; ")[2] if "; " in reason else ""
+
+
+def _remove(entry: RegistryEntry) -> None:
+    """End the experiment of the doctor and take it away; what its platform holds is freed by the stop."""
+    current = replace(entry, alive=_registry.is_alive(entry.directory))
+    if current.alive:
+        managers.stop(current)
+    shutil.rmtree(entry.directory, ignore_errors=True)
+    _registry.remove(entry.id)
