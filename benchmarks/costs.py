@@ -1,0 +1,96 @@
+"""What trials cost: processor time of each process of an experiment, and files of ended trials.
+
+Wall time on a loaded machine hides what is spent, so processor time (user and system) is what counts here.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_QUIET_S = 60.0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of processor time of each process; `keepers` have those of the trials, too."""
+
+    manager: float
+    tuner: float
+    fork_server: float
+    keepers: float
+
+    def since(self, before: Spent) -> Spent:
+        return Spent(
+            self.manager - before.manager,
+            self.tuner - before.tuner,
+            self.fork_server - before.fork_server,
+            self.keepers - before.keepers,
+        )
+
+    @property
+    def total(self) -> float:
+        return self.manager + self.tuner + self.fork_server + self.keepers
+
+    def shown(self, trials: int, trial_s: float) -> str:
+        """The parts per trial; `trial_s`: what the trial's own command takes, which is taken from the keepers' part."""
+        parts = {
+            "trial": trial_s,
+            "keeper": self.keepers / trials - trial_s,
+            "manager": self.manager / trials,
+            "fork server": self.fork_server / trials,
+            "tuner": self.tuner / trials,
+        }
+        return ", ".join(f"{name} {seconds * 1000:.1f}" for name, seconds in parts.items())
+
+
+def spent(manager: int) -> Spent:
+    """What the processes of a local experiment have spent so far; of keepers, those that have ended."""
+    process = psutil.Process(manager)
+    tuner, server = (_child(process, word) for word in ("nnilite._tuner_host.child", "serve"))
+    ended = server.cpu_times()
+    keepers = ended.children_user + ended.children_system
+    return Spent(_own(process), _own(tuner), _own(server), keepers)
+
+
+def await_keepers(manager: int) -> None:
+    """Wait until the last keeper has ended, since only then its time is known."""
+    server = _child(psutil.Process(manager), "serve")
+    until = time.monotonic() + _QUIET_S
+    while server.children() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def command_s(words: Sequence[str], folder: Path, env: Mapping[str, str], times: int = 1) -> tuple[float, float]:
+    """Processor time and wall time of a command and its children, in seconds, each for one of `times` runs."""
+    before, start = _children_s(), time.perf_counter()
+    for _ in range(times):
+        subprocess.run(words, cwd=folder, env={**os.environ, **env}, check=True, capture_output=True)
+    return (_children_s() - before) / times, (time.perf_counter() - start) / times
+
+
+def disk(trials: Path) -> tuple[int, int]:
+    """How many files and folders there are in a folder, and how many bytes of disk they take."""
+    places = [path.lstat() for path in trials.rglob("*")]
+    return len(places), sum(place.st_blocks * 512 for place in places)
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _child(process: psutil.Process, word: str) -> psutil.Process:
+    return next(child for child in process.children() if word in child.cmdline())
+
+
+def _own(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
