@@ -191,6 +191,16 @@ class Engine:
         found = (live.attempt for live in self.rules.live.values())
         return [attempt for attempt in found if attempt is not None and attempt.handle is not None]
 
+    def is_live(self, attempt: Attempt) -> bool:
+        """Whether the end of this attempt is not known yet."""
+        live = self.rules.live.get(attempt.trial)
+        return live is not None and live.trial.attempt == attempt.number
+
+    def is_delivering(self, attempt: Attempt) -> bool:
+        """Whether new events of this attempt came in the last few seconds."""
+        live = self.rules.live.get(attempt.trial)
+        return live is not None and live.trial.attempt == attempt.number and self.rules.is_delivering(live)
+
     # ------------------------------------------------------------ the rounds
 
     async def run(self) -> None:

@@ -61,6 +61,7 @@ class Live:
     attempt: Attempt | None = None
     phase: Phase = Phase.QUEUED
     seen: float = 0.0  # last sign of life of the current attempt, in time that the manager has lived
+    delivered: float | None = None  # when events of the current attempt last came, in the same time
     running_since: float = 0.0
     not_before: float = 0.0  # the time before which it is not submitted
     busy: bool = False  # it is held back because the service had no room
@@ -112,6 +113,7 @@ class Live:
         self.end, self.held, self.complaint = None, None, ""
         self.last_intermediate = None
         self.reported = 0
+        self.delivered = None
 
     def is_with_silent_member(self) -> bool:
         """Whether a member of a hybrid service was asked to take the job, and has said neither yes nor no."""

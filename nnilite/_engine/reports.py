@@ -11,9 +11,15 @@ from nnilite._engine.live_trial import Live, Phase
 from nnilite._engine.state import joined
 from nnilite.records import Attempt, Exited, JobState, Metric, MetricKind, Reported, Started, Trial, TrialState
 
+_DELIVERING_S = 3.0  # keepers with more to send do so several times a second
+
 
 class Reports(Ends):
     """Handles the reports of trials and the statuses of their jobs."""
+
+    def is_delivering(self, live: Live) -> bool:
+        """Whether events of this trial came in the last few seconds that the manager lived, and its end did not."""
+        return live.end is None and live.delivered is not None and self._lived - live.delivered < _DELIVERING_S
 
     def _live_events(self, message: s.LiveEvents) -> None:
         live = self._current(message.trial, message.attempt)
@@ -21,9 +27,7 @@ class Reports(Ends):
         if live is None:
             self._out.too_late = True
             return
-        live.seen = self._lived
-        if message.missing:
-            self._complain(live, message.missing)
+        self._heard_of(live, message)
         fresh: list[Any] = []
         for event in message.events:
             if isinstance(event, Started):
@@ -38,6 +42,13 @@ class Reports(Ends):
             self._out.actions.append(s.Assess(message.trial, message.attempt, before, tuple(fresh), self.calls))
         if live.end is not None:
             self._take_end(live)
+
+    def _heard_of(self, live: Live, message: s.LiveEvents) -> None:
+        live.seen = self._lived
+        if message.events:
+            live.delivered = self._lived
+        if message.missing:
+            self._complain(live, message.missing)
 
     def _take_end(self, live: Live) -> None:
         if live.phase is Phase.SUBMITTED:

@@ -46,6 +46,12 @@ class EngineInbox(PlacementNotes, Protocol):
     def submitted(self) -> list[Attempt]:
         """The attempts that the service has, which are to be polled."""
 
+    def is_live(self, attempt: Attempt) -> bool:
+        """Whether the end of this attempt is not known yet."""
+
+    def is_delivering(self, attempt: Attempt) -> bool:
+        """Whether new events of this attempt came in the last few seconds."""
+
 
 @dataclass(frozen=True)
 class _Scaling:
@@ -264,6 +270,13 @@ class ServiceCaller:
 
     async def _report(self, attempt: Attempt, status: JobStatus) -> None:
         """Hand a status to the rules; if the platform reports an end, after all events that the keeper left."""
+        # Since the poll began, the keeper may have reported the end: then everything before it is stored.
+        if not self._inbox.is_live(attempt):
+            self._untaken.pop((attempt.trial, attempt.number), None)
+            self._unread.pop((attempt.trial, attempt.number), None)
+            return
+        if self._is_left_to_keeper(attempt, status):
+            return
         if (status.state.ended or self._follow) and attempt.handle is not None:
             try:
                 await self._take_reports(attempt, attempt.handle, status.state.ended)
@@ -284,6 +297,14 @@ class ServiceCaller:
         if status.state.ended:
             self._untaken.pop((attempt.trial, attempt.number), None)
         self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
+
+    def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
+        """Whether to wait for the next poll, since the keeper of the ended command is still delivering by itself.
+
+        Reading the whole spool beside the keeper would do the same work twice, which takes seconds for 100,000 reports.
+        """
+        told = status.state.ended and status.state is not JobState.LOST and not self._follow
+        return told and self._inbox.is_delivering(attempt)
 
     def _may_come(self, attempt: Attempt) -> bool:
         """Whether to ask again for the reports of an ended job, before its end counts without them."""

@@ -427,3 +427,33 @@ def test_who_asks_for_a_stop_while_the_manager_is_ending_is_told_that_it_stops(t
         await b.manager.stop()
 
     play(tmp_path, scenario, max_trials=1)
+
+
+class ReadService(fakes.FakeService):
+    """Counts how often reports are read."""
+
+    read = 0
+
+    async def reports(self, handle: Any) -> Any:
+        self.read += 1
+        return await super().reports(handle)
+
+
+@pytest.mark.parametrize(("patience_s", "read"), [(600.0, False), (0.0, True)])
+def test_reports_are_left_to_a_keeper_as_long_as_it_delivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float, read: bool
+) -> None:
+    monkeypatch.setattr("nnilite._engine.reports._DELIVERING_S", patience_s)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.fake.jobs)
+        name = next(iter(running.fake.jobs))
+        first = [Started(1.0), Reported(0, MetricKind.PERIODICAL, 0, 0.5, 1.5)]
+        await running.engine.take(name.split("-")[2], 0, first)
+        running.fake.jobs[name].finish()
+        polled = running.fake.calls.count("poll")
+        assert isinstance(running.service, ReadService)
+        await running.until(lambda: running.service.read or running.fake.calls.count("poll") > polled + 2)
+        assert bool(running.service.read) is read
+
+    play(tmp_path, scenario, service=ReadService, max_trials=1)
