@@ -29,6 +29,10 @@ COLOURS = {
 }
 
 
+LONG_LIST = 100
+"""A list of more items than this is printed as JSON with an item on each line."""
+
+
 def on_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout.isatty()
@@ -42,10 +46,16 @@ def console() -> Console:
 
 
 def show_json(data: Any) -> None:
-    """Print JSON for scripts: one document, stable order; NaN and infinities as strings, as on the wire."""
-    from nnilite._running.connection import plain
+    """Print JSON for scripts: one document, stable order; NaN and infinities as strings, as on the wire.
 
-    text = json.dumps(plain(data), indent=4, ensure_ascii=False, allow_nan=False)
+    Each item of a long list is on a line of its own: Python writes that ten times as fast as the indented form.
+    """
+    from nnilite._running.connection import dumps
+
+    if isinstance(data, list) and len(data) > LONG_LIST:
+        text = "[\n" + ",\n".join(map(dumps, data)) + "\n]"
+    else:
+        text = dumps(data, indent=4)
     # A lone surrogate cannot be printed, so it is escaped as in JSON.
     print(text.encode("utf-8", "backslashreplace").decode())
 

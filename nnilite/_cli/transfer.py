@@ -11,13 +11,14 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from nnilite._cli.program import warn
 from nnilite._nni_folders import is_uncertain
-from nnilite._running.connection import plain
+from nnilite._running.connection import dumps, plain
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
 
@@ -65,23 +66,30 @@ def _write_json(manager: Client, file: TextIO, intermediate: bool) -> int:
     file.write("[")
     for count, row in enumerate(results(manager, intermediate), 1):
         file.write(",\n" if count > 1 else "\n")
-        file.write(json.dumps(plain(row), ensure_ascii=False, allow_nan=False))
+        file.write(dumps(row))
     file.write("\n]\n")
     return count
 
 
 def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
-    """Write CSV in two passes, as the columns must be known first and many trials may not fit into memory."""
-    columns = columns_of(results(manager, False))
-    if intermediate:
-        columns.append("intermediate")
-    writer = csv.DictWriter(file, columns, extrasaction="ignore")
-    writer.writeheader()
+    """Write CSV: the columns must be known first, so the rows wait in a temporary file, as they may be very many."""
     count = 0
-    for row in results(manager, intermediate):
-        writer.writerow(cells(row))
-        count += 1
-    return count
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as kept:
+
+        def keep(row: Row) -> Row:
+            nonlocal count
+            count += 1
+            kept.write(json.dumps(row) + "\n")
+            return row
+
+        columns = columns_of(map(keep, results(manager, intermediate)))
+        if intermediate:
+            columns.append("intermediate")
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        kept.seek(0)
+        writer.writerows(cells(json.loads(line)) for line in kept)
+        return count
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:

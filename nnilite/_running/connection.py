@@ -184,6 +184,14 @@ def _trust(certificate: Path | None) -> Any:
     return context
 
 
+def dumps(value: Any, indent: int | None = None) -> str:
+    """Strict JSON; NaN and infinities become strings, as on the wire."""
+    try:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
 def plain(value: Any) -> Any:
     """JSON that any parser accepts, with NaN and the infinities as strings."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):

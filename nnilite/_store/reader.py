@@ -129,8 +129,10 @@ class Reader:
         if query.sort is TrialSort.SEQUENCE:
             order = f"sequence {'DESC' if query.descending else 'ASC'}"
         total = self._rows(f"SELECT COUNT(*) FROM trials {where}", *values)[0][0]
+        # The rows of the page are chosen first: SQLite would otherwise read all rows whole in order to sort them.
+        chosen = f"SELECT sequence FROM trials {where} ORDER BY {order}, sequence LIMIT ? OFFSET ?"
         rows = self._rows(
-            f"SELECT {LATEST}, {TRIAL_COLUMNS} FROM trials t {where} ORDER BY {order}, sequence LIMIT ? OFFSET ?",
+            f"SELECT {LATEST}, {TRIAL_COLUMNS} FROM trials t WHERE sequence IN ({chosen}) ORDER BY {order}, sequence",
             *values,
             query.limit,
             query.offset,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -202,3 +203,13 @@ def test_hosts_of_a_pool_say_how_busy_they_are(capsys: pytest.CaptureFixture[str
     pooled = {**plain, "name": "worker", "details": {"busy": 2, "processors": 4, "queue": 7}}
     summary.show_hosts({"hosts": [plain, pooled]})
     assert "worker  up     1       2 of 4 processors busy, 7 in the queue" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("count", "lines"), [(2, 8), (screen.LONG_LIST + 1, screen.LONG_LIST + 3)])
+def test_a_long_list_has_an_item_on_each_line_of_its_json(
+    capsys: pytest.CaptureFixture[str], count: int, lines: int
+) -> None:
+    screen.show_json([{"value": math.nan}] * count)
+    text = capsys.readouterr().out
+    assert json.loads(text) == [{"value": "NaN"}] * count
+    assert len(text.splitlines()) == lines
