@@ -5,22 +5,22 @@ A name is that of an entry point (case does not matter, and `TPETuner` finds `TP
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import importlib
-import inspect
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from nnilite import _algorithms
-from nnilite.assessor import Assessor
-from nnilite.conversion import Converter
 from nnilite.errors import PluginError
-from nnilite.records import Host
-from nnilite.service import TrainingService
-from nnilite.tuner import Tuner
+
+if TYPE_CHECKING:
+    import argparse
+    from importlib.metadata import EntryPoint
+
+    from nnilite.assessor import Assessor
+    from nnilite.conversion import Converter
+    from nnilite.records import Host
+    from nnilite.service import TrainingService
+    from nnilite.tuner import Tuner
 
 SERVICES = "nnilite.training_services"
 TUNERS = "nnilite.tuners"
@@ -37,7 +37,11 @@ _WORD = {
     CONVERTERS: "converter",
     WORKERS: "worker program",
 }
-_BASE: dict[str, type] = {SERVICES: TrainingService, TUNERS: Tuner, ASSESSORS: Assessor}
+_BASE = {
+    SERVICES: ("nnilite.service", "TrainingService"),
+    TUNERS: ("nnilite.tuner", "Tuner"),
+    ASSESSORS: ("nnilite.assessor", "Assessor"),
+}
 _SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor", CONVERTERS: "converter"}
 
 
@@ -56,12 +60,16 @@ class WorkerProgram(Protocol):
 
 def _found(group: str) -> dict[str, EntryPoint]:
     """Installed plugins and what the user registered; an installed one wins."""
+    from nnilite import _algorithms
+
     own = {entry.name.lower(): entry.entry_point(group) for entry in _algorithms.registered(_WORD[group])}
     return {**own, **_installed(group)}
 
 
 @cache
 def _installed(group: str) -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
     return {point.name.lower(): point for point in entry_points(group=group)}
 
 
@@ -101,7 +109,7 @@ def converter(name: str) -> Converter:
     found = _import(CONVERTERS, name)
     if not callable(found):
         raise PluginError(f"{_WORD[CONVERTERS]} {name!r} is not a function.")
-    return cast(Converter, found)
+    return cast("Converter", found)
 
 
 def worker_programs() -> dict[str, WorkerProgram]:
@@ -123,8 +131,9 @@ def _checked(group: str, name: str) -> type:
 
 
 def _of_group(group: str, name: str, found: object) -> type:
-    base = _BASE[group]
-    if not (inspect.isclass(found) and issubclass(found, base)):
+    module, name_of_base = _BASE[group]
+    base: type = getattr(importlib.import_module(module), name_of_base)
+    if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(f"{_WORD[group]} {name!r} is not a class derived from nnilite's {base.__name__}.")
     return found
 
@@ -172,6 +181,8 @@ _NO_MORE = {
 
 
 def _unknown(group: str, name: str) -> str:
+    import difflib
+
     known = names(group)
     why = _NO_MORE.get(group, {}).get(name.lower().removesuffix(_SUFFIX[group]))
     if why:

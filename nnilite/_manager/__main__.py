@@ -187,8 +187,13 @@ class Program:
         """Open all parts, so that faults are reported before anything runs. Raises: NniliteError, also if stopped."""
 
         async def both() -> None:
-            await parts.tuner.open(parts.engine.rules.calls)
-            await parts.engine.caller.open()
+            # Both start processes, which load what they need at the same time.
+            calls = parts.engine.rules.calls
+            opened = [asyncio.create_task(parts.tuner.open(calls)), asyncio.create_task(parts.engine.caller.open())]
+            try:
+                await asyncio.gather(*opened)
+            finally:
+                await end_tasks(opened)
 
         opening, stopping = asyncio.create_task(both()), asyncio.create_task(self._stopping.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
