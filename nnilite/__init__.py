@@ -253,7 +253,6 @@ class _Trial:
             return self.current
 
     def _read(self) -> Any:
-        import json
         import time
 
         path = os.path.join(_system_dir(), "parameter.cfg")
@@ -261,7 +260,7 @@ class _Trial:
         while True:
             try:
                 with open(path, encoding="utf-8") as file:
-                    return json.load(file)
+                    return _loads(file.read())
             except (OSError, ValueError) as error:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"the parameters of this trial cannot be read from {path}: {error}") from error
@@ -289,7 +288,6 @@ class _Trial:
                 self._finals += 1
 
     def _line(self, kind: str, sequence: int, text: str) -> bytes:
-        import json
         import time
 
         record = {
@@ -300,7 +298,7 @@ class _Trial:
             "value": text,
             "time": time.time(),
         }
-        data = (json.dumps(record) + "\n").encode("ascii")
+        data = (_dumps(record) + "\n").encode("ascii")
         if len(data) > _MAX_LINE_BYTES:
             raise ValueError(
                 f"a metric takes less than 1,000,000 bytes as JSON, this one takes {len(data):,}; "
@@ -363,15 +361,58 @@ def _append(line: bytes) -> None:
 
 
 def _text(metric: Any) -> str:
-    import json
-
     try:
-        return json.dumps(metric, default=_plain)
+        return _dumps(metric)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(
             f"a metric must be a number, or a dict of JSON values with a number as 'default'; "
             f"this {type(metric).__name__} is not: {error}"
         ) from error
+
+
+# `import json` takes as long as a start of Python, mostly for `re`. The two functions below use the part of it that is
+# written in C, which is all of the work. Where a Python has no such part, or another one, `json` itself is used.
+
+
+class _Numbers:
+    """What the JSON reader in C asks for."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.__getitem__
+    memo: dict[str, str] = {}
+
+
+def _loads(text: str) -> Any:
+    """The value of a JSON text. Raises: ValueError."""
+    text = text.strip(" \t\n\r")
+    try:
+        from _json import make_scanner
+
+        value, end = make_scanner(_Numbers)(text, 0)  # type: ignore[arg-type]
+    except (ImportError, AttributeError, TypeError, StopIteration):  # json's own reader tells what is wrong
+        end = -1
+    if end == len(text):
+        return value
+    import json
+
+    return json.loads(text)
+
+
+def _dumps(value: Any) -> str:
+    """The JSON text of a value. Raises: TypeError, ValueError, RecursionError."""
+    try:
+        from _json import encode_basestring_ascii, make_encoder
+
+        encode = make_encoder({}, _plain, encode_basestring_ascii, None, ": ", ", ", False, False, True)
+    except (ImportError, TypeError):
+        import json
+
+        return json.dumps(value, default=_plain)
+    return "".join(encode(value, 0))
 
 
 def _plain(value: Any) -> Any:

@@ -16,17 +16,53 @@ import time
 from typing import Any, Dict, List, Mapping
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+=.,:/@%")
+_SHELL_WORDS = """
+. : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs disown do
+done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in jobs
+kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt source suspend
+test then time times trap true type typeset ulimit umask unalias unset until wait while
+"""
+_OF_THE_SHELL = frozenset(_SHELL_WORDS.split())
 _OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append, since the cap may cut the file
 
 
 def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> "subprocess.Popen[bytes]":
-    """Start the command by bash, or by sh if there is no bash. Raises: OSError."""
+    """Start the command by bash, or by sh if there is no bash. Raises: OSError.
+
+    Of a command of plain words the shell would only start the program and replace itself by it. So it is started
+    without a shell, which takes less time. If that fails, the shell is started after all, and says why.
+    """
+    words = plain_words(command, env)
+    if words:
+        try:
+            # A shell would set this, too.
+            return _popen(words, directory, {**env, "PWD": directory}, stdout, stderr)
+        except (OSError, ValueError):  # a script without `#!`, for example, which a shell runs all the same
+            words = []
     shell = next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
+    return _popen([shell, "-c", command], directory, env, stdout, stderr)
+
+
+def plain_words(command: str, env: Mapping[str, str]) -> List[str]:
+    """The words of a command that needs no shell; [] if it may need one."""
+    words = command.split()
+    if not words or not _PLAIN.issuperset(command) or words[0] in _OF_THE_SHELL or "=" in words[0]:
+        return []
+    # In these cases a shell does more: it runs a file first, has functions of its own, or its own idea of PATH.
+    if not env.get("PATH") or "BASH_ENV" in env or any(name.startswith("BASH_FUNC_") for name in env):
+        return []
+    return words
+
+
+def _popen(
+    words: List[str], directory: str, env: Mapping[str, str], stdout: str, stderr: str
+) -> "subprocess.Popen[bytes]":
     out = os.open(stdout, _OUT_FLAGS, 0o600)
     err = os.open(stderr, _OUT_FLAGS, 0o600)
     try:
         return subprocess.Popen(
-            [shell, "-c", command],
+            words,
             cwd=directory,
             env=env,
             stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
+from nnilite._keeper.process import plain_words
 from nnilite.records import EndCause
 from waiting import pause
 
@@ -298,3 +299,44 @@ def test_a_keeper_that_is_started_by_a_relative_path_brings_the_sdk(bench, tmp_p
     command = [bench.python, "-I", "-S", "keeper.pyz", "run", str(spec)]
     assert subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode == 0
     assert bench.callback.values == [1]
+
+
+@pytest.mark.parametrize(
+    ("command", "env", "words"),
+    [
+        ("python train.py --lr=0.1", {}, ["python", "train.py", "--lr=0.1"]),
+        ("./train.sh", {}, ["./train.sh"]),
+        ("echo hello", {}, []),
+        ("LR=1 python train.py", {}, []),
+        ("python train.py > log", {}, []),
+        ("python 'my train.py'", {}, []),
+        ("python train.py; true", {}, []),
+        ("python ~/train.py", {}, []),
+        ("python train.py\nls", {}, []),
+        ("python train.py", {"BASH_ENV": "file"}, []),
+        ("python train.py", {"BASH_FUNC_python%%": "() { :; }"}, []),
+        ("python train.py", {"PATH": ""}, []),
+        ("", {}, []),
+    ],
+)
+def test_only_a_command_of_plain_words_is_started_without_a_shell(command, env, words):
+    assert plain_words(command, {"PATH": "/bin", **env}) == words
+
+
+def test_a_program_that_is_started_without_a_shell_is_told_its_folder(bench):
+    assert bench.run("env -0", env={"PWD": "/elsewhere"}) == 0
+    assert f"PWD={bench.folder}" in bench.text("stdout").split("\0")
+
+
+def test_a_script_without_an_interpreter_runs_by_the_shell(bench):
+    bench.folder.mkdir(parents=True, exist_ok=True)
+    (bench.folder / "train").write_text("echo ran\n")
+    (bench.folder / "train").chmod(0o755)
+    assert bench.run("./train") == 0
+    assert bench.text("stdout") == "ran\n"
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-program --at all", 127), ("./.nni", 126)])
+def test_the_shell_says_why_a_program_cannot_be_started(bench, command, code):
+    assert bench.run(command) == code
+    assert "bash" in bench.text("stderr") or "sh" in bench.text("stderr")
