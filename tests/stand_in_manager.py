@@ -43,6 +43,7 @@ PROFILE = {
     "counts": {"SUCCEEDED": 4, "WAITING": 1},
     "best": TRIAL,
     "optimize": "minimize",
+    "objectives": {"default": "minimize"},
     "hosts": [],
     "waiting": [{"reason": "no GPU is free", "count": 1}],
     "nextSequence": 5,

@@ -115,8 +115,11 @@ class Backend(Protocol):
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
         """Intermediate results of these trials, at most about `points` of each; unknown trials are left out."""
 
-    async def importance(self, method: ImportanceMethod) -> Importance:
-        """How much each parameter matters. May take seconds. Raises: ServiceError."""
+    async def importance(self, method: ImportanceMethod, key: str) -> Importance:
+        """How much each parameter matters for the number `key` of the final results. May take seconds.
+
+        Raises: ServiceError.
+        """
 
     async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:
         """Commit a batch of a job whose token has been checked. Raises: NotFound, GapConflict, FencedConflict."""

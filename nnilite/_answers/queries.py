@@ -52,6 +52,9 @@ class Profile:
     counts: Annotated[Mapping[TrialState, Annotated[int, COUNT]], "trials by state"] = field(default_factory=dict)
     best: Trial | None = None
     optimize: str = "maximize"
+    objectives: Annotated[
+        Mapping[str, str], "what is searched for: maximize or minimize, by the name of the number"
+    ] = field(default_factory=lambda: {"default": "maximize"})
     hosts: Sequence[Host] = ()
     waiting: Sequence[Waiting] = ()
     port: Annotated[int, COUNT] = 0

@@ -44,17 +44,17 @@ def trials(profile: dict[str, Any]) -> str:
     return (f"{total} of {limit}" if limit else str(total)) + (f": {parts}" if parts else "")
 
 
-def objectives(profile: dict[str, Any]) -> dict[str, str]:
-    """The names and directions of the objectives, of a tuner with several."""
-    from nnilite.tuning.objectives import configured
-
-    return configured(profile["config"].get("tuner", {}).get("classArgs"))
+def several_objectives(profile: dict[str, Any]) -> bool:
+    """Whether there is a front instead of one best trial."""
+    return list(profile["objectives"]) != ["default"]
 
 
 def show_best(profile: dict[str, Any]) -> None:
     """Print the best trial, its metric, and its parameters one per line."""
     best = profile["best"]
-    if objectives(profile):
+    if several_objectives(profile):
+        goals = ", ".join(f"{direction} {name}" for name, direction in profile["objectives"].items())
+        print(f"Objectives: {screen.clean(goals)}")
         print(f"Best: `nnictl trial ls {profile['id']} --front` lists the trials that no other one beats.")
         return
     if best is None and profile["counts"].get("SUCCEEDED"):

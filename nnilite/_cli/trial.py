@@ -115,7 +115,7 @@ def show_list(options: argparse.Namespace) -> None:
 
 def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     if options.front:
-        return _inbox(manager, options)
+        return _front(manager, options)
     count = options.head or options.tail
     if not count:
         return manager.trials(states=options.status)
@@ -125,14 +125,14 @@ def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str
     return (trial for trial in ranked if trial["value"] is not None)
 
 
-def _inbox(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]:
+def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]:
     from nnilite.tuning.objectives import front, signs
 
-    wanted = summary.objectives(manager.profile())
-    if not wanted:
+    profile = manager.profile()
+    if not summary.several_objectives(profile):
         raise ConfigError("--front: the tuner of this experiment has no `objectives` in its classArgs")
     trials = manager.trials(states=options.status or [TrialState.SUCCEEDED.value])
-    return front(((trial, trial["value"]) for trial in trials), signs(wanted))
+    return front(((trial, trial["value"]) for trial in trials), signs(profile["objectives"]))
 
 
 def _metric(value: Any, latest: Any) -> str:

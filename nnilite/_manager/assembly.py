@@ -34,7 +34,7 @@ from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
 from nnilite.tuning.class_args import default_of
-from nnilite.tuning.objectives import configured
+from nnilite.tuning.objectives import configured, directions
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +181,7 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
         created=store.moment("created") or 0.0,
         maximize=maximize,
         space=store.last_space() or config.search_space,
+        objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
         pid=os.getpid(),
     )
 

@@ -45,6 +45,7 @@ class About:
     created: float
     maximize: bool
     space: Json
+    objectives: Mapping[str, str]
     port: int = 0
     url: str = ""
     pid: int = 0
@@ -72,7 +73,7 @@ class Viewer(ReadOnly, Insight):
     def __init__(
         self, about: About, progress: Progress, reader: Reader, token: str, changes: Changes | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(about.objectives)
         self.about = about
         self.token = token
         self.reader = reader
@@ -113,6 +114,7 @@ class Viewer(ReadOnly, Insight):
             counts=dict(now.counts),
             best=now.best,
             optimize="maximize" if about.maximize else "minimize",
+            objectives=about.objectives,
             port=about.port,
             url=about.url,
             pid=about.pid,

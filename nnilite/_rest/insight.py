@@ -59,7 +59,10 @@ class ImportanceHandler(ApiHandler):
     """How much each parameter matters."""
 
     async def get(self) -> None:
-        self.send_json(importance(await self.backend.importance(ImportanceMethod(self.query["method"]))))
+        method, key = ImportanceMethod(self.query["method"]), self.query["key"]
+        if key is None:
+            key = next(iter((await self.backend.profile()).objectives))
+        self.send_json(importance(await self.backend.importance(method, key)))
 
 
 _CURSOR = re.compile(r"([0-9]{1,16})-([0-9]{1,16})")

@@ -17,6 +17,9 @@ _ROW_LIMIT = Param("limit", {"type": _INTEGER, "minimum": 1, "maximum": 20_000, 
 _TRIALS = Param("trial", s.array({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, default=[]), "which trials")
 _POINTS = Param("points", {"type": _INTEGER, "minimum": 2, "maximum": 2000, "default": 200}, "how many of each at most")
 _KEY = Param("key", {"type": "string", "pattern": "^.{1,200}$"}, "which entry, where the metric is an object")
+_OBJECTIVE = Param(
+    "key", {"type": "string", "pattern": "^.{1,200}$"}, "for which number of the results; default: the first objective"
+)
 _METHOD = Param("method", s.choice([m.value for m in ImportanceMethod], default="auto"), "how it is found")
 _ROWS: Schema = s.record(
     columns=s.array(s.TEXT),
@@ -54,5 +57,5 @@ INSIGHT_ROUTES = (
             refusals=(404,),
         ),
     ),
-    Route("/importance", ImportanceHandler, _get("How much each parameter matters", _IMPORTANCE, _METHOD)),
+    Route("/importance", ImportanceHandler, _get("How much each parameter matters", _IMPORTANCE, _METHOD, _OBJECTIVE)),
 )

@@ -84,8 +84,8 @@ def evaluator(method: str) -> tuple[str, BaseImportanceEvaluator]:
     return "pedAnova", PedAnovaImportanceEvaluator()
 
 
-def compute(method: str, trials: Sequence[tuple[Json, float]]) -> dict[str, Any]:
-    """The method used, shares by parameter, and the reason if there are none."""
+def compute(method: str, trials: Sequence[tuple[Json, float]], direction: str) -> dict[str, Any]:
+    """The method used, shares by parameter, and the reason if there are none. `direction`: maximize or minimize."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -95,7 +95,7 @@ def compute(method: str, trials: Sequence[tuple[Json, float]]) -> dict[str, Any]
         what = "no parameter" if not known else "the metric never"
         return {"method": method, "shares": [], "reason": f"{what} varies among the trials so far"}
     distributions = {name: distribution(values) for name, values in known.items()}
-    study = optuna.create_study(direction="maximize")
+    study = optuna.create_study(direction=optuna.study.StudyDirection[direction.upper()])
     study.add_trials(
         [
             optuna.trial.create_trial(
@@ -117,7 +117,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     question = json.load(sys.stdin)
     trials = [(json.loads(parameters), score) for parameters, score in question["trials"]]
-    json.dump(compute(question["method"], trials), sys.stdout)
+    json.dump(compute(question["method"], trials, question["direction"]), sys.stdout)
 
 
 if __name__ == "__main__":

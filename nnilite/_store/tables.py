@@ -12,7 +12,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
@@ -26,6 +26,7 @@ Rows = Callable[..., list[Any]]
 _IMPORTANCE_TIMEOUT_S = 120.0
 _SAMPLE_MAX = 2000  # trials that the importance is computed from
 _FEW = 4  # fewer trials say nothing
+_ANSWERS_MAX = 32  # answers that are kept
 
 _JSON_OR_TEXT = "CASE WHEN json_valid({0}) THEN json({0}) ELSE {0} END"
 _LAST = "MAX(printf('%016d-%016d', {}, {}))"  # the largest pair of numbers: MAX takes no pairs
@@ -54,8 +55,10 @@ class Insight:
 
     reader: Reader
 
-    def __init__(self) -> None:
-        self._importance: dict[ImportanceMethod, tuple[int, Importance]] = {}
+    def __init__(self, objectives: Mapping[str, str]) -> None:
+        self._objectives = objectives
+        # By method and number: how many trials there were, and the answer.
+        self._importance: dict[tuple[ImportanceMethod, str], tuple[int, Importance]] = {}
         self._computing = asyncio.Lock()
 
     async def rows(self, table: Table, after: Cursor, limit: int) -> RowPage:
@@ -64,14 +67,20 @@ class Insight:
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
         return await self.reader.ask(_curves, trials, points, key)
 
-    async def importance(self, method: ImportanceMethod) -> Importance:
-        """How much each parameter matters. Raises: ServiceError if the computation takes too long or fails."""
+    async def importance(self, method: ImportanceMethod, key: str) -> Importance:
+        """How much each parameter matters for the number `key` of the final results.
+
+        Raises: ServiceError if the computation takes too long or fails.
+        """
         async with self._computing:
-            known = await self.reader.ask(_count_scored)
-            kept = self._importance.get(method)
+            known = await self.reader.ask(_count_results)
+            kept = self._importance.get((method, key))
             if kept is None or kept[0] != known:
-                found = await _compute(method, await self.reader.ask(_scored))
-                kept = self._importance[method] = (known, found)
+                scored = await self.reader.ask(_scored, key)
+                found = await _compute(method, scored, self._objectives.get(key, "minimize"))
+                if len(self._importance) >= _ANSWERS_MAX:
+                    self._importance.clear()
+                kept = self._importance[method, key] = (known, found)
             return kept[1]
 
 
@@ -107,24 +116,25 @@ def _number(value: Json, key: str) -> float | None:
     return float(value) if number else None
 
 
-def _count_scored(rows: Rows) -> int:
-    return int(rows("SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL")[0][0])
+def _count_results(rows: Rows) -> int:
+    return int(rows("SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED' AND value IS NOT NULL")[0][0])
 
 
-def _scored(rows: Rows) -> list[tuple[str, float]]:
-    """Parameters (JSON) and score of all trials with a score, or of evenly spread ones if they are very many."""
-    count = _count_scored(rows)
-    return rows(
-        "SELECT parameters, score FROM (SELECT parameters, score, ROW_NUMBER() OVER (ORDER BY sequence) AS place "
-        "FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL) WHERE place % ? = 0",
-        max(math.ceil(count / _SAMPLE_MAX), 1),
+def _scored(rows: Rows, key: str) -> list[tuple[str, float]]:
+    """Parameters (JSON) and the number `key` of all trials that have it, or of evenly spread ones if they are many."""
+    found = rows(
+        "SELECT parameters, value FROM (SELECT parameters, value, ROW_NUMBER() OVER (ORDER BY sequence) AS place "
+        "FROM trials WHERE state = 'SUCCEEDED' AND value IS NOT NULL) WHERE place % ? = 0",
+        max(math.ceil(_count_results(rows) / _SAMPLE_MAX), 1),
     )
+    numbers = ((parameters, _number(stored_value(text), key)) for parameters, text in found)
+    return [(parameters, number) for parameters, number in numbers if number is not None]
 
 
-async def _compute(method: ImportanceMethod, scored: Sequence[tuple[str, float]]) -> Importance:
+async def _compute(method: ImportanceMethod, scored: Sequence[tuple[str, float]], direction: str) -> Importance:
     if len(scored) < _FEW:
         return Importance(method, len(scored), (), f"this needs at least {_FEW} trials with a finite metric")
-    question = json.dumps({"method": method.value, "trials": scored})
+    question = json.dumps({"method": method.value, "trials": scored, "direction": direction})
     answer = json.loads(await _ask_child(question))
     shares = [(str(name), float(share)) for name, share in answer["shares"]]
     return Importance(ImportanceMethod(answer["method"]), len(scored), shares, str(answer["reason"]))

@@ -9,24 +9,33 @@ from nnilite.records import Json
 from nnilite.tuner import scalar
 from nnilite.tuning.class_args import one_of
 
-__all__ = ["configured", "front", "gains", "signs"]
+__all__ = ["DIRECTIONS", "configured", "directions", "front", "gains", "signs"]
+
+DIRECTIONS = ("maximize", "minimize")
 
 T = TypeVar("T")
 
 
-def configured(class_args: Mapping[str, Json] | None) -> dict[str, Json]:
-    """The objectives of a tuner, with their directions, by its `classArgs`; {} if it has not several.
+def configured(class_args: Mapping[str, Json] | None) -> dict[str, str]:
+    """The objectives of a tuner, with their directions, by its `classArgs`; {} if it names none.
 
     A tuner of the user's own may mean anything by this argument.
     """
     given = (class_args or {}).get("objectives")
-    return {str(name): direction for name, direction in given.items()} if isinstance(given, Mapping) else {}
+    if not isinstance(given, Mapping) or any(direction not in DIRECTIONS for direction in given.values()):
+        return {}
+    return {str(name): str(direction) for name, direction in given.items()}
+
+
+def directions(class_args: Mapping[str, Json] | None, optimize: str) -> dict[str, str]:
+    """The objectives of an experiment with their directions: those of its tuner, or `default` with `optimize`."""
+    return configured(class_args) or {"default": optimize}
 
 
 def signs(directions: Mapping[str, str], argument: str = "objectives") -> dict[str, float]:
     """1 for each objective that is maximised, -1 for one that is minimised. Raises: ConfigError."""
     for name, direction in directions.items():
-        one_of(f"{argument}.{name}", direction, ("maximize", "minimize"))
+        one_of(f"{argument}.{name}", direction, DIRECTIONS)
     return {name: 1.0 if direction == "maximize" else -1.0 for name, direction in directions.items()}
 
 

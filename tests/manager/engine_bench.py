@@ -152,7 +152,7 @@ async def bench(
     parts = Parts(rules, kept, tuner, made, publisher, jobs, lambda: f"t{next(numbers)}", clock, wake, 1.0, follow)  # type: ignore[arg-type]
     engine = Engine(parts)
     reader = Reader(database.path)
-    about = About("e", folder, {}, ("fake",), 1.0, True, {})
+    about = About("e", folder, {}, ("fake",), 1.0, True, {}, {"default": "maximize"})
     machinery = Machinery(engine, jobs, made, kept, tuner, publisher)  # type: ignore[arg-type]
     manager = Manager(about, machinery, reader, None)
     task = asyncio.create_task(engine.run())

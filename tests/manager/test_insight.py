@@ -40,7 +40,7 @@ def ask(store: Store) -> Ask:
 
     def run(question: Callable[[Insight], Coroutine[Any, Any, Any]]) -> Any:
         async def work() -> Any:
-            insight = Insight()
+            insight = Insight({"default": "maximize", "cost": "minimize"})
             insight.reader = Reader(store.path)
             try:
                 return await question(insight)
@@ -127,18 +127,18 @@ def test_the_parameter_that_decides_is_found_to_matter_most(store: Store, ask: A
     luck = random.Random(0)
     points = [(luck.random(), luck.choice("abc")) for _ in range(60)]
     save(store, [trial(n, parameters={"x": x, "noise": k}, value=x * x) for n, (x, k) in enumerate(points)])
-    found = ask(lambda insight: insight.importance(ImportanceMethod.PED_ANOVA))
+    found = ask(lambda insight: insight.importance(ImportanceMethod.PED_ANOVA, "default"))
     assert (found.reason, found.trials, found.shares[0][0]) == ("", 60, "x")
     assert found.shares[0][1] > 0.6
 
 
 def test_few_trials_have_no_importance_and_it_says_why(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
-    assert "at least" in ask(lambda insight: insight.importance(ImportanceMethod.AUTO)).reason
+    assert "at least" in ask(lambda insight: insight.importance(ImportanceMethod.AUTO, "default")).reason
 
 
 def test_equal_results_have_no_importance_and_it_says_why() -> None:
-    assert "varies" in compute("pedAnova", [({"x": n}, 1.0) for n in range(9)])["reason"]
+    assert "varies" in compute("pedAnova", [({"x": n}, 1.0) for n in range(9)], "maximize")["reason"]
 
 
 def test_nested_choices_are_flattened_by_their_names() -> None:

@@ -79,13 +79,12 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
     assert not unexpected, unexpected
 
 
-def serious_faults(page: Any) -> list[str]:
-    """What axe-core finds in the page as it is that is serious or worse, one line for each element."""
+def faults(page: Any) -> list[str]:
+    """What axe-core finds in the page as it is, one line for each element."""
     page.evaluate(AXE.read_text("utf-8"))  # by the debugging protocol: the page's own policy would not let it in
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{violation['id']}: {node['html'][:160]} {json.dumps(node['any'][:1])[:200]}"
         for violation in found["violations"]
-        if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"]
     ]

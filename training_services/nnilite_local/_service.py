@@ -61,7 +61,7 @@ class LocalService(TrainingService):
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
-        self._running = 0
+        self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
         self._dismissed: list[tuple[AttemptFolder, Handle]] = []  # asked to end, and perhaps still at work
 
     async def open(self) -> None:
@@ -104,7 +104,7 @@ class LocalService(TrainingService):
         except ServiceError:
             self._gpus.free(job.name)
             raise
-        self._running += 1  # until the next poll counts
+        self._at_work.add(job.name)
         return handle
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
@@ -113,7 +113,8 @@ class LocalService(TrainingService):
         for handle, status in zip(handles, statuses, strict=True):
             if status.state.ended:
                 self._gpus.free(str(handle["job"]))
-        self._running = sum(status.state is JobState.RUNNING for status in statuses)
+        pairs = zip(handles, statuses, strict=True)
+        self._at_work = {str(handle["job"]) for handle, status in pairs if status.state is JobState.RUNNING}
         return statuses
 
     async def cancel(self, handle: Handle) -> None:
@@ -153,7 +154,7 @@ class LocalService(TrainingService):
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
 
     def hosts(self) -> list[Host]:
-        return [Host(self._host, "up", running=self._running)]
+        return [Host(self._host, "up", running=len(self._at_work))]
 
     async def remove(self, handle: Handle) -> None:
         """Take away the specification, since it holds the trial's token. The trial's files stay.
@@ -163,6 +164,7 @@ class LocalService(TrainingService):
         """
         folder = AttemptFolder(Path(str(handle["directory"])))
         self._gpus.free(str(handle["job"]))
+        self._at_work.discard(str(handle["job"]))  # the last job of all is polled no more
         with _read(folder):
             ended = folder.ended(self._host) is not None
             at_work = self._has_keeper(folder, handle)

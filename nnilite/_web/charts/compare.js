@@ -7,7 +7,7 @@ import { href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
 import { seconds } from "../lib/trials.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { Card, csv, Empty, fileName, State, saveFile } from "../parts/bits.js";
+import { Card, csv, Empty, fileName, Scroll, State, saveFile } from "../parts/bits.js";
 import { ChartCard } from "../parts/chart_card.js";
 import { curvesOption, curvesTable } from "../parts/curve_drawing.js";
 import { Icon } from "../parts/icons.js";
@@ -66,7 +66,7 @@ export default function Compare() {
     );
   return html`<div class="stack">
     <${Card} title="Side by side" end=${html`${adding}<button class="small" onClick=${save}><${Icon} name="download" />CSV</button>`}>
-      <div class="scroll-x"><table class="plain compare">
+      <${Scroll} label="Side by side"><table class="plain compare">
         <thead><tr><th><span class="hidden">Property</span></th>${found.map(
           (
             trial,
@@ -80,7 +80,7 @@ export default function Compare() {
             return html`<tr key=${name}><th scope="row">${name}</th>${values.map((one, place) => html`<td key=${place} class=${differs ? "differs" : ""}>${one}</td>`)}</tr>`;
           })}
         </tbody>
-      </table></div>
+      </table></${Scroll}>
     </${Card}>
     ${curves.length > 0 && html`<${ChartCard} title="Intermediate results" name="compare" height=${340} deps=${[curves]} draw=${() => curvesOption(curves, { legend: true })} data=${() => curvesTable(curves)} />`}
   </div>`;

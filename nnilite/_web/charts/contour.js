@@ -1,15 +1,16 @@
 // The metric over two parameters: trials as points on a surface that is interpolated between them.
 
-import { fields, isLogarithmic, objectives } from "../lib/filtered.js";
+import { fields, isLogarithmic } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
-import { optimize, version } from "../lib/live_data.js";
+import { version } from "../lib/live_data.js";
+import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { route, setQuery } from "../lib/route.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
-import { ChartCard, Pick } from "../parts/chart_card.js";
+import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
 import { NoResults } from "../views/charts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -28,7 +29,7 @@ const POINTS_MAX = 1500; // each cell looks at all of them
 /** @param {{ rows: Trial[] }} props */
 export default function Contour({ rows }) {
   const query = route.value.query;
-  const name = query.get("objective") ?? "default";
+  const name = askedMetric();
   const able = fields.value.parameters.filter((field) => field.values.length > 1);
   const numeric = able.filter((field) => !field.text);
   const chosenX = able.find(({ field }) => field === query.get("x")) ?? numeric[0] ?? able[0];
@@ -54,16 +55,35 @@ export default function Contour({ rows }) {
   const controls = html`
     <${Pick} label="x" value=${chosenX.field} options=${options} set=${(x) => setQuery({ x })} />
     <${Pick} label="y" value=${chosenY.field} options=${options} set=${(y) => setQuery({ y })} />
-    ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${name} options=${objectives.value} set=${(one) => setQuery({ objective: one })} />`}`;
-  return html`<${ChartCard} title=${`Metric over ${fieldName(chosenX.field)} and ${fieldName(chosenY.field)}`} name="contour" height=${560} controls=${controls}
-    deps=${[points]} draw=${() => option(points, chosenX, chosenY)} note="Points are trials; the surface between them is interpolated, so it says little where there are none."
+    <${MetricPick} value=${name} />`;
+  return html`<${ChartCard} title=${`${name === "default" ? "Metric" : name} over ${fieldName(chosenX.field)} and ${fieldName(chosenY.field)}`} name="contour" height=${560} controls=${controls}
+    deps=${[points]} draw=${() => option(points, chosenX, chosenY, name)} note="Points are trials; the surface between them is interpolated, so it says little where there are none."
     data=${() => ({ header: ["trial", fieldName(chosenX.field), fieldName(chosenY.field), name], rows: points.map(({ trial, z }) => [trial.id, fieldValue(trial, chosenX.field), fieldValue(trial, chosenY.field), z]) })} />`;
 }
 
 /**
- * Values of a parameter to 0..1 and back, on its own scale.
+ * A parameter's own scale: its values to 0..1 and back, and the values at which it has ticks.
+ * @typedef {object} Scale
+ * @property {(value: FlatValue) => number | null} to
+ * @property {(part: number) => string} back
+ * @property {number[]} ticks from 0 to 1
+ */
+
+const TICKS = 5;
+
+/**
+ * Up to so many whole numbers, evenly spread.
+ * @param {number} low
+ * @param {number} high
+ */
+export function wholeTicks(low, high) {
+  const step = Math.max(1, Math.ceil((high - low) / (TICKS + 1)));
+  return Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, place) => low + place * step);
+}
+
+/**
  * @param {Parameter} field
- * @returns {{ to: (value: FlatValue) => number | null, back: (part: number) => string }}
+ * @returns {Scale}
  */
 function scale(field) {
   if (field.text) {
@@ -72,14 +92,19 @@ function scale(field) {
     return {
       to: (value) => (value === null || !known.includes(String(value)) ? null : known.indexOf(String(value)) / size),
       back: (part) => known[Math.round(part * size)] ?? "",
+      ticks: known.map((_, place) => place / size),
     };
   }
   const log = field.low > 0 && isLogarithmic(fieldName(field.field));
   const [f, g] = log ? [Math.log, Math.exp] : [same, same];
   const [low, high] = [f(field.low), f(field.high)];
+  /** @param {number} value */
+  const place = (value) => (f(value) - low) / (high - low || 1);
+  const isWhole = field.whole && !log;
   return {
-    to: (value) => (typeof value === "number" ? (f(value) - low) / (high - low || 1) : null),
-    back: (part) => number(g(low + part * (high - low)), 3),
+    to: (value) => (typeof value === "number" ? place(value) : null),
+    back: (part) => number(field.whole ? Math.round(g(low + part * (high - low))) : g(low + part * (high - low)), 3),
+    ticks: isWhole ? wholeTicks(field.low, field.high).map(place) : [0, 0.25, 0.5, 0.75, 1],
   };
 }
 
@@ -110,44 +135,46 @@ function surface(points) {
  * @param {Point[]} points
  * @param {Parameter} fieldX
  * @param {Parameter} fieldY
+ * @param {string} name of the metric
  * @returns {Option}
  */
-function option(points, fieldX, fieldY) {
+function option(points, fieldX, fieldY, name) {
   const c = colours();
   const [scaleX, scaleY] = [scale(fieldX), scale(fieldY)];
   const cells = surface(points);
   const order = cells.map((cell) => cell[2]).sort((a, b) => a - b);
   const [low, high] = [order[0], order[order.length - 1]];
   const heat = [0, 1, 2, 3, 4].map((step) => c[`heat-${step}`]);
-  if (optimize.value === "minimize") heat.reverse();
+  if (goalOf(name) === "minimize") heat.reverse();
   const size = (high - low || 1) / LEVELS;
   /** @param {number} value */
   const level = (value) => low + (Math.min(Math.floor((value - low) / size), LEVELS - 1) + 0.5) * size; // bands, as contours have
   const labels = Array.from({ length: CELLS }, (_, cell) => cell);
-  /** @param {(part: number) => string} back */
-  const ticks = (back) =>
-    axis({
+  /** @param {Scale} scale */
+  const ticks = ({ back, ticks: places }) => {
+    const shown = new Map(places.map((place) => [Math.round(place * (CELLS - 1)), back(place)]));
+    return axis({
       type: "category",
       data: labels,
       splitLine: { show: false },
       splitArea: { show: false },
       axisLabel: {
         color: c.soft,
-        interval: (/** @type {number} */ index) => index === 0 || index === CELLS - 1 || index % 16 === 0,
-        formatter: (/** @type {string} */ text) => back(Number(text) / (CELLS - 1)),
-        showMinLabel: true,
-        showMaxLabel: true,
+        hideOverlap: true,
+        interval: (/** @type {number} */ index) => shown.has(index),
+        formatter: (/** @type {string} */ text) => shown.get(Number(text)) ?? "",
       },
     });
+  };
   return {
     ...base(),
-    grid: { left: 30, right: 84, top: 12, bottom: 30, containLabel: true },
+    grid: { left: 36, right: 84, top: 12, bottom: 30, containLabel: true },
     xAxis: [
-      { ...ticks(scaleX.back), name: fieldName(fieldX.field), nameGap: 28 },
+      { ...ticks(scaleX), name: fieldName(fieldX.field), nameGap: 28 },
       { type: "value", min: 0, max: 1, show: false },
     ],
     yAxis: [
-      { ...ticks(scaleY.back), name: fieldName(fieldY.field), nameGap: 58 },
+      { ...ticks(scaleY), name: fieldName(fieldY.field), nameGap: nameGap(scaleY) },
       { type: "value", min: 0, max: 1, show: false },
     ],
     visualMap: {
@@ -185,13 +212,19 @@ function option(points, fieldX, fieldY) {
             tip(`Trial ${data.id}`, [
               [fieldName(fieldX.field), scaleX.back(data.value[0])],
               [fieldName(fieldY.field), scaleY.back(data.value[1])],
-              ["metric", number(data.value[2], 6)],
+              [metricWord(name), number(data.value[2], 6)],
             ]),
         },
       },
     ],
   };
 }
+
+/**
+ * How far the title stands from its axis: beyond the longest label.
+ * @param {Scale} scale
+ */
+const nameGap = ({ back, ticks }) => 18 + 6.5 * Math.max(...ticks.map((place) => back(place).length));
 
 /**
  * A cell reaches a little into its neighbours: else the page shines through between them.

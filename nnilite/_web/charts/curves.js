@@ -1,9 +1,9 @@
 // Intermediate results of many trials over each other.
 
 import { get } from "../lib/api.js";
-import { objectives } from "../lib/filtered.js";
 import { plural } from "../lib/format.js";
-import { connection, optimize, version } from "../lib/live_data.js";
+import { connection, version } from "../lib/live_data.js";
+import { goalOf, isSeveral, metricNames, metricWord } from "../lib/objectives.js";
 import { route, setQuery } from "../lib/route.js";
 import { hasEnded, objective } from "../lib/trials.js";
 import { html, useEffect, useMemo, useState } from "../lib/ui.js";
@@ -25,12 +25,13 @@ const ORDERS = [
 /** @param {{ rows: Trial[] }} props */
 export default function Curves({ rows }) {
   const query = route.value.query;
-  const key = query.get("key") ?? "default";
+  const [usual, setUsual] = useState("");
+  const key = query.get("key") ?? (usual || metricNames.value[0]);
   const order = query.get("order") ?? "best";
   const most = Number(query.get("most") ?? 50);
   const [curves, setCurves] = useState(/** @type {Curve[] | null} */ (null));
   const [problem, setProblem] = useState("");
-  const wanted = useMemo(() => pick(rows, order, most), [rows, order, most, version.value]);
+  const wanted = useMemo(() => pick(rows, order, most, key), [rows, order, most, key, version.value]);
   const ids = wanted.map(({ id }) => id);
   const stamp = ids.join() + key;
   const running = wanted.some((trial) => !hasEnded(trial));
@@ -45,6 +46,9 @@ export default function Curves({ rows }) {
         if (!gone) {
           setCurves(answer.curves.filter((curve) => curve.steps.length));
           setProblem("");
+          // of several objectives, intermediate results are often a single number
+          const isEmpty = answer.curves.every(({ values }) => values.every((one) => one === null));
+          if (isEmpty && isSeveral.value && !query.get("key")) setUsual("default");
         }
       },
       (error) => !gone && setProblem(error.message),
@@ -55,10 +59,11 @@ export default function Curves({ rows }) {
       clearTimeout(timer);
     };
   }, [stamp, tick, connection.value.state]);
+  const keys = [...new Set([...metricNames.value, key])];
   const controls = html`
     <${Pick} label="Show" value=${order} options=${ORDERS} set=${(one) => setQuery({ order: one === "best" ? null : one })} />
     <${Pick} label="at most" value=${most} options=${[10, 25, 50, 100, 200, 500].map(String)} set=${(one) => setQuery({ most: one === "50" ? null : one })} />
-    ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${key} options=${objectives.value} set=${(one) => setQuery({ key: one === "default" ? null : one })} />`}`;
+    ${keys.length > 1 && html`<${Pick} label="Metric" value=${key} options=${keys.map((one) => [one, metricWord(one)])} set=${(one) => setQuery({ key: one })} />`}`;
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (curves && !curves.length) {
     return html`<div class="card"><${Empty} title="No intermediate results">Trials report them with <code>nnilite.report_intermediate_result(value)</code>. If there should be some, remove filters.</${Empty}></div>`;
@@ -82,17 +87,23 @@ export default function Curves({ rows }) {
     note=${`${plural((curves ?? []).length, "trial")}, coloured ${few ? "one by one" : "by state, paler the further from the first"}; thinned to ${POINTS} points each. A click opens the trial.`} data=${() => curvesTable(curves ?? [])} />`;
 }
 
+const UNRANKED = new Set(["FAILED", "USER_CANCELED", "SYS_CANCELED"]);
+
 /**
+ * Those to draw. What a trial had reported before it failed or was killed is no rank.
  * @param {Trial[]} rows
  * @param {string} order
  * @param {number} most
+ * @param {string} key
  */
-function pick(rows, order, most) {
+function pick(rows, order, most, key) {
   if (order === "last") return rows.slice(-most);
-  const sign = (optimize.value === "minimize" ? 1 : -1) * (order === "worst" ? -1 : 1);
+  const name = metricNames.value.includes(key) ? key : metricNames.value[0];
+  const sign = (goalOf(name) === "maximize" ? -1 : 1) * (order === "worst" ? -1 : 1);
   /** @param {Trial} trial */
-  const worth = (trial) => objective(trial.value, "default") ?? objective(trial.latest, "default");
+  const worth = (trial) => objective(trial.value, name) ?? objective(trial.latest, name);
   const known = rows.flatMap((trial) => {
+    if (UNRANKED.has(trial.state)) return [];
     const value = worth(trial);
     return value === null ? [] : { trial, value };
   });

@@ -4,11 +4,12 @@ import { get } from "../lib/api.js";
 import { filterQuery } from "../lib/filters.js";
 import { count } from "../lib/format.js";
 import { profile } from "../lib/live_data.js";
+import { askedMetric, metricWord } from "../lib/objectives.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { Card, Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
-import { ChartCard, Pick } from "../parts/chart_card.js";
+import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
 
 /** @import { Importance as Found } from "../lib/wire.d.ts" */
@@ -27,25 +28,27 @@ const WORDS = {
 
 export default function Importance() {
   const method = route.value.query.get("method") ?? "auto";
+  const name = askedMetric();
+  const question = `${method} ${name}`;
   const [found, setFound] = useState(/** @type {(Found & { asked: string }) | null} */ (null));
   const [problem, setProblem] = useState("");
   const [asked, setAsked] = useState(0);
   useEffect(() => {
     let gone = false;
     setProblem("");
-    setFound((known) => (known?.asked === method ? known : null));
+    setFound((known) => (known?.asked === question ? known : null));
     /** @type {Promise<Found>} */
-    const answer = get("importance", { method }, { timeout_ms: 150_000 });
+    const answer = get("importance", { method, key: name }, { timeout_ms: 150_000 });
     answer.then(
-      (answer) => !gone && setFound({ ...answer, asked: method }),
+      (answer) => !gone && setFound({ ...answer, asked: question }),
       (error) => !gone && setProblem(error.message),
     );
     return () => {
       gone = true;
     };
-  }, [method, asked]);
+  }, [question, asked]);
   const again = html`<button class="small" onClick=${() => setAsked(asked + 1)}><${Icon} name="retry" />Compute again</button>`;
-  const pick = html`<${Pick} label="Method" value=${method} options=${METHODS} set=${(one) => setQuery({ method: one === "auto" ? null : one })} />${again}`;
+  const pick = html`<${MetricPick} value=${name} /><${Pick} label="Method" value=${method} options=${METHODS} set=${(one) => setQuery({ method: one === "auto" ? null : one })} />${again}`;
   if (problem)
     return html`<${Card} title="Importance of parameters" end=${pick}><p class="note bad">${problem}</p></${Card}>`;
   if (!found)
@@ -55,9 +58,9 @@ export default function Importance() {
   const top = found.importances.slice(0, 2).map(({ parameter }) => `p.${parameter}`);
   return html`<div class="stack">
     <${ChartCard} title="Importance of parameters" name="importance" controls=${pick} deps=${[found]} height=${Math.max(160, 44 + 34 * found.importances.length)}
-      draw=${() => option(found.importances)} note=${`${WORDS[found.method] ?? found.method}. From ${count(found.trials)} trials.`}
+      draw=${() => option(found.importances)} note=${`For ${metricWord(name) === "metric" ? "the metric" : name}. ${WORDS[found.method] ?? found.method}. From ${count(found.trials)} trials.`}
       data=${() => ({ header: ["parameter", "importance"], rows: found.importances.map((one) => [one.parameter, one.importance]) })} />
-    ${top.length === 2 && html`<p><a href=${href("charts/contour", new URLSearchParams([...filterQuery(route.value.query), ["x", top[0]], ["y", top[1]]]))}>The metric over the two most important parameters of ${profile.value?.name || "this experiment"}</a></p>`}
+    ${top.length === 2 && html`<p><a href=${href("charts/contour", new URLSearchParams([...filterQuery(route.value.query), ["x", top[0]], ["y", top[1]], ["objective", name]]))}>${name === "default" ? "The metric" : name} over the two most important parameters of ${profile.value?.name || "this experiment"}</a></p>`}
   </div>`;
 }
 

@@ -1,13 +1,13 @@
 // The metric of all trials, over their number or their end, and how it is distributed.
 
-import { objectives } from "../lib/filtered.js";
 import { clock, number } from "../lib/format.js";
-import { optimize, version } from "../lib/live_data.js";
+import { version } from "../lib/live_data.js";
+import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { route, setQuery } from "../lib/route.js";
 import { isBetter, objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
-import { ChartCard, Pick } from "../parts/chart_card.js";
+import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
 import { NoResults } from "../views/charts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
@@ -20,7 +20,7 @@ const BINS = 30;
 /** @param {{ rows: Trial[] }} props */
 export default function Metric({ rows }) {
   const query = route.value.query;
-  const name = query.get("objective") ?? "default";
+  const name = askedMetric();
   const over = query.get("over") ?? "sequence";
   const points = useMemo(() => {
     /** @type {Point[]} */
@@ -33,7 +33,7 @@ export default function Metric({ rows }) {
   }, [rows, name, over, version.value]);
   if (!points.length) return html`<${NoResults} />`;
   const controls = html`
-    ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${name} options=${objectives.value} set=${(objective) => setQuery({ objective })} />`}
+    <${MetricPick} value=${name} />
     <${Pick} label="over" value=${over} options=${[["sequence", "number"], ["ended", "time"]]} set=${(next) => setQuery({ over: next })} />`;
   const data = () => ({
     header: ["trial", "sequence", "ended", name],
@@ -41,7 +41,7 @@ export default function Metric({ rows }) {
   });
   return html`<div class="stack">
     <${ChartCard} title="Metric of each trial" name="metric" height=${400} controls=${controls} data=${data}
-      draw=${() => scatter(points, name, over, name === "default" ? optimize.value : null)} deps=${[points]} />
+      draw=${() => scatter(points, name, over, goalOf(name))} deps=${[points]} />
     <${ChartCard} title="Distribution of the metric" name="distribution" height=${220} deps=${[points]}
       draw=${() => histogram(points.map(({ y }) => y))} data=${() => binsTable(points.map(({ y }) => y))} />
   </div>`;
@@ -94,7 +94,7 @@ function scatter(points, name, over, goal) {
         tooltip: {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [
-              [name === "default" ? "metric" : name, number(data.value[1], 6)],
+              [metricWord(name), number(data.value[1], 6)],
               over === "sequence" ? ["number", data.value[0]] : ["ended", clock(data.value[0] / 1000)],
             ]),
         },

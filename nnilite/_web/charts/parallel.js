@@ -1,16 +1,17 @@
 // Parallel coordinates: every trial a line through its parameters and its metric. Dragging along an axis chooses lines.
 
-import { fields, isLogarithmic, objectives } from "../lib/filtered.js";
+import { fields, isLogarithmic } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { number, plural } from "../lib/format.js";
-import { optimize, version } from "../lib/live_data.js";
+import { version } from "../lib/live_data.js";
+import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { Pop } from "../parts/bits.js";
 import { base, colours } from "../parts/chart.js";
-import { ChartCard, Pick } from "../parts/chart_card.js";
+import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { NoResults } from "../views/charts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -24,7 +25,7 @@ const LINES_MAX = 4000;
 /** @param {{ rows: Trial[] }} props */
 export default function Parallel({ rows }) {
   const query = route.value.query;
-  const name = query.get("objective") ?? "default";
+  const name = askedMetric();
   const share = Number(query.get("top") ?? 100);
   const [brushed, setBrushed] = useState(/** @type {Trial[] | null} */ (null));
   const latest = useRef(/** @type {Line[]} */ ([]));
@@ -41,7 +42,7 @@ export default function Parallel({ rows }) {
     setQuery({ axes: next.map(encodeURIComponent).join(",") });
   };
   const controls = html`
-    ${objectives.value.length > 1 && html`<${Pick} label="Metric" value=${name} options=${objectives.value} set=${(one) => setQuery({ objective: one })} />`}
+    <${MetricPick} value=${name} />
     <label class="inline"><span>Best ${share} %</span><input type="range" min="1" max="100" value=${share} aria-label="Share of the best trials, in percent"
       onInput=${(event) => setQuery({ top: event.target.value === "100" ? null : event.target.value })} /></label>
     <${Pop} label="Axes" icon="columns"><div class="stack" style=${{ gap: "4px" }}>${all.map(
@@ -55,11 +56,8 @@ export default function Parallel({ rows }) {
      */
     axisareaselected: (_, chart) => {
       const picked = chart.getModel().getSeries()[0].getRawIndicesByActiveState("active");
-      setBrushed(
-        picked.length === latest.current.length || !picked.length
-          ? null
-          : picked.flatMap((index) => latest.current[index]?.trial ?? []),
-      );
+      const chosen = new Set(picked.flatMap((index) => latest.current[index]?.trial ?? []));
+      setBrushed(picked.length === latest.current.length || !chosen.size ? null : [...chosen]);
     },
   };
   const note =
@@ -85,7 +83,7 @@ function bestOf(rows, name, share) {
     const score = objective(trial.value, name);
     return score === null ? [] : { trial, score };
   });
-  const sign = optimize.value === "minimize" ? -1 : 1;
+  const sign = goalOf(name) === "minimize" ? -1 : 1;
   found.sort((a, b) => (a.score - b.score) * sign); // the best last, so that they are drawn over the others
   return share >= 100 ? found : found.slice(-Math.max(1, Math.round((found.length * share) / 100)));
 }
@@ -161,7 +159,7 @@ function option(lines, axes, name) {
     },
     parallelAxis: [
       ...axes.map((field, dim) => ({ dim, name: fieldName(field.field), ...scaleOf(field) })),
-      { dim: axes.length, name: name === "default" ? "metric" : name, type: "value", scale: true },
+      { dim: axes.length, name: metricWord(name), type: "value", scale: true },
     ],
     series: [
       {
@@ -172,10 +170,7 @@ function option(lines, axes, name) {
         progressive: 0,
         lineStyle: { width: lines.length > 500 ? 1 : 1.6, opacity: lines.length > 500 ? 0.3 : 0.65 },
         data: lines.map(({ trial, score }, place) => [
-          ...axes.map(({ field, text: words }) => {
-            const value = fieldValue(trial, field);
-            return words && value !== null ? String(value) : (value ?? "-");
-          }),
+          ...axes.map((field) => placeOf(trial, field)),
           score,
           place / Math.max(lines.length - 1, 1),
         ]),
@@ -184,9 +179,37 @@ function option(lines, axes, name) {
   };
 }
 
+const NONE = "none";
+
+/**
+ * Below all values of an axis, where the lines of trials go that have no such parameter; null if all trials have it.
+ * @param {Parameter} parameter
+ */
+function floorOf({ field, low, high, partial }) {
+  if (!partial) return null;
+  if (low > 0 && isLogarithmic(fieldName(field))) return low * (low / high) ** 0.15;
+  return low - 0.15 * (high - low || 1);
+}
+
+/**
+ * Where a trial's line meets an axis.
+ * @param {Trial} trial
+ * @param {Parameter} parameter
+ */
+function placeOf(trial, parameter) {
+  const value = fieldValue(trial, parameter.field);
+  if (parameter.text) return value === null ? NONE : String(value);
+  return value ?? floorOf(parameter);
+}
+
 /** @param {Parameter} parameter */
-function scaleOf({ field, text, low, values }) {
-  if (text) return { type: "category", data: values.map(String) };
+function scaleOf(parameter) {
+  const { field, text, low, values, partial } = parameter;
+  if (text) return { type: "category", data: [...(partial ? [NONE] : []), ...values.map(String)] };
   const log = low > 0 && isLogarithmic(fieldName(field));
-  return log ? { type: "log" } : { type: "value", scale: true };
+  const floor = floorOf(parameter);
+  const scale = log ? { type: "log" } : { type: "value", scale: true };
+  if (floor === null) return scale;
+  const formatter = (/** @type {number} */ one) => (one <= floor ? NONE : one < low * (1 - 1e-9) ? "" : number(one, 3));
+  return { ...scale, min: floor, axisLabel: { color: colours().soft, fontSize: 11, formatter } };
 }

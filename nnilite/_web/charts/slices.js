@@ -1,14 +1,14 @@
 // One small chart for each parameter: the metric over its values. Later trials are darker.
 
-import { fields, isLogarithmic, objectives } from "../lib/filtered.js";
+import { fields, isLogarithmic } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
-import { route, setQuery } from "../lib/route.js";
+import { askedMetric, metricWord } from "../lib/objectives.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
-import { ChartCard, Pick } from "../parts/chart_card.js";
+import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { NoResults } from "../views/charts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -20,7 +20,7 @@ const POINTS_MAX = 5000;
 
 /** @param {{ rows: Trial[] }} props */
 export default function Slices({ rows }) {
-  const name = route.value.query.get("objective") ?? "default";
+  const name = askedMetric();
   const points = useMemo(() => {
     const found = rows.filter((trial) => objective(trial.value, name) !== null);
     const step = Math.ceil(found.length / POINTS_MAX);
@@ -29,7 +29,7 @@ export default function Slices({ rows }) {
   const parameters = fields.value.parameters.filter((field) => field.values.length > 1);
   if (!points.length) return html`<${NoResults} />`;
   return html`<div class="stack">
-    ${objectives.value.length > 1 && html`<div class="row"><${Pick} label="Metric" value=${name} options=${objectives.value} set=${(one) => setQuery({ objective: one })} /></div>`}
+    <div class="row"><${MetricPick} value=${name} /></div>
     <div class="chart-grid">${parameters.slice(0, SHOWN_MAX).map(
       (
         field,
@@ -89,7 +89,7 @@ function option(points, field, name) {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [
               [fieldName(field.field), typeof data.value[0] === "number" ? number(data.value[0]) : data.value[0]],
-              ["metric", number(data.value[1], 6)],
+              [metricWord(name), number(data.value[1], 6)],
             ]),
         },
       },

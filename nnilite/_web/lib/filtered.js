@@ -36,9 +36,6 @@ export const filtered = computed(() => {
   return trials().filter(matcher(filters.value));
 });
 
-// Names of the objectives: "default" and the further numbers of metrics that are objects.
-export const objectives = computed(() => ["default", ...fields.value.metrics.map(({ field }) => field.slice(2))]);
-
 export const stateCounts = computed(() => {
   void version.value;
   /** @type {Partial<Record<TrialState, number>>} */

@@ -22,6 +22,8 @@ import { objective, STATES, seconds } from "./trials.js";
  * @property {number} high
  * @property {FlatValue[]} values
  * @property {boolean} text whether it has no numeric scale
+ * @property {boolean} whole whether all its values are whole numbers
+ * @property {boolean} partial whether some trials do not have it
  */
 
 const KNOWN = /^(state|q|metric|seconds|[pm]\..+)$/;
@@ -121,6 +123,8 @@ export function fieldName(field) {
   return field.slice(2);
 }
 
+/** @typedef {Omit<Parameter, "values" | "partial"> & { values: Set<FlatValue>, times: number }} Counted */
+
 const CATEGORIES_MAX = 40;
 
 /**
@@ -128,7 +132,7 @@ const CATEGORIES_MAX = 40;
  * @param {Trial[]} trials
  */
 export function fieldsOf(trials) {
-  /** @type {Map<string, Omit<Parameter, "values"> & { values: Set<FlatValue> }>} */
+  /** @type {Map<string, Counted>} */
   const known = new Map();
   /** @type {Set<string>} */
   const metrics = new Set();
@@ -136,21 +140,34 @@ export function fieldsOf(trials) {
     for (const name in trial.flat) {
       let field = known.get(name);
       if (!field) {
-        field = { field: `p.${name}`, low: Infinity, high: -Infinity, values: new Set(), text: false };
+        field = {
+          field: `p.${name}`,
+          low: Infinity,
+          high: -Infinity,
+          values: new Set(),
+          text: false,
+          whole: true,
+          times: 0,
+        };
         known.set(name, field);
       }
+      field.times += 1;
       addValue(field, trial.flat[name]);
     }
     if (trial.value !== null && typeof trial.value === "object") {
       for (const name in trial.value) if (name !== "default") metrics.add(name);
     }
   }
-  const parameters = [...known.values()].map((field) => ({ ...field, values: [...field.values].sort(byOrder) }));
+  const parameters = [...known.values()].map(({ times, ...field }) => ({
+    ...field,
+    values: [...field.values].sort(byOrder),
+    partial: times < trials.length,
+  }));
   return { parameters, metrics: [...metrics].map((name) => ({ field: `m.${name}` })) };
 }
 
 /**
- * @param {Omit<Parameter, "values"> & { values: Set<FlatValue> }} field
+ * @param {Counted} field
  * @param {FlatValue} value
  */
 function addValue(field, value) {
@@ -158,6 +175,7 @@ function addValue(field, value) {
   if (typeof value === "number") {
     field.low = Math.min(field.low, value);
     field.high = Math.max(field.high, value);
+    if (!Number.isInteger(value)) field.whole = false;
   } else field.text = true;
   if (field.values.size <= CATEGORIES_MAX) field.values.add(value);
 }

@@ -14,6 +14,15 @@ export function number(value, digits = 5) {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : Number(text).toLocaleString("en");
 }
 
+/**
+ * A number with all its digits, without those that only the computer's way of writing it has: 0.1 + 0.2 is 0.3.
+ * @param {number} value
+ */
+export function exact(value) {
+  const [short, long] = [String(Number(value.toPrecision(15))), String(value)];
+  return short.length + 3 < long.length ? short : long;
+}
+
 /** @param {number | undefined} value */
 export function count(value) {
   return (value ?? 0).toLocaleString("en");

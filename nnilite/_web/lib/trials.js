@@ -167,14 +167,22 @@ export const isBetter = (left, right, optimize) => (optimize === "minimize" ? le
 /** @typedef {Trial & { score: number }} Scored */
 
 /**
- * Trials that succeeded and have a score.
+ * Trials that succeeded with a number of this name, which is their score here.
  * @param {Trial[]} trials
+ * @param {string} name
+ * @returns {Scored[]}
  */
-export function scored(trials) {
-  return trials.filter(
-    /** @returns {trial is Scored} */
-    (trial) => trial.score !== null && trial.state === "SUCCEEDED",
-  );
+export function scored(trials, name) {
+  if (name === "default") {
+    return trials.filter(
+      /** @returns {trial is Scored} */
+      (trial) => trial.score !== null && trial.state === "SUCCEEDED",
+    );
+  }
+  return trials.flatMap((trial) => {
+    const score = trial.state === "SUCCEEDED" ? objective(trial.value, name) : null;
+    return score === null ? [] : { ...trial, score };
+  });
 }
 
 /**

@@ -98,6 +98,7 @@ export interface Experiment {
   counts: Partial<Record<TrialState, number>>;
   best: Trial | null;
   optimize: string;
+  objectives: Record<string, string>;
   hosts: Host[];
   waiting: { reason: string; count: number }[];
   port: number;

@@ -55,6 +55,22 @@ export function Empty({ title, children }) {
   return html`<div class="empty"><b>${title}</b>${children && html`<p>${children}</p>`}</div>`;
 }
 
+/**
+ * What may be wider than the page. Only where it is, the keyboard has to reach it, to scroll it.
+ * @param {{ label: string, children?: ComponentChildren, style?: Record<string, string> }} props
+ */
+export function Scroll({ label, children, style }) {
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const [isWide, setWide] = useState(false);
+  useEffect(() => {
+    const measure = () => box.current && setWide(box.current.scrollWidth > box.current.clientWidth);
+    const watcher = new ResizeObserver(measure);
+    for (const one of [box.current, box.current?.firstElementChild]) if (one) watcher.observe(one);
+    return () => watcher.disconnect();
+  }, []);
+  return html`<div class="scroll-x" ref=${box} style=${style} role="group" aria-label=${label} tabindex=${isWide ? "0" : undefined}>${children}</div>`;
+}
+
 /** @param {{ at: number | null }} props */
 export function Time({ at }) {
   if (at === null || at === undefined) return "";

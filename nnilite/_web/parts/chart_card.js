@@ -1,8 +1,9 @@
 // A chart in a card, with its controls and its two ways of saving.
 
-import { go } from "../lib/route.js";
+import { metricNames, metricWord } from "../lib/objectives.js";
+import { go, setQuery } from "../lib/route.js";
 import { html, useRef } from "../lib/ui.js";
-import { Card } from "./bits.js";
+import { Card, Scroll } from "./bits.js";
 import { Chart, Save } from "./chart.js";
 
 /** @import { Chart as Drawn, Item } from "../vendor/echarts.js" */
@@ -50,19 +51,30 @@ export function ChartCard({
     onReady?.(one);
   };
   return html`<${Card} title=${title} class=${classes} end=${html`${controls}<${Save} name=${name} chart=${chart} data=${data} />`}>
-    <div class="scroll-x"><div style=${{ minWidth: `${minWidth}px` }}>
+    <${Scroll} label=${title}><div style=${{ minWidth: `${minWidth}px` }}>
       <${Chart} label=${title} draw=${draw} deps=${deps} height=${height} events=${events} onReady=${ready} onClick=${open} />
-    </div></div>
+    </div></${Scroll}>
     ${note && html`<p class="soft small">${note}</p>`}
   </${Card}>`;
 }
 
 /**
- * @typedef {(string | string[])[]} Options values, or pairs of a value and what it is called
- * @param {{ label: string, value: string | number, options: Options, set: (value: string) => void }} props
+ * Chooses the number that a chart is about, where results have several.
+ * @param {{ value: string, label?: string }} props
  */
-export function Pick({ label, value, options, set }) {
-  return html`<label class="inline"><span>${label}</span><select value=${value} onChange=${(event) => set(event.target.value)}>
+export function MetricPick({ value, label = "Metric" }) {
+  const names = metricNames.value;
+  if (names.length < 2) return null;
+  const set = (/** @type {string} */ objective) => setQuery({ objective });
+  return html`<${Pick} label=${label} value=${value} options=${names.map((name) => [name, metricWord(name)])} set=${set} />`;
+}
+
+/**
+ * @typedef {(string | string[])[]} Options values, or pairs of a value and what it is called
+ * @param {{ label: string, value: string | number, options: Options, set: (value: string) => void, name?: string }} props
+ */
+export function Pick({ label, value, options, set, name }) {
+  return html`<label class="inline"><span>${label}</span><select aria-label=${name ?? label} value=${value} onChange=${(event) => set(event.target.value)}>
     ${options.map((one) => {
       const [key, text] = Array.isArray(one) ? one : [one, one];
       return html`<option key=${key} value=${key}>${text}</option>`;

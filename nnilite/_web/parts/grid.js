@@ -7,6 +7,7 @@ import { Icon } from "./icons.js";
 
 const ROW = 34;
 const HEAD = 36;
+const TAKES_KEYS = "input, textarea, select, dialog, [contenteditable], .grid";
 const HIGHEST = 15_000_000; // pixels; browsers cannot scroll much further
 
 /**
@@ -95,7 +96,11 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
   const page = Math.max(1, Math.floor((place.height - HEAD) / ROW) - 1);
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
-    if (event.target !== box.current || !rows.length) return;
+    if (event.target === box.current && !event.defaultPrevented) step(event);
+  };
+  /** @param {KeyboardEvent} event */
+  const step = (event) => {
+    if (!rows.length) return;
     /** @type {Record<string, number>} */
     const steps = {
       ArrowDown: active + 1,
@@ -113,6 +118,24 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
     else return;
     event.preventDefault();
   };
+  // j, k and Enter work at once: where nothing else has the focus, the table takes it.
+  const latest = useRef(step);
+  latest.current = step;
+  useEffect(() => {
+    /** @param {KeyboardEvent} event */
+    const anywhere = (event) => {
+      const target = /** @type {Element} */ (event.target);
+      const isFree = target === document.body || target.id === "main";
+      const isElsewhere = isFree || (["j", "k"].includes(event.key) && !target.closest(TAKES_KEYS));
+      if (!isElsewhere || !["j", "k", "Enter"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey)
+        return;
+      if (target === box.current || document.querySelector("dialog[open]") || !box.current) return;
+      box.current.focus({ preventScroll: true });
+      latest.current(event);
+    };
+    addEventListener("keydown", anywhere);
+    return () => removeEventListener("keydown", anywhere);
+  }, []);
 
   return html`<div class="grid" ref=${box} role="grid" tabindex="0" aria-label=${label} aria-rowcount=${rows.length + 1}
     aria-colcount=${columns.length} onKeyDown=${onKey} aria-activedescendant=${rows[active] ? `row-${rows[active].id}` : undefined}>

@@ -5,7 +5,7 @@ import { count, duration } from "../lib/format.js";
 import { connection, profile, takeProfile } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { Card, Copy, Empty, ExperimentState, messageOf, say, Time } from "../parts/bits.js";
+import { Card, Copy, Empty, ExperimentState, messageOf, Scroll, say, Time } from "../parts/bits.js";
 import { Icon } from "../parts/icons.js";
 import { Log } from "../parts/log.js";
 import { Yaml, yaml } from "../parts/yaml.js";
@@ -54,7 +54,7 @@ function Config({ known }) {
       </dl>
     </${Card}>
     <${Card} title="Config" end=${html`<span class="soft small">secrets are hidden</span><${Copy} text=${() => yaml(known.config)} what="Config" />`}>
-      <${Yaml} value=${known.config} label="Config" />
+      <${Yaml} value=${known.config} label="Config as YAML" />
     </${Card}>
   </div>`;
 }
@@ -92,10 +92,10 @@ function Space({ known }) {
             setProblem("");
           }}>Cancel</button></div>
         </form>`
-        : html`<div class="scroll-x"><table class="plain">
+        : html`<${Scroll} label="Search space"><table class="plain">
           <thead><tr><th>Parameter</th><th>Type</th><th>Values</th></tr></thead>
           <tbody>${entries.map(([name, one]) => html`<tr key=${name}><td class="mono">${name}</td><td>${one?._type ?? ""}</td><td class="mono">${JSON.stringify(one?._value ?? one)}</td></tr>`)}</tbody>
-        </table></div>`
+        </table></${Scroll}>`
     }
   </${Card}>`;
 }
@@ -161,7 +161,7 @@ function Others({ known }) {
   const rows = [...found].sort((a, b) => (b.started ?? 0) - (a.started ?? 0));
   /** @param {Listed} one */
   const alive = (one) => one.url && one.pid && !["STOPPED"].includes(one.state);
-  return html`<${Card} title="Experiments on this machine"><div class="scroll-x"><table class="plain">
+  return html`<${Card} title="Experiments on this machine"><${Scroll} label="Experiments on this machine"><table class="plain">
     <thead><tr><th>Experiment</th><th>Name</th><th>State</th><th>Platform</th><th>Started</th><th>Ended</th></tr></thead>
     <tbody>${rows.map(
       (one) => html`<tr key=${one.id}>
@@ -169,5 +169,5 @@ function Others({ known }) {
       <td>${one.name}</td><td><${ExperimentState} state=${one.state} /></td><td>${one.platform}</td><td><${Time} at=${one.started} /></td><td><${Time} at=${one.ended} /></td>
     </tr>`,
     )}</tbody>
-  </table></div></${Card}>`;
+  </table></${Scroll}></${Card}>`;
 }

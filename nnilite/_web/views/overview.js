@@ -2,18 +2,20 @@
 
 import { send } from "../lib/api.js";
 import { stateCounts } from "../lib/filtered.js";
-import { brief, count, duration, number, plural, shortened, span, value } from "../lib/format.js";
-import { loaded, now, profile, takeProfile, trials, version } from "../lib/live_data.js";
-import { go, href } from "../lib/route.js";
-import { bestSoFar, flatten, hasEnded, STATE_WORDS, STATES, score, scored } from "../lib/trials.js";
-import { html, useMemo, useRef, useState } from "../lib/ui.js";
-import { Card, Copy, Empty, ExperimentState, State, say, Time } from "../parts/bits.js";
-import { axis, base, Chart, colours, Save, STATE_COLOURS, tip } from "../parts/chart.js";
+import { count, duration, number, plural, shortened, span, value } from "../lib/format.js";
+import { now, profile, takeProfile, trials, version } from "../lib/live_data.js";
+import { goals, isSeveral } from "../lib/objectives.js";
+import { href } from "../lib/route.js";
+import { hasEnded, objective, STATE_WORDS, STATES, score } from "../lib/trials.js";
+import { html, useMemo, useState } from "../lib/ui.js";
+import { Card, Empty, ExperimentState, Scroll, State, say, Time } from "../parts/bits.js";
 import { Icon } from "../parts/icons.js";
+import { Best } from "./best.js";
+import { History } from "./history.js";
+import { Trouble } from "./trouble.js";
 
-/** @import { Scored, Trial } from "../lib/trials.js" */
+/** @import { Trial } from "../lib/trials.js" */
 /** @import { ExperimentLimits as LimitValues, Experiment as Profile, TrialState } from "../lib/wire.d.ts" */
-/** @import { Option, Chart as Drawn } from "../vendor/echarts.js" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 
 export function Overview() {
@@ -24,7 +26,7 @@ export function Overview() {
     <div class="overview">
       <${Progress} known=${known} />
       <${Best} known=${known} />
-      <${History} known=${known} />
+      <${History} />
       <${Limits} known=${known} />
       <${Trouble} />
       <${Hosts} known=${known} />
@@ -103,145 +105,6 @@ function seenAt(known) {
 const Fact = ({ name, text }) =>
   html`<div class="tile" style=${{ borderColor: "transparent", paddingLeft: "0" }}><span>${name}</span><b style=${{ fontSize: "15px" }}>${text}</b></div>`;
 
-/** @param {{ known: Profile }} props */
-function Best({ known }) {
-  const best = known.best;
-  if (!best) {
-    return html`<${Card} title="Best trial" class="c5"><${Empty} title="No result yet">The best trial appears here when the first one has reported its final metric.</${Empty}></${Card}>`;
-  }
-  const flat = Object.entries(flatten(best.parameters));
-  return html`<${Card} title=${`Best trial (${known.optimize === "minimize" ? "lowest" : "highest"} metric)`} class="c5"
-    end=${html`<${Copy} text=${() => JSON.stringify(best.parameters)} what="Parameters" label="Copy parameters" />`}>
-    <div class="stack" style=${{ gap: "14px" }}>
-      <div>
-        <div class="big">${number(score(best.value), 6)}</div>
-        <p class="soft small">trial <a class="mono" href=${href(`trials/${best.id}`)}>${best.id}</a>, number ${best.sequence}${
-          best.ended && html`, <${Time} at=${best.ended} />`
-        }</p>
-      </div>
-      <dl class="params">${flat.map(([name, one]) => html`<div key=${name}><dt title=${name}>${name}</dt><dd>${value(one)}</dd></div>`)}</dl>
-    </div>
-  </${Card}>`;
-}
-
-const POINTS_MAX = 20_000;
-
-/** @param {{ known: Profile }} props */
-function History({ known }) {
-  const chart = useRef(/** @type {Drawn | null} */ (null));
-  const ended = useMemo(() => scored(trials()).sort((a, b) => a.sequence - b.sequence), [version.value]);
-  const best = useMemo(() => bestSoFar(ended, known.optimize), [ended, known.optimize]);
-  const failed = useMemo(() => trials().filter((trial) => trial.state === "FAILED"), [version.value]);
-  const draw = () => historyOption(ended, best, failed);
-  const data = () => ({
-    header: ["sequence", "trial", "metric", "best"],
-    rows: ended.map((trial, place) => [trial.sequence, trial.id, trial.score, best[place]]),
-  });
-  return html`<${Card} title="Metric of all trials, and the best so far" class="c12" end=${ended.length > 0 && html`<${Save} name="history" chart=${chart} data=${data} />`}>
-    ${
-      ended.length
-        ? html`<${Chart} label="Metric by trial number, with the best so far as a line" draw=${draw} deps=${[ended, known.optimize]} height=${300}
-          onReady=${(one) => {
-            chart.current = one;
-          }} onClick=${(event) => event.data?.id && go(`trials/${event.data.id}`)} />`
-        : html`<${Empty} title=${loaded.value ? "No result yet" : "Loading …"}>Each trial with a final metric becomes a point here.</${Empty}>`
-    }
-  </${Card}>`;
-}
-
-/**
- * @param {Scored[]} ended
- * @param {number[]} best
- * @param {Trial[]} failed
- * @returns {Option}
- */
-export function historyOption(ended, best, failed) {
-  const c = colours();
-  const step = Math.max(1, Math.ceil(ended.length / POINTS_MAX));
-  const points = ended.filter((_, place) => place % step === 0);
-  const lows = robustRange(ended.map((trial) => trial.score));
-  return {
-    ...base(),
-    grid: { left: 8, right: 18, top: 14, bottom: 26, containLabel: true },
-    xAxis: axis({
-      type: "value",
-      name: "trial number",
-      nameGap: 26,
-      minInterval: 1,
-      max: "dataMax",
-      splitLine: { show: false },
-    }),
-    yAxis: axis({ type: "value", ...lows }),
-    series: [
-      {
-        type: "scatter",
-        name: "trials",
-        symbolSize: ended.length > 2000 ? 4 : 8,
-        large: points.length > 5000,
-        itemStyle: { color: c["series-1"], opacity: ended.length > 2000 ? 0.35 : 0.6 },
-        data: points.map((trial) => ({ value: [trial.sequence, trial.score], id: trial.id })),
-        tooltip: {
-          formatter: ({ data }) =>
-            tip(`Trial ${data.id}`, [
-              ["number", data.value[0]],
-              ["metric", number(data.value[1], 6)],
-            ]),
-        },
-      },
-      {
-        type: "line",
-        name: "best so far",
-        step: "end",
-        symbol: "none",
-        lineStyle: { color: c["series-2"], width: 2.5 },
-        data: changesOf(ended, best),
-        silent: true,
-        z: 3,
-      },
-      {
-        type: "scatter",
-        name: "failed",
-        symbol: "path://M-4,-4L4,4M4,-4L-4,4",
-        symbolSize: 7,
-        silent: true,
-        itemStyle: { color: "transparent", borderColor: c[STATE_COLOURS.FAILED], borderWidth: 1.5 },
-        data: failed
-          .slice(0, 2000)
-          .map((trial) => [trial.sequence, lows.min ?? Math.min(...ended.slice(0, 5000).map((one) => one.score))]),
-      },
-    ],
-  };
-}
-
-/**
- * The line needs only the points where it steps, and its ends.
- * @param {Scored[]} ended
- * @param {number[]} best
- */
-function changesOf(ended, best) {
-  return ended
-    .map((trial, place) => [trial.sequence, best[place]])
-    .filter((_, place) => place === 0 || place === best.length - 1 || best[place] !== best[place - 1]);
-}
-
-/**
- * A few wild results must not press all others into one line: far outliers are cut off.
- * @param {number[]} values
- */
-function robustRange(values) {
-  /** @type {{ min?: number, max?: number }} */
-  const range = {};
-  if (values.length < 20) return range;
-  const order = Float64Array.from(values).sort();
-  /** @param {number} share */
-  const at = (share) => order[Math.round(share * (order.length - 1))];
-  const [low, high] = [at(0.02), at(0.98)];
-  const room = (high - low) * 1.5 || 1;
-  if (order[0] < low - room * 2) range.min = low - room * 0.2;
-  if (order[order.length - 1] > high + room * 2) range.max = high + room * 0.2;
-  return range;
-}
-
 /** @type {[name: keyof LimitValues, title: string, hint: string][]} */
 const LIMITS = [
   ["trialConcurrency", "Trials at once", "a whole number from 1"],
@@ -303,52 +166,12 @@ function Limits({ known }) {
   </${Card}>`;
 }
 
-// Why trials failed, have no number as their result, or wait; most frequent first.
-function Trouble() {
-  const groups = useMemo(() => {
-    /** @type {Map<string, { reason: string, failed: boolean, times: number }>} */
-    const found = new Map();
-    for (const trial of trials()) {
-      const failed = trial.state === "FAILED" || trial.state === "SYS_CANCELED";
-      if (!failed && (trial.state !== "SUCCEEDED" || !trial.reason || trial.score !== null)) continue;
-      const reason = trial.reason || "no reason given";
-      const group = found.get(reason) ?? { reason, failed, times: 0 };
-      group.times += 1;
-      found.set(reason, group);
-    }
-    return [...found.values()].sort((a, b) => b.times - a.times);
-  }, [version.value]);
-  const waiting = profile.value?.waiting ?? [];
-  return html`<${Card} title="Failures and waiting" class="c4">
-    ${!groups.length && !waiting.length && html`<p class="soft">No trial has failed, and none is waiting.</p>`}
-    <table class="plain"><tbody>
-      ${groups.slice(0, 5).map(
-        ({
-          reason,
-          failed,
-          times,
-        }) => html`<tr key=${reason} data-state=${failed ? "FAILED" : "SUCCEEDED"}><td class="tight"><b>${count(times)}</b></td>
-        <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">${failed ? "failed" : "succeeded, but"}</span></span>
-        <a title=${reason} href=${href("trials", { state: failed ? "FAILED,SYS_CANCELED" : "SUCCEEDED", q: reason === "no reason given" ? "" : reason })}>${brief(reason)}</a></td></tr>`,
-      )}
-      ${waiting.map(
-        ({
-          reason,
-          count: times,
-        }) => html`<tr key=${`w${reason}`} data-state="WAITING"><td class="tight"><b>${count(times)}</b></td>
-        <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">waiting</span></span>
-        <a href=${href("trials", { state: "WAITING" })}>${reason || "for its turn"}</a></td></tr>`,
-      )}
-    </tbody></table>
-  </${Card}>`;
-}
-
 /** @param {{ known: Profile }} props */
 function Hosts({ known }) {
   return html`<${Card} title="Services and hosts" class="c4" end=${html`<span class="soft small">${known.platforms.join(", ")}</span>`}>
     ${
       known.hosts.length
-        ? html`<div class="scroll-x"><table class="plain">
+        ? html`<${Scroll} label="Hosts"><table class="plain">
           <thead><tr><th>Host</th><th>State</th><th class="number">Trials</th></tr></thead>
           <tbody>${known.hosts.map(
             (
@@ -356,7 +179,7 @@ function Hosts({ known }) {
             ) => html`<tr key=${host.name}><td>${host.name}${load(host) && html`<div class="soft small">${load(host)}</div>`}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
             <td><span class="badge" data-state=${host.state}><i class="dot" aria-hidden="true" />${host.state}</span></td><td class="number">${host.running}</td></tr>`,
           )}</tbody>
-        </table></div>`
+        </table></${Scroll}>`
         : html`<p class="soft">This training service does not list hosts.</p>`
     }
   </${Card}>`;
@@ -372,6 +195,8 @@ function load({ details: { busy, processors, queue } }) {
 
 /** @param {Trial} trial */
 function metric(trial) {
+  const several = isSeveral.value ? Object.keys(goals.value).map((name) => objective(trial.value, name)) : [];
+  if (several.some((one) => one !== null)) return several.map((one) => (one === null ? "–" : number(one))).join(" · ");
   if (trial.score !== null || trial.value !== null) return number(trial.score ?? shortened(value(trial.value), 30));
   return score(trial.latest) === null ? "" : `${number(score(trial.latest))} …`;
 }
@@ -393,8 +218,8 @@ function Latest() {
     Object.values(stateCounts.value).reduce((a, b) => a + b, 0),
     "trial",
   )}</a>`}>
-    <div class="scroll-x"><table class="plain">
-      <thead><tr><th>Trial</th><th>State</th><th class="number">Metric</th><th class="number">Duration</th><th>Started</th><th>Parameters</th></tr></thead>
+    <${Scroll} label="Latest trials"><table class="plain">
+      <thead><tr><th>Trial</th><th>State</th><th class="number">${isSeveral.value ? Object.keys(goals.value).join(" · ") : "Metric"}</th><th class="number">Duration</th><th>Started</th><th>Parameters</th></tr></thead>
       <tbody>${found.map(
         (trial) => html`<tr key=${trial.id}>
         <td><a class="mono" href=${href(`trials/${trial.id}`)}>${trial.id}</a> <span class="soft small">#${trial.sequence}</span></td>
@@ -407,6 +232,6 @@ function Latest() {
           .join("  ")}</td>
       </tr>`,
       )}</tbody>
-    </table></div>
+    </table></${Scroll}>
   </${Card}>`;
 }

@@ -1,13 +1,14 @@
 // One trial: what it was given, how it went, what it printed and wrote.
 
 import { address, get, send } from "../lib/api.js";
-import { brief, bytes, duration, number, shellWord, shortened, value } from "../lib/format.js";
+import { brief, bytes, duration, exact, number, shellWord, shortened, value } from "../lib/format.js";
 import { connection, now, onMetric, profile, trialById, trials, version } from "../lib/live_data.js";
+import { goals, isSeveral } from "../lib/objectives.js";
 import { go, href, route, setQuery } from "../lib/route.js";
 import { selected, toggleSelected } from "../lib/selected.js";
 import { flatten, fromWire, hasEnded, objective } from "../lib/trials.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
-import { Card, Copy, Empty, perform, State, Time } from "../parts/bits.js";
+import { Card, Copy, Empty, perform, Scroll, State, Time } from "../parts/bits.js";
 import { Chart, Save } from "../parts/chart.js";
 import { curvesOption, curvesTable } from "../parts/curve_drawing.js";
 import { confirm } from "../parts/dialog.js";
@@ -120,11 +121,17 @@ function Head({ trial }) {
 function Metrics({ trial }) {
   const others =
     trial.value !== null && typeof trial.value === "object"
-      ? Object.entries(trial.value).filter(([name]) => name !== "default")
+      ? Object.entries(trial.value).filter(([name]) => !(name in goals.value) && name !== "default")
+      : [];
+  /** @type {[string, number | null][]} */
+  const several =
+    isSeveral.value && trial.value !== null
+      ? Object.keys(goals.value).map((name) => [name, objective(trial.value, name)])
       : [];
   const spent = trial.started === null ? null : (trial.ended ?? now.value) - trial.started;
   return html`<${Card} title="Final metric">
-    <div class="big">${trial.score === null ? (trial.value === null ? "–" : shortened(value(trial.value), 60)) : number(trial.score, 7)}</div>
+    ${several.map(([name, one]) => html`<div key=${name}><span class="big">${one === null ? "–" : number(one, 7)}</span> <span class="soft">${name}, ${goals.value[name]}</span></div>`)}
+    ${several.length === 0 && html`<div class="big">${trial.score === null ? (trial.value === null ? "–" : shortened(value(trial.value), 60)) : number(trial.score, 7)}</div>`}
     ${trial.value === null && html`<p class="soft small">${hasEnded(trial) ? "This trial ended without a final metric." : "Not reported yet."}</p>`}
     <dl class="facts" style=${{ marginTop: "12px" }}>
       ${others.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${shortened(value(one))}</dd>`)}
@@ -141,7 +148,7 @@ function Metrics({ trial }) {
 function Parameters({ trial }) {
   const flat = Object.entries(flatten(trial.parameters));
   return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => JSON.stringify(trial.parameters)} what="Parameters" />`}>
-    <dl class="facts">${flat.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${shortened(String(one))}</dd>`)}</dl>
+    <dl class="facts">${flat.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono" title=${one}>${shortened(typeof one === "number" ? exact(one) : String(one))}</dd>`)}</dl>
   </${Card}>`;
 }
 
@@ -224,7 +231,7 @@ function Attempts({ trial, attempts }) {
       <span class="small soft">${one.started === null ? "" : duration((one.ended ?? now.value) - one.started)}</span>
     </li>`,
     )}</ol>
-    <div class="scroll-x" style=${{ marginTop: "10px" }}><table class="plain">
+    <${Scroll} label="Attempts" style=${{ marginTop: "10px" }}><table class="plain">
       <thead><tr><th>#</th><th>State</th><th>Service</th><th>Host</th><th>Exit</th><th>Started</th><th>Message</th></tr></thead>
       <tbody>${attempts.map(
         (one) => html`<tr key=${one.number}>
@@ -233,7 +240,7 @@ function Attempts({ trial, attempts }) {
         <td>${one.exitCode ?? ""}</td><td><${Time} at=${one.started} /></td><td title=${one.message}>${brief(one.message)}</td>
       </tr>`,
       )}</tbody>
-    </table></div>
+    </table></${Scroll}>
   </${Card}>`;
 }
 
@@ -304,7 +311,7 @@ function Files({ trial }) {
     return html`<${Empty} title="No files">What the trial writes to <code>$NNI_OUTPUT_DIR</code> is listed here.</${Empty}>`;
   /** @param {string} path */
   const place = (path) => address(`trials/${trial.id}/files/${path.split("/").map(encodeURIComponent).join("/")}`).href;
-  return html`<div class="scroll-x"><table class="plain">
+  return html`<${Scroll} label="Files"><table class="plain">
     <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th></tr></thead>
     <tbody>${files.map(
       (
@@ -312,5 +319,5 @@ function Files({ trial }) {
       ) => html`<tr key=${file.path}><td><a class="mono" href=${place(file.path)} target="_blank">${file.path}</a></td>
       <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td></tr>`,
     )}</tbody>
-  </table></div>`;
+  </table></${Scroll}>`;
 }

@@ -3,8 +3,9 @@
 import { send } from "../lib/api.js";
 import { fields, filtered } from "../lib/filtered.js";
 import { byOrder, fieldName, fieldValue } from "../lib/filters.js";
-import { clock, count, duration, moment, number, plural, shortened, value } from "../lib/format.js";
+import { clock, count, duration, exact, moment, number, plural, shortened, value } from "../lib/format.js";
 import { loaded, now, profile, trials, version } from "../lib/live_data.js";
+import { isSeveral, metricNames } from "../lib/objectives.js";
 import { go, href, route, setQuery } from "../lib/route.js";
 import { selected, toggleSelected } from "../lib/selected.js";
 import { hasEnded, score, seconds } from "../lib/trials.js";
@@ -50,7 +51,14 @@ function allColumns({ parameters, metrics }) {
       render: (trial) => html`<a href=${href(`trials/${trial.id}`)}>${trial.id}</a>`,
     },
     { key: "state", title: "State", width: 142, render: (trial) => html`<${State} state=${trial.state} />` },
-    { key: "metric", title: "Metric", width: 112, number: true, render: metricCell },
+    {
+      key: "metric",
+      title: "Metric",
+      width: 112,
+      number: true,
+      off: !metricNames.value.includes("default") && isSeveral.value,
+      render: metricCell,
+    },
     ...metrics.map(({ field }) =>
       column({
         key: field,
@@ -74,7 +82,7 @@ function allColumns({ parameters, metrics }) {
         width: Math.min(190, Math.max(100, 40 + fieldName(field).length * 8)),
         number: !text,
         render: (trial) =>
-          html`<span title=${trial.flat[field.slice(2)]}>${shortValue(trial.flat[field.slice(2)])}</span>`,
+          html`<span title=${longValue(trial.flat[field.slice(2)])}>${shortValue(trial.flat[field.slice(2)])}</span>`,
       }),
     ),
     {
@@ -111,6 +119,9 @@ function allColumns({ parameters, metrics }) {
 /** @param {FlatValue} given */
 const shortValue = (given) => (typeof given === "number" ? number(given, 4) : value(given));
 
+/** @param {FlatValue} given */
+const longValue = (given) => (typeof given === "number" ? exact(given) : given);
+
 /** @param {Trial} trial */
 function metricCell(trial) {
   if (trial.score !== null) return html`<span>${number(trial.score)}</span>`;
@@ -127,7 +138,7 @@ const onPhone = matchMedia("(max-width: 760px)");
  * @param {Column[]} all
  */
 function phoneOrder(all) {
-  const first = ["sequence", "metric", "state"];
+  const first = ["sequence", isSeveral.value ? `m.${metricNames.value[0]}` : "metric", "state"];
   const rest = all.filter((column) => !column.off && !first.includes(column.key));
   return [...first.flatMap((key) => all.find((column) => column.key === key) ?? []), ...rest];
 }

@@ -34,8 +34,7 @@ def test_the_front_of_several_objectives_is_listed(
     make("abcd")
     assert run(["trial", "ls", "--front"]) == 1
     assert "no `objectives`" in capsys.readouterr().err
-    tuner = {"name": "NSGA2", "classArgs": {"objectives": {"acc": "maximize", "ms": "minimize"}}}
-    manager.says("GET /experiment", {**PROFILE, "config": {"tuner": tuner}})
+    manager.says("GET /experiment", {**PROFILE, "objectives": {"acc": "maximize", "ms": "minimize"}})
     results = [{"acc": 0.5, "ms": 10}, {"acc": 0.9, "ms": 30}, {"acc": 0.4, "ms": 20}, {"acc": 0.95}]
     trials = [{**TRIAL, "id": f"t{k}", "value": value} for k, value in enumerate(results)]
     manager.says("GET /trials", {"trials": trials, "total": 4})

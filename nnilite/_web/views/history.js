@@ -1,0 +1,137 @@
+// The metric of all trials over their number, with the best so far as a line.
+
+import { number } from "../lib/format.js";
+import { loaded, trials, version } from "../lib/live_data.js";
+import { goals, metricWord } from "../lib/objectives.js";
+import { go } from "../lib/route.js";
+import { bestSoFar, scored } from "../lib/trials.js";
+import { html, useMemo, useRef, useState } from "../lib/ui.js";
+import { Card, Empty } from "../parts/bits.js";
+import { axis, base, Chart, colours, Save, STATE_COLOURS, tip } from "../parts/chart.js";
+import { Pick } from "../parts/chart_card.js";
+
+/** @import { Scored, Trial } from "../lib/trials.js" */
+/** @import { Option, Chart as Drawn } from "../vendor/echarts.js" */
+
+const POINTS_MAX = 20_000;
+
+export function History() {
+  const [chosen, setChosen] = useState("");
+  const names = Object.keys(goals.value);
+  const name = names.includes(chosen) ? chosen : names[0];
+  const goal = goals.value[name];
+  const chart = useRef(/** @type {Drawn | null} */ (null));
+  const ended = useMemo(() => scored(trials(), name).sort((a, b) => a.sequence - b.sequence), [version.value, name]);
+  const best = useMemo(() => bestSoFar(ended, goal), [ended, goal]);
+  const failed = useMemo(() => trials().filter((trial) => trial.state === "FAILED"), [version.value]);
+  const draw = () => historyOption(ended, best, failed);
+  const data = () => ({
+    header: ["sequence", "trial", metricWord(name), "best"],
+    rows: ended.map((trial, place) => [trial.sequence, trial.id, trial.score, best[place]]),
+  });
+  const picker =
+    names.length > 1 && html`<${Pick} label="Objective" value=${name} options=${names} set=${setChosen} />`;
+  return html`<${Card} title="Metric of all trials, and the best so far" class="c12" end=${html`${picker}${ended.length > 0 && html`<${Save} name="history" chart=${chart} data=${data} />`}`}>
+    ${
+      ended.length
+        ? html`<${Chart} label="Metric by trial number, with the best so far as a line" draw=${draw} deps=${[ended, goal]} height=${300}
+          onReady=${(one) => {
+            chart.current = one;
+          }} onClick=${(event) => event.data?.id && go(`trials/${event.data.id}`)} />`
+        : html`<${Empty} title=${loaded.value ? "No result yet" : "Loading …"}>Each trial with a final metric becomes a point here.</${Empty}>`
+    }
+  </${Card}>`;
+}
+
+/**
+ * @param {Scored[]} ended
+ * @param {number[]} best
+ * @param {Trial[]} failed
+ * @returns {Option}
+ */
+function historyOption(ended, best, failed) {
+  const c = colours();
+  const step = Math.max(1, Math.ceil(ended.length / POINTS_MAX));
+  const points = ended.filter((_, place) => place % step === 0);
+  const lows = robustRange(ended.map((trial) => trial.score));
+  return {
+    ...base(),
+    grid: { left: 8, right: 18, top: 14, bottom: 26, containLabel: true },
+    xAxis: axis({
+      type: "value",
+      name: "trial number",
+      nameGap: 26,
+      minInterval: 1,
+      max: "dataMax",
+      splitLine: { show: false },
+    }),
+    yAxis: axis({ type: "value", ...lows }),
+    series: [
+      {
+        type: "scatter",
+        name: "trials",
+        symbolSize: ended.length > 2000 ? 4 : 8,
+        large: points.length > 5000,
+        itemStyle: { color: c["series-1"], opacity: ended.length > 2000 ? 0.35 : 0.6 },
+        data: points.map((trial) => ({ value: [trial.sequence, trial.score], id: trial.id })),
+        tooltip: {
+          formatter: ({ data }) =>
+            tip(`Trial ${data.id}`, [
+              ["number", data.value[0]],
+              ["metric", number(data.value[1], 6)],
+            ]),
+        },
+      },
+      {
+        type: "line",
+        name: "best so far",
+        step: "end",
+        symbol: "none",
+        lineStyle: { color: c["series-2"], width: 2.5 },
+        data: changesOf(ended, best),
+        silent: true,
+        z: 3,
+      },
+      {
+        type: "scatter",
+        name: "failed",
+        symbol: "path://M-4,-4L4,4M4,-4L-4,4",
+        symbolSize: 7,
+        silent: true,
+        itemStyle: { color: "transparent", borderColor: c[STATE_COLOURS.FAILED], borderWidth: 1.5 },
+        data: failed
+          .slice(0, 2000)
+          .map((trial) => [trial.sequence, lows.min ?? Math.min(...ended.slice(0, 5000).map((one) => one.score))]),
+      },
+    ],
+  };
+}
+
+/**
+ * The line needs only the points where it steps, and its ends.
+ * @param {Scored[]} ended
+ * @param {number[]} best
+ */
+function changesOf(ended, best) {
+  return ended
+    .map((trial, place) => [trial.sequence, best[place]])
+    .filter((_, place) => place === 0 || place === best.length - 1 || best[place] !== best[place - 1]);
+}
+
+/**
+ * A few wild results must not press all others into one line: far outliers are cut off.
+ * @param {number[]} values
+ */
+function robustRange(values) {
+  /** @type {{ min?: number, max?: number }} */
+  const range = {};
+  if (values.length < 20) return range;
+  const order = Float64Array.from(values).sort();
+  /** @param {number} share */
+  const at = (share) => order[Math.round(share * (order.length - 1))];
+  const [low, high] = [at(0.02), at(0.98)];
+  const room = (high - low) * 1.5 || 1;
+  if (order[0] < low - room * 2) range.min = low - room * 0.2;
+  if (order[order.length - 1] > high + room * 2) range.max = high + room * 0.2;
+  return range;
+}

@@ -1,0 +1,83 @@
+// Why trials failed, have no number as their result, or wait; most frequent first.
+
+import { brief, count, plural } from "../lib/format.js";
+import { profile, trials, version } from "../lib/live_data.js";
+import { isSeveral } from "../lib/objectives.js";
+import { href } from "../lib/route.js";
+import { html, useMemo, useState } from "../lib/ui.js";
+import { Card } from "../parts/bits.js";
+
+/** @typedef {{ key: string, reason: string, pattern: string, failed: boolean, times: number, same: boolean }} Group */
+
+const SHOWN = 5;
+const GAP = "…";
+const NONE = "no reason given";
+
+/**
+ * A reason without what differs from trial to trial: numbers, ids and addresses. Exit codes and signals stay.
+ * @param {string} reason
+ */
+export function folded(reason) {
+  return reason.replace(
+    /(exit code -?\d+|signal \d+)|0x[0-9a-f]+|\b(?=[0-9a-f-]*\d)[0-9a-f]{6,}(?:-[0-9a-f]{4,})*\b|(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|\d+/gi,
+    (found, /** @type {string | undefined} */ kept) => (kept ? found : GAP),
+  );
+}
+
+/**
+ * The longest piece that all reasons of a group have: by it they are found in the table.
+ * @param {string} pattern
+ */
+const longestPiece = (pattern) =>
+  pattern
+    .split(new RegExp(`[${GAP}\\n]`))
+    .map((piece) => piece.trim())
+    .reduce((best, piece) => (piece.length > best.length ? piece : best), "");
+
+function groupsOf() {
+  /** @type {Map<string, Group>} */
+  const found = new Map();
+  for (const trial of trials()) {
+    const failed = trial.state === "FAILED" || trial.state === "SYS_CANCELED";
+    const isOdd = trial.state === "SUCCEEDED" && trial.reason && (isSeveral.value || trial.score === null);
+    if (!failed && !isOdd) continue;
+    const reason = trial.reason || NONE;
+    const pattern = folded(reason);
+    const key = `${failed} ${pattern}`;
+    const group = found.get(key) ?? { key, reason, pattern, failed, times: 0, same: true };
+    group.times += 1;
+    group.same &&= group.reason === reason;
+    found.set(key, group);
+  }
+  return [...found.values()].sort((a, b) => b.times - a.times);
+}
+
+export function Trouble() {
+  const groups = useMemo(groupsOf, [version.value]);
+  const [all, setAll] = useState(false);
+  const waiting = profile.value?.waiting ?? [];
+  const more = groups.length - SHOWN;
+  return html`<${Card} title="Failures and waiting" class="c4">
+    ${!groups.length && !waiting.length && html`<p class="soft">No trial has failed, and none is waiting.</p>`}
+    <table class="plain"><tbody>
+      ${(all ? groups : groups.slice(0, SHOWN)).map((group) => html`<${Failure} key=${group.key} ...${group} />`)}
+      ${waiting.map(
+        ({
+          reason,
+          count: times,
+        }) => html`<tr key=${`w${reason}`} data-state="WAITING"><td class="tight"><b>${count(times)}</b></td>
+        <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">waiting</span></span>
+        <a href=${href("trials", { state: "WAITING" })}>${reason || "for its turn"}</a></td></tr>`,
+      )}
+    </tbody></table>
+    ${more > 0 && html`<button class="small quiet" onClick=${() => setAll(!all)}>${all ? "Show fewer" : `and ${plural(more, "more reason")}`}</button>`}
+  </${Card}>`;
+}
+
+/** @param {Group} props */
+function Failure({ reason, pattern, failed, times, same }) {
+  const search = reason === NONE ? "" : same ? reason : longestPiece(pattern);
+  return html`<tr data-state=${failed ? "FAILED" : "SUCCEEDED"}><td class="tight"><b>${count(times)}</b></td>
+    <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">${failed ? "failed" : "succeeded, but"}</span></span>
+    <a title=${same ? reason : `for example: ${reason}`} href=${href("trials", { state: failed ? "FAILED,SYS_CANCELED" : "SUCCEEDED", q: search })}>${brief(same ? reason : pattern)}</a></td></tr>`;
+}

@@ -1,0 +1,162 @@
+"""The page of an experiment with several objectives, in a real browser: what it shows is what `nnictl` says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
+from nnilite.config import from_dict
+from nnilite.testing import eventually
+from nnilite.tuning.objectives import front, signs
+from platforms.chromium import browser, faults, open_page
+
+__all__ = ["browser", "open_page"]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+TRIAL = """
+import nnilite
+p = nnilite.get_next_parameter()
+if p["n"] == 1:
+    raise ValueError(f"fold {p['x'] * 1e6:.0f} is empty at 0x{int(p['x'] * 2**40):x}")
+layers = p["model"].get("layers", 1)
+nnilite.report_intermediate_result(p["x"])
+nnilite.report_final_result({"accuracy": 1 - (p["x"] - 0.5) ** 2, "size": p["n"] * layers * (1 + p["x"])})
+"""
+LAYERS = {"_type": "randint", "_value": [2, 5]}
+SPACE = {
+    "x": {"_type": "quniform", "_value": [0, 1, 0.1]},
+    "n": {"_type": "randint", "_value": [1, 9]},
+    "model": {"_type": "choice", "_value": [{"_name": "deep", "layers": LAYERS}, {"_name": "flat"}]},
+}
+OBJECTIVES = {"accuracy": "maximize", "size": "minimize"}
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Client]]:
+    """The address of an experiment of 40 trials that is done, and a client of it."""
+    folder = tmp_path_factory.mktemp("two goals")
+    (folder / "trial.py").write_text(TRIAL)
+    config = {
+        "searchSpace": SPACE,
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialConcurrency": 4,
+        "maxTrialNumber": 40,
+        "stopOnSameError": 0,
+        "tuner": {"name": "NSGA2", "classArgs": {"seed": 1, "objectives": OBJECTIVES}},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", launch.token(entry)) as client:
+            eventually(lambda: client.profile()["state"] == "DONE", 90)
+            yield entry.url or "", client
+            client.stop()
+
+
+def front_of(client: Client) -> list[str]:
+    """The front as `nnictl trial ls --front` has it."""
+    found = client.trials(states=["SUCCEEDED"])
+    return [trial["id"] for trial in front(((one, one["value"]) for one in found), signs(OBJECTIVES))]
+
+
+def test_the_front_has_the_same_trials_as_on_the_command_line(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    expected = front_of(client)
+    page = open_page(f"{url}/#/charts/pareto")
+    chips = page.get_by_role("region", name="On the front").locator("a.chip")
+    chips.first.wait_for()
+    eventually(lambda: chips.count() == len(expected), 30)
+    assert [text.partition(":")[0] for text in chips.all_inner_texts()] == expected
+    assert page.get_by_label("Goal of x").input_value() == "maximize"
+    page.get_by_label("Goal of x").select_option("minimize")
+    eventually(lambda: [text.partition(":")[0] for text in chips.all_inner_texts()] != expected, 30)
+
+
+def test_the_overview_shows_each_objective_and_the_front(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/")
+    card = page.get_by_role("region", name="Objectives", exact=True)
+    eventually(lambda: card.locator(".big").inner_text() == str(len(front_of(client))), 30)
+    assert card.locator("tbody td:nth-child(2)").all_inner_texts() == ["maximize", "minimize"]
+    history = page.get_by_role("region", name=re.compile("^Metric of all trials"))
+    history.get_by_label("Objective").select_option("size")
+    history.locator(".chart[data-ready]").wait_for()
+
+
+def test_failures_that_differ_in_numbers_only_are_one(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    failed = client.profile()["counts"]["FAILED"]
+    page = open_page(f"{url}/")
+    trouble = page.get_by_role("region", name="Failures and waiting")
+    trouble.get_by_text("exit code 1: ValueError: fold … is empty at …", exact=True).wait_for()
+    assert trouble.locator("tr").count() == 1
+    trouble.get_by_role("link").click()
+    page.get_by_text(f"{failed} of 40 trials").wait_for()
+
+
+def test_numbers_are_written_as_people_write_them(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/charts/contour?x=p.n&y=p.x")
+    page.locator(".chart[data-ready]").wait_for()
+    ticks = "(file) => import(new URL(file, document.baseURI)).then((charts) => charts.wholeTicks(1, 30))"
+    assert page.evaluate(ticks, "charts/contour.js") == [1, 6, 11, 16, 21, 26]
+    exact = "(file) => import(new URL(file, document.baseURI)).then((it) => [0.1 + 0.2, 40, 1 / 3].map(it.exact))"
+    assert page.evaluate(exact, "lib/format.js") == ["0.3", "40", "0.3333333333333333"]
+
+
+def test_no_trial_is_shown_to_run_on_a_host_after_the_end(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    eventually(lambda: client.profile()["hosts"][0]["running"] == 0, 30)
+    page = open_page(f"{url}/")
+    hosts = page.get_by_role("region", name="Services and hosts")
+    eventually(lambda: hosts.locator("tbody td.number").inner_text() == "0", 30)
+
+
+def test_importance_is_asked_for_each_objective(experiment: Any) -> None:
+    found = experiment[1].ask("GET", "/importance", {"method": "pedAnova", "key": "size"})
+    assert found["reason"] == ""
+    assert {one["parameter"] for one in found["importances"]} >= {"n", "x", "model"}
+
+
+def test_j_and_enter_work_at_once(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/trials")
+    page.get_by_text("40 trials", exact=True).wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.get_by_text("number 38").wait_for()
+
+
+VIEWS = (
+    *("overview", "trials", "charts/metric", "charts/parallel", "charts/slices", "charts/contour", "charts/curves"),
+    *("charts/importance?method=pedAnova", "charts/duration", "charts/timeline", "charts/pareto", "charts/compare"),
+    *("experiment/config", "experiment/space", "experiment/logs", "experiment/export", "experiment/others"),
+)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 400),
+        pytest.param("light", 400, marks=pytest.mark.long),
+        pytest.param("dark", 1280, marks=pytest.mark.long),
+    ],
+)
+def test_axe_finds_nothing_in_any_view(open_page: Any, experiment: Any, scheme: str, width: int) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/", color_scheme=scheme, viewport={"width": width, "height": 850})
+    page.get_by_text("Live", exact=True).wait_for()
+    for view in (*VIEWS, f"trials/{front_of(client)[0]}"):
+        page.evaluate("view => { location.hash = `#/${view}`; }", view)
+        page.locator("main .card, main .grid").first.wait_for()
+        page.get_by_text("Loading …").wait_for(state="detached")
+        assert faults(page) == [], view
