@@ -101,7 +101,7 @@ class Experiment:
     def __init__(
         self, config_or_platform: ExperimentConfig | str | list[str] | None = None, id: str | None = None
     ) -> None:
-        self.config: Any = (
+        self._config = (
             ExperimentConfig(config_or_platform) if isinstance(config_or_platform, (str, list)) else config_or_platform
         )
         self.id: str | None = id
@@ -119,14 +119,26 @@ class Experiment:
     ) -> None:
         self.stop()
 
+    @property
+    def config(self) -> ExperimentConfig:
+        """What it is to do. Raises: Conflict where there is none, as of an experiment that was connected to."""
+        if self._config is None:
+            raise Conflict("An experiment needs a config before it can be started.")
+        return self._config
+
+    @config.setter
+    def config(self, config: ExperimentConfig) -> None:
+        self._config = config
+
     # Its life
 
-    def start(self, port: int = 8080, debug: bool = False, run_mode: RunMode = RunMode.Background) -> None:
-        """Start the manager and return once it is ready. `port` 0 picks a free one. Raises: ConfigError, Conflict."""
+    def start(self, port: int | None = None, debug: bool = False, run_mode: RunMode = RunMode.Background) -> None:
+        """Start the manager and return once it is ready. Raises: ConfigError, Conflict.
+
+        `port` 0 picks any free one; None takes 8080 or, where that is taken, the next free one.
+        """
         if self._client is not None:
             raise Conflict(f"Experiment {self.id} has been started already.")
-        if self.config is None:
-            raise Conflict("An experiment needs a config before it can be started.")
         config = self.config.checked()
         for warning in config.warnings:
             log.warning("%s", warning)
@@ -143,7 +155,7 @@ class Experiment:
             self._log_view = _LogView(entry.directory / "log" / "manager.log")
             self._log_view.start()
 
-    def run(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
+    def run(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """Start, and wait until the experiment is over.
 
         Returns True if it is DONE or was stopped, False if it ended in ERROR, None if it was not waited for or was
@@ -152,13 +164,13 @@ class Experiment:
         self.start(port, debug)
         return self._wait() if wait_completion else None
 
-    def run_or_resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
+    def run_or_resume(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """`resume` if this experiment exists already, otherwise `run`."""
         if self.has_checkpoint():
             return self._resume(port, wait_completion, debug)
         return self.run(port, wait_completion, debug)
 
-    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> Any:
+    def resume(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> Any:
         """Go on with a stopped experiment; returns as `run` does.
 
         `Experiment.resume("<id>")` does it without an object, and returns one.
@@ -169,7 +181,7 @@ class Experiment:
             return found
         return self._resume(port, wait_completion, debug)
 
-    def view(self, port: int = 8080, non_blocking: bool = False) -> Experiment:
+    def view(self, port: int | None = None, non_blocking: bool = False) -> Experiment:
         """Open a stopped experiment read-only; blocks until Ctrl-C unless told otherwise.
 
         `Experiment.view("<id>")` does it without an object, and returns one.
@@ -214,7 +226,7 @@ class Experiment:
             self._log_view = None
         self.port = None
 
-    def _options(self, port: int, debug: bool) -> ManagerOptions:
+    def _options(self, port: int | None, debug: bool) -> ManagerOptions:
         return ManagerOptions(port=port, url_prefix=(self.url_prefix or "").strip("/"), debug=debug)
 
     def _attach(self, entry: RegistryEntry, *, keep: bool) -> None:
@@ -229,7 +241,7 @@ class Experiment:
             raise NotFound("Which experiment? Give its id: Experiment(id=...).")
         return _registry.find(self.id, read_only=True)  # whoever cannot work with one of NNI says so
 
-    def _resume(self, port: int, wait_completion: bool, debug: bool) -> bool | None:
+    def _resume(self, port: int | None, wait_completion: bool, debug: bool) -> bool | None:
         entry = launch.resume(self._known(), options=self._options(port, debug), detach=False)
         self._attach(entry, keep=False)
         return self._wait() if wait_completion else None

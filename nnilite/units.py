@@ -31,6 +31,10 @@ __all__ = [
     "DirPath",
     "Duration",
     "FilePath",
+    "GivenBytes",
+    "GivenDirPath",
+    "GivenDuration",
+    "GivenPath",
     "GpuIndices",
     "MemoryMb",
     "NonNegativeInt",
@@ -40,6 +44,7 @@ __all__ = [
     "Secret",
     "SecretText",
     "Unit",
+    "checked_number",
     "format_duration",
     "format_size",
     "parse_duration_s",
@@ -278,12 +283,18 @@ def _quantity(units: str) -> dict[str, Any]:
 _DURATION = _quantity("[dhmsDHMS]")
 _SIZE = _quantity("[tgmkTGMK]?[bB]")
 
-Duration = Annotated[int, Unit("duration", parse_duration_s, _DURATION, spell=_largest(_SECONDS, "s"))]
+_DURATION_UNIT = Unit("duration", parse_duration_s, _DURATION, spell=_largest(_SECONDS, "s"))
+Duration = Annotated[int, _DURATION_UNIT]
 """Seconds; see `parse_duration_s`."""
+GivenDuration = Annotated[int | str, _DURATION_UNIT]
+"""The same for a field that programs set, as "2h" too; once it is checked it holds seconds."""
 MemoryMb = Annotated[int, Unit("memory size", parse_memory_mb, _SIZE, spell=_largest(_BYTES, "mb"))]
 """Megabytes; see `parse_memory_mb`."""
-Bytes = Annotated[int, Unit("size", parse_size_bytes, _SIZE, spell=_largest(_BYTES, "b"))]
+_SIZE_UNIT = Unit("size", parse_size_bytes, _SIZE, spell=_largest(_BYTES, "b"))
+Bytes = Annotated[int, _SIZE_UNIT]
 """Bytes; see `parse_size_bytes`."""
+GivenBytes = Annotated[int | str, _SIZE_UNIT]
+"""The same for a field that programs set, as "2gb" too; once it is checked it holds bytes."""
 GpuIndices = Annotated[list[int], Unit("GPU indices", parse_gpu_indices, _INDICES)]
 """See `parse_gpu_indices`."""
 Secret = Annotated[str, Unit("secret", parse_secret, {"type": "string"}, secret=True)]
@@ -305,5 +316,20 @@ FilePath = Annotated[Path, PathRule.FILE]
 """An existing file; relative to the YAML file's folder."""
 DirPath = Annotated[Path, PathRule.DIRECTORY]
 """An existing folder; relative to the YAML file's folder."""
+GivenDirPath = Annotated[Path | str, PathRule.DIRECTORY]
+"""The same for a field that programs set, as a text too; once it is checked it holds a Path."""
 AnyPath = Annotated[Path, PathRule.ANY]
 """A path that may be missing; relative to the YAML file's folder."""
+GivenPath = Annotated[Path | str, PathRule.ANY]
+"""The same for a field that programs set, as a text too; once it is checked it holds a Path."""
+
+
+def checked_number(value: int | str) -> int:
+    """The seconds or bytes of a field of a checked config, in which a `GivenDuration` is no text any more.
+
+    >>> checked_number(3600)
+    3600
+    """
+    if isinstance(value, str):
+        raise TypeError(f"{value!r} has not been checked yet")
+    return value

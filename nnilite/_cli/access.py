@@ -24,9 +24,19 @@ def experiment_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="?", help="id of the experiment, or its start; default: the only one that runs")
 
 
+def json_argument(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
+    """Add --json, which every command has."""
+    parser.add_argument("--json", action="store_true", help=text)
+
+
+def state(text: str) -> str:
+    """The state of a trial from the command line, in capitals or not."""
+    return text.upper()
+
+
 def manager_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options on where a new manager listens."""
-    parser.add_argument("-p", "--port", type=port, default=8080, help="port (default 8080; 0 picks a free one)")
+    parser.add_argument("-p", "--port", type=port, help="port (default: 8080, or the next free one; 0: any)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument(
         "-u",

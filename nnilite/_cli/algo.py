@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType
 
 from nnilite import _algorithms, _plugins
-from nnilite._cli import screen
+from nnilite._cli import access, screen
 from nnilite._cli.platform import first_line
 from nnilite.errors import ConfigError, Conflict, NotFound, Place, PluginError
 
@@ -33,9 +33,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML: algoType, builtinName, className, codeDirectory",
     )
+    access.json_argument(adding)
     adding.set_defaults(command=register)
     removing = groups.add_parser("unregister", aliases=["unreg"], help="remove such a name")
     removing.add_argument("name")
+    access.json_argument(removing)
     removing.set_defaults(command=unregister)
 
 
@@ -47,13 +49,18 @@ def register(options: argparse.Namespace) -> None:
         meta = yaml.safe_load(options.meta.read_text("utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", Place(str(options.meta))) from error
+    registered: list[dict[str, str]] = []
     for entry in _algorithms.from_meta(meta, options.meta):
         group = _plugins.TUNERS if entry.kind == "tuner" else _plugins.ASSESSORS
         if _plugins.is_installed(group, entry.name):
             raise Conflict(f"{entry.name} is an installed {entry.kind}; choose another builtinName.")
         _check(group, entry, options.meta)
         _algorithms.register(entry)
-        print(f"The {entry.kind} {entry.name} is registered.")
+        registered.append({"name": entry.name, "type": entry.kind})
+        if not options.json:
+            print(f"The {entry.kind} {entry.name} is registered.")
+    if options.json:
+        screen.show_json(registered)
 
 
 def _check(group: str, entry: _algorithms.Registered, meta: Path) -> None:
@@ -69,7 +76,10 @@ def _check(group: str, entry: _algorithms.Registered, meta: Path) -> None:
 
 def unregister(options: argparse.Namespace) -> None:
     entry = _algorithms.unregister(options.name)
-    print(f"{entry.name} is no longer registered.")
+    if options.json:
+        screen.show_json({"name": entry.name, "type": entry.kind})
+    else:
+        print(f"{entry.name} is no longer registered.")
 
 
 def show_list(options: argparse.Namespace) -> None:

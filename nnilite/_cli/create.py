@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from nnilite.config import ExperimentConfig
 
 
+FIRST_PORT = 8080
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration file (YAML)")
     access.manager_arguments(parser)
@@ -45,7 +48,7 @@ def create(options: argparse.Namespace) -> int:
         entry = launch.create(config, options=manager, detach=not options.foreground, experiment=experiment)
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
-        return started(entry, as_json=options.json)
+        return started(entry, as_json=options.json, asked=options.port)
     except KeyboardInterrupt:
         return interrupted(experiment, foreground=options.foreground)
 
@@ -76,14 +79,24 @@ def interrupted(experiment: str, *, foreground: bool) -> int:
     return interrupt.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
 
 
-def started(entry: RegistryEntry, *, as_json: bool) -> int:
-    """Print where an experiment runs, and the commands for it."""
+def started(entry: RegistryEntry, *, as_json: bool, asked: int | None) -> int:
+    """Print where an experiment runs, and the commands for it. `asked`: the port of the command line."""
     from nnilite._running import managers
 
     if as_json:
         screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
         return 0
     print(f"Experiment {entry.id} is running.")
+    if asked is None and entry.port != FIRST_PORT:
+        print(f"{_who_has(FIRST_PORT)}; this one is at port {entry.port}.")
     screen.show_facts({"Web page": managers.page_address(entry), "Kept in": entry.directory})
     print(f"Watch it with `nnictl trial ls {entry.id}`, stop it with `nnictl stop {entry.id}`.")
     return 0
+
+
+def _who_has(port: int) -> str:
+    """Say which experiment of this user has a port that this command would have liked."""
+    found = next((one for one in _registry.entries() if one.alive and one.port == port), None)
+    if found is None:
+        return f"Port {port} was not free, or this experiment had another one before"
+    return f"Port {port} is taken by experiment {found.id}" + (f" ({screen.clean(found.name)})" if found.name else "")

@@ -28,7 +28,7 @@ from nnilite.codedir import CodePackage
 from nnilite.errors import ServiceError, SpaceError
 from nnilite.records import Attempt, Json, Trial
 from nnilite.space import SearchSpace
-from nnilite.units import format_size
+from nnilite.units import checked_number, format_size
 
 if TYPE_CHECKING:
     from nnilite.config import ExperimentConfig
@@ -81,8 +81,12 @@ def _runs_in_place(described: Json) -> bool:
     return isinstance(code, dict) and "in_place" in code
 
 
+def _limit(duration: int | str | None) -> str | None:
+    return "no limit" if duration is None else screen.span(checked_number(duration))
+
+
 def _packed(directory: Path, config: ExperimentConfig) -> CodePackage:
-    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
+    limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
     return codedir.pack(config.trial_code_directory, directory / "code", limits)
 
 
@@ -101,7 +105,7 @@ async def _rehearse(
     """The first parameters, what each service would submit for a trial with them, and what could not be checked."""
     scheme = "https" if options.tls_cert else "http"
     prefix = f"/{options.url_prefix}".rstrip("/")
-    address = assembly.Address(scheme, options.host, options.port, prefix, options.tls_cert)
+    address = assembly.Address(scheme, options.host, options.port or 8080, prefix, options.tls_cert)
     store = assembly.open_store(directory, True, time.time())
     try:
         parameters = await _first_parameters(directory, config)
@@ -162,7 +166,7 @@ def _show(config: ExperimentConfig, package: CodePackage | None, found: dict[str
             "Trial command": config.trial_command or None,
             "At once": config.trial_concurrency,
             "Trials": config.max_trial_number or "no limit",
-            "Time": screen.span(config.max_experiment_duration) or "no limit",
+            "Time": _limit(config.max_experiment_duration),
             "Tuner": config.tuner.name or config.tuner.class_name,
             "Assessor": (config.assessor.name or config.assessor.class_name) if config.assessor else None,
             "First parameters": screen.parameters(found["parameters"]),

@@ -40,6 +40,7 @@ def _add_data(groups: Any) -> None:
     )
     out.add_argument("-f", "--filename", type=Path, metavar="FILE", help="default: standard output")
     out.add_argument("-i", "--intermediate", action="store_true", help="include the intermediate results")
+    access.json_argument(out, "with --filename: print what was written as JSON")
     out.set_defaults(command=export)
     into = groups.add_parser("import", help='give the tuner results from elsewhere: [{"parameter": ..., "value": ...}]')
     access.experiment_argument(into)
@@ -51,6 +52,7 @@ def _add_data(groups: Any) -> None:
         metavar="FROM",
         help="a JSON or YAML file; or an experiment's folder or id, also of NNI",
     )
+    access.json_argument(into)
     into.set_defaults(command=import_data)
 
 
@@ -59,11 +61,13 @@ def _add_files(groups: Any) -> None:
     access.experiment_argument(gone)
     gone.add_argument("--all", action="store_true", help="all stopped experiments")
     gone.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    access.json_argument(gone)
     gone.set_defaults(command=delete)
     packed = groups.add_parser("save", help="pack a stopped experiment into a zip file")
     access.experiment_argument(packed)
     packed.add_argument("-p", "--path", type=Path, default=Path(), metavar="DIR", help="the zip file, or its folder")
     packed.add_argument("-s", "--code", "--saveCodeDir", action="store_true", help="include the code directory")
+    access.json_argument(packed)
     packed.set_defaults(command=save)
     back = groups.add_parser("load", help="unpack a saved experiment")
     back.add_argument("-p", "--path", type=Path, required=True, metavar="ZIP", help="the zip file that `save` wrote")
@@ -76,6 +80,7 @@ def _add_files(groups: Any) -> None:
         "--max-size", type=access.size, metavar="SIZE", help="largest total size after unpacking, such as 200gb"
     )
     back.add_argument("--max-files", type=access.positive, metavar="NUMBER", help="largest number of files")
+    access.json_argument(back)
     back.set_defaults(command=load)
 
 
@@ -101,7 +106,8 @@ def show_list(options: argparse.Namespace) -> None:
         for entry in found
     ]
     empty = "There are no experiments." if options.all else "No experiment is running; --all lists stopped ones, too."
-    screen.show_table(("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED", "MADE BY"), rows, empty)
+    columns = ("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED", "MADE BY")
+    screen.show_table(columns, rows, empty, spare=("MADE BY", "ENDED", "PLATFORM", "STARTED", "NAME"))
 
 
 def _is_damaged(entry: RegistryEntry) -> bool:
@@ -159,7 +165,9 @@ def export(options: argparse.Namespace) -> None:
         count = transfer.export(manager, form, target, intermediate=options.intermediate)
         if access.find(options, read_only=True).origin is not None:
             transfer.warn_of_uncertain(manager)
-    if target is not None:
+    if target is not None and options.json:
+        screen.show_json({"file": str(target), "trials": count})
+    elif target is not None:
         print(f"{count} trials are in {target}.")
 
 
@@ -176,7 +184,10 @@ def import_data(options: argparse.Namespace) -> None:
     with access.running(options) as manager:
         count, warning = manager.import_data(data)
     known = len(data) - count
-    print(f"{count} results are imported{f'; {known} were known already' if known else ''}.")
+    if options.json:
+        screen.show_json({"imported": count, "known": known})
+    else:
+        print(f"{count} results are imported{f'; {known} were known already' if known else ''}.")
     if warning:
         warn(warning)
 
@@ -188,14 +199,20 @@ def delete(options: argparse.Namespace) -> None:
         raise NotFound("Which experiment is to be deleted? Give its id, or --all.")
     else:
         chosen = [_stopped(_registry.find(options.id, damaged=True), "deleted")]
+    deleted: list[str] = []
     for entry in chosen:
         warn_of_left(entry)
         name = screen.clean(entry.id)
         if options.yes or screen.confirm(f"Delete experiment {name} and all of {screen.clean(entry.directory)}?"):
             _delete(entry)
-            print(f"Experiment {name} is deleted.")
+            deleted.append(entry.id)
+            said = f"Experiment {name} is deleted."
         else:
-            print(f"Experiment {name} is kept; --yes deletes without a question.")
+            said = f"Experiment {name} is kept; --yes deletes without a question."
+        if not options.json:
+            print(said)
+    if options.json:
+        screen.show_json({"deleted": deleted})
 
 
 def _stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
@@ -221,7 +238,11 @@ def save(options: argparse.Namespace) -> None:
     from nnilite._cli import archive
 
     entry = _stopped(access.find(options), "saved")
-    print(f"Experiment {entry.id} is saved in {archive.save(entry, options.path, with_code=options.code)}.")
+    path = archive.save(entry, options.path, with_code=options.code)
+    if options.json:
+        screen.show_json({"id": entry.id, "file": str(path)})
+    else:
+        print(f"Experiment {entry.id} is saved in {path}.")
 
 
 def load(options: argparse.Namespace) -> None:
@@ -231,6 +252,9 @@ def load(options: argparse.Namespace) -> None:
     if options.space is not None:
         warn("--searchSpacePath has no effect: the search space is in the experiment; `nnictl config show` prints it.")
     entry = unpack.load(options.path, options.directory, options.code, limits)
+    if options.json:
+        screen.show_json({"id": entry.id, "directory": str(entry.directory)})
+        return
     if entry.origin is not None:
         print(f"Experiment {entry.id}, made by NNI, is in {entry.origin.directory}; `nnictl view {entry.id}` opens it.")
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnilite import _nni_folders
-from nnilite._cli import access
+from nnilite._cli import access, screen
 from nnilite._registry import RegistryEntry
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NotFound
@@ -44,6 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     part = trial.add_mutually_exclusive_group()
     part.add_argument("--file", metavar="FILE", help="print one of its files, as `nnictl trial show` lists them")
     part.add_argument("-f", "--follow", action="store_true", help="keep printing until the trial has ended")
+    access.json_argument(trial)
     trial.set_defaults(command=show_trial)
 
 
@@ -53,7 +54,9 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     part.add_argument("-T", "--tail", type=access.positive, metavar="N", help="only the last N lines")
     part.add_argument("-H", "--head", type=access.positive, metavar="N", help="only the first N lines")
     part.add_argument("--path", action="store_true", help="print the path of the file instead")
-    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
+    how.add_argument("--json", action="store_true", help="print JSON: the text, or the path")
 
 
 def show_log(options: argparse.Namespace) -> None:
@@ -63,7 +66,7 @@ def show_log(options: argparse.Namespace) -> None:
     if entry.origin is not None:
         path = entry.origin.directory / "log" / ("dispatcher.log" if name == "tuner" else "nnimanager.log")
     if options.path:
-        print(path)
+        _print_path(options, path)
         return
     if not path.is_file():
         raise NotFound(f"Experiment {entry.id} has no log of the {name} yet ({path}).")
@@ -77,7 +80,8 @@ def show_stream(options: argparse.Namespace) -> None:
         return
     with access.reading(options) as manager:
         if options.path:
-            print(_folder(options, manager.trial(options.trial)["attempt"]) / f"trial.{options.stream}")
+            folder = _folder(options, manager.trial(options.trial)["attempt"])
+            _print_path(options, folder / f"trial.{options.stream}")
             return
         _print(options, _from_trial(manager, options.trial, options.stream), lambda: _ended(manager, options.trial))
 
@@ -87,14 +91,64 @@ def show_trial(options: argparse.Namespace) -> None:
         if options.file and not options.trial:
             raise ConfigError("--file is of one trial: say which by -T TRIAL.")
         if options.file:
-            manager.download(options.trial, options.file, sys.stdout.buffer.write)
+            out = _Text(options, options.file)
+            manager.download(options.trial, options.file, out.write)
+            out.close()
             return
         if not options.trial:
-            entry = access.find(options, read_only=True)
-            for trial in manager.trials():
-                print(f"id:{trial['id']} path:{_trial_folder(entry, trial['id'])}")
+            _list_folders(manager, options)
+            return
+        if options.json:
+            pieces = {stream: _from_trial(manager, options.trial, stream) for stream in ("stdout", "stderr")}
+            screen.show_json({stream: _whole(read) for stream, read in pieces.items()})
             return
         _both(manager, options)
+
+
+def _list_folders(manager: Client, options: argparse.Namespace) -> None:
+    entry = access.find(options, read_only=True)
+    folders = [(trial["id"], _trial_folder(entry, trial["id"])) for trial in manager.trials()]
+    if options.json:
+        screen.show_json([{"id": trial, "path": str(path)} for trial, path in folders])
+        return
+    for trial, path in folders:
+        print(f"id:{trial} path:{path}")
+
+
+def _print_path(options: argparse.Namespace, path: Path) -> None:
+    if options.json:
+        screen.show_json({"path": str(path)})
+    else:
+        print(path)
+
+
+def _whole(read: Read) -> str:
+    found = bytearray()
+    while data := read(len(found)):
+        found += data
+    return found.decode(errors="replace")
+
+
+class _Text:
+    """Standard output for bytes or, with --json, a text that is printed as JSON at its end."""
+
+    def __init__(self, options: argparse.Namespace, name: str) -> None:
+        self._kept: bytearray | None = bytearray() if options.json else None
+        self._name = name
+
+    def write(self, data: bytes) -> None:
+        if self._kept is None:
+            sys.stdout.buffer.write(data)
+        else:
+            self._kept += data
+
+    def flush(self) -> None:
+        if self._kept is None:
+            sys.stdout.buffer.flush()
+
+    def close(self) -> None:
+        if self._kept is not None:
+            screen.show_json({"name": self._name, "text": self._kept.decode(errors="replace")})
 
 
 def _both(manager: Client, options: argparse.Namespace) -> None:
@@ -145,11 +199,12 @@ def _ended(manager: Client, trial: str) -> bool:
 
 def _print(options: argparse.Namespace, read: Read, ended: Callable[[], bool]) -> None:
     """Print the requested part, then, with --follow, all further output until `ended` or Ctrl-C."""
-    out = sys.stdout.buffer
+    out = _Text(options, options.stream)
     offset = 0
     if options.head:
         for line in _first(_lines(read), options.head):
             out.write(line)
+        out.close()
         return
     if options.tail:
         last = deque(_counted(_lines(read)), options.tail)
@@ -162,6 +217,7 @@ def _print(options: argparse.Namespace, read: Read, ended: Callable[[], bool]) -
             out.write(data)
         out.flush()
         if over:
+            out.close()
             return
         time.sleep(POLL_S)
 

@@ -27,6 +27,6 @@ def resume(options: argparse.Namespace) -> int:
         entry = launch.resume(found, options=access.manager_options(options), detach=not options.foreground)
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
-        return create.started(entry, as_json=options.json)
+        return create.started(entry, as_json=options.json, asked=options.port)
     except KeyboardInterrupt:
         return create.interrupted(found.id, foreground=options.foreground)

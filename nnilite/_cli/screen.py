@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,25 +60,71 @@ def show_json(data: Any) -> None:
     print(text.encode("utf-8", "backslashreplace").decode())
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """Print rows under their columns, or the sentence `empty` if there are none."""
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str, spare: Sequence[str] = ()) -> None:
+    """Print rows under their columns, or the sentence `empty` if there are none.
+
+    On a terminal that is too narrow, columns of `spare` are cut short or left out, the first one first: each row stays
+    one line, and ids and addresses stay whole.
+    """
     cells = [[clean(value) for value in row] for row in rows]
     if not cells:
         print(empty)
     elif on_terminal():
-        _rich_table(columns, cells)
+        _rich_table(columns, cells, spare)
     else:
         _plain_table(columns, cells)
 
 
-def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    out = console()
+    widths = fitting(columns, cells, spare, out.width) if spare else {}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        if not spare:
+            table.add_column(name)
+        elif name in widths:
+            table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=widths[name], max_width=widths[name])
+    shown = [place for place, name in enumerate(columns) if not spare or name in widths]
     for row in cells:
-        table.add_row(*(Text(cell, style=COLOURS.get(cell, ""), overflow="fold") for cell in row))
-    console().print(table)
+        table.add_row(*(Text(row[place], style=COLOURS.get(row[place], ""), overflow=_cut(spare)) for place in shown))
+    out.print(table, crop=not spare, soft_wrap=bool(spare))
+    left = [name for name in columns if spare and name not in widths]
+    if left:
+        print(f"({', '.join(left)}: only in a wider terminal, or with --json)")
+
+
+def _cut(spare: Sequence[str]) -> Literal["ellipsis", "fold"]:
+    return "ellipsis" if spare else "fold"
+
+
+_GAP = 2  # spaces between columns
+_COMFORT = 24  # columns are cut to this width before others are cut further or left out
+_LEAST = 12  # a column that is cut shorter says nothing
+
+
+def _over(widths: Mapping[str, int], room: int) -> int:
+    """By how many characters columns are too wide."""
+    return sum(widths.values()) + _GAP * (len(widths) - 1) - room
+
+
+def fitting(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: Sequence[str], room: int) -> dict[str, int]:
+    """The widths of the columns that fit into `room` characters; those of `spare` are cut or left out."""
+    parts = zip(columns, *cells, strict=True)
+    widths = {part[0]: max(map(len, part)) for part in parts}
+    for name in reversed(spare):
+        widths[name] = max(widths[name] - max(_over(widths, room), 0), min(_COMFORT, widths[name]))
+    for name in spare:
+        over = _over(widths, room)
+        if over > 0:
+            cut = widths[name] - over
+            if cut >= min(_LEAST, widths[name]):
+                widths[name] = cut
+            else:
+                del widths[name]
+    return widths
 
 
 def _plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
@@ -127,6 +173,14 @@ def number(value: float) -> str:
 
 WIDEST_METRIC = 100
 """How many characters of a metric are shown, as it may have a megabyte."""
+
+
+def exact(value: float) -> str:
+    """All digits of a number, but for those that only a computer's way of writing has: 0.1 + 0.2 is 0.3, 40.0 is 40."""
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    short, long = f"{value:.15g}", repr(value)
+    return short if len(short) + 3 < len(long) else long
 
 
 def metric(value: Any) -> str:

@@ -11,37 +11,45 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from nnilite import _registry
-from nnilite._cli import access
+from nnilite._cli import access, screen
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError, NotFound
+from nnilite.records import ExperimentState
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     access.experiment_argument(parser)
     parser.add_argument("-p", "--port", type=access.port, help="the experiment whose manager listens on this port")
     parser.add_argument("-a", "--all", action="store_true", help="all experiments that run on this machine")
+    parser.add_argument("--done", action="store_true", help="all that are DONE, whose managers only wait")
+    access.json_argument(parser)
     parser.add_argument("--force", action="store_true", help="kill the manager; running trials continue")
     parser.set_defaults(command=stop)
 
 
 def stop(options: argparse.Namespace) -> int:
     chosen = _chosen(options)
-    if options.all and not chosen:
-        print("No experiment is running.")
+    if (options.all or options.done) and not (chosen or options.json):
+        print("No experiment is DONE and still running." if options.done else "No experiment is running.")
     if options.force:
-        return _killed(chosen)
+        return _killed(chosen, options)
     asked = [entry for entry in chosen if _tried(entry, managers.ask_to_stop)]
     ended = [entry for entry in asked if _tried(entry, managers.wait_until_ended)]
     for entry in ended:
-        print(f"Experiment {entry.id} is stopped.")
+        if not options.json:
+            print(f"Experiment {entry.id} is stopped.")
         warn_of_left(entry)
+    if options.json:
+        screen.show_json({"stopped": [entry.id for entry in ended]})
     return 0 if len(ended) == len(chosen) else 1
 
 
-def _killed(chosen: list[RegistryEntry]) -> int:
+def _killed(chosen: list[RegistryEntry], options: argparse.Namespace) -> int:
     ended = [entry for entry in chosen if _tried(entry, managers.kill)]
-    for entry in ended:
+    if options.json:
+        screen.show_json({"killed": [entry.id for entry in ended]})
+    for entry in () if options.json else ended:
         print(
             f"The manager of experiment {entry.id} is killed; trials go on, and `nnictl resume {entry.id}` finds them."
         )
@@ -73,6 +81,8 @@ def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
     alive = [entry for entry in _registry.everything() if entry.alive]
     if options.all:
         return alive
+    if options.done:
+        return [entry for entry in alive if entry.state == ExperimentState.DONE.value]
     if options.port is not None:
         return [_at_port(alive, options)]
     if options.id and options.id.endswith("*"):
@@ -82,7 +92,8 @@ def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
         return matching
     entry = access.find(options)
     if not entry.alive:
-        print(f"Experiment {entry.id} is not running.")
+        if not options.json:
+            print(f"Experiment {entry.id} is not running.")
         return []
     return [entry]
 

@@ -79,6 +79,8 @@ def parameter_lines(parameters: Any) -> list[str]:
 def _whole(value: Any) -> str:
     import json
 
+    if isinstance(value, float):
+        return screen.exact(value)
     return screen.clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

@@ -18,10 +18,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-t", "--time", type=access.positive, default=3, metavar="SECONDS", help="time between updates (default 3)"
     )
+    access.json_argument(parser, "print JSON, once")
     parser.set_defaults(command=top)
 
 
 def top(options: argparse.Namespace) -> None:
+    if options.json:
+        screen.show_json([_as_json(entry) for entry in _registry.entries() if entry.alive])
+        return
     if not screen.on_terminal():
         _show()
         return
@@ -36,7 +40,18 @@ def top(options: argparse.Namespace) -> None:
 
 def _show() -> None:
     rows = [_row(entry) for entry in _registry.everything() if entry.alive]
-    screen.show_table(COLUMNS, rows, "No experiment is running.")
+    screen.show_table(COLUMNS, rows, "No experiment is running.", spare=("TIME", "WAITING", "NAME", "BEST", "FAILED"))
+
+
+def _as_json(entry: RegistryEntry) -> dict[str, object]:
+    """What a manager says of its experiment, or why it says nothing."""
+    try:
+        with managers.connect(entry) as manager:
+            profile = manager.profile()
+    except NniliteError as error:
+        return {"id": entry.id, "name": entry.name, "state": entry.state, "url": entry.url, "error": str(error)}
+    wanted = ("id", "name", "state", "reason", "counts", "limits", "best", "objectives", "duration", "waiting", "url")
+    return {name: profile.get(name) for name in wanted}
 
 
 def _row(entry: RegistryEntry) -> tuple[object, ...]:

@@ -28,7 +28,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--front", action="store_true", help="with several objectives: only trials that no other one beats"
     )
     listing.add_argument(
-        "--status", action="append", choices=STATES, default=[], metavar="STATE", help="only trials in this state"
+        "--status",
+        action="append",
+        type=access.state,
+        choices=STATES,
+        default=[],
+        metavar="STATE",
+        help="only trials in this state",
     )
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(command=show_list)
@@ -51,8 +57,7 @@ def _add_single(groups: Any) -> None:
             one.add_argument("-T", "--trial-id", "--trial_id", required=True, nargs="+", metavar="TRIAL", dest="trials")
         else:
             one.add_argument("-T", "--trial-id", "--trial_id", required=True, metavar="TRIAL", dest="trial")
-        if name == "show":
-            one.add_argument("--json", action="store_true", help="print JSON")
+        access.json_argument(one)
         if name == "download":
             one.add_argument(
                 "-o", "--output", type=Path, metavar="DIR", help="target folder (default: one with the trial's name)"
@@ -66,6 +71,7 @@ def _add_scale(groups: Any) -> None:
     scale.add_argument(
         "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only one that runs"
     )
+    access.json_argument(scale)
     scale.set_defaults(command=scale_one)
 
 
@@ -75,8 +81,13 @@ def _add_rerun(groups: Any) -> None:
     which = again.add_mutually_exclusive_group(required=True)
     which.add_argument("-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[])
     which.add_argument(
-        "--status", choices=STATES, metavar="STATE", help="all that ended in this state, for example FAILED"
+        "--status",
+        type=access.state,
+        choices=STATES,
+        metavar="STATE",
+        help="all that ended in this state, for example FAILED",
     )
+    access.json_argument(again)
     again.set_defaults(command=rerun)
 
 
@@ -109,7 +120,10 @@ def show_list(options: argparse.Namespace) -> None:
         for trial in found
     ]
     screen.show_table(
-        ("NO", "ID", "STATE", "METRIC", "TIME", "PARAMETERS", "REASON"), rows, "There are no such trials."
+        ("NO", "ID", "STATE", "METRIC", "TIME", "PARAMETERS", "REASON"),
+        rows,
+        "There are no such trials.",
+        spare=("REASON", "TIME", "PARAMETERS"),
     )
 
 
@@ -206,21 +220,30 @@ def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:
 
 def kill(options: argparse.Namespace) -> None:
     with access.running(options) as manager:
-        for trial in options.trials:
-            found = manager.cancel(trial)
+        asked = [manager.cancel(trial) for trial in options.trials]
+    if options.json:
+        screen.show_json(asked)
+    else:
+        for trial, found in zip(options.trials, asked, strict=True):
             over = found["ended"] is not None
             print(f"Trial {trial} has ended: {found['state']}." if over else f"Trial {trial} is being stopped.")
 
 
 def scale_one(options: argparse.Namespace) -> None:
     with access.running(options) as manager:
-        manager.scale(options.trial, options.workers)
+        trial = manager.scale(options.trial, options.workers)
+    if options.json:
+        screen.show_json({**trial, "workers": options.workers})
+        return
     print(f"Trial {options.trial} is to have {options.workers} workers.")
 
 
 def rerun(options: argparse.Namespace) -> None:
     with access.running(options) as manager:
         again = manager.rerun(ids=options.trials, state=options.status)
+    if options.json:
+        screen.show_json(again)
+        return
     print(
         f"{len(again)} trials run again: {' '.join(trial['id'] for trial in again)}" if again else "No trial ended so."
     )
@@ -260,6 +283,9 @@ def download(options: argparse.Namespace) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as copy:
                 manager.download(options.trial, file["path"], copy.write)
+    if options.json:
+        screen.show_json({"trial": options.trial, "directory": str(target), "files": [file["path"] for file in files]})
+        return
     print(f"{len(files)} files of trial {options.trial} are in {target}.")
 
 

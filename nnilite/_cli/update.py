@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nnilite._cli import access
+from nnilite._cli import access, screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     space = groups.add_parser("searchspace", help="the search space, from a JSON or YAML file")
     access.experiment_argument(space)
     space.add_argument("-f", "--filename", type=Path, required=True, metavar="FILE")
+    access.json_argument(space)
     space.set_defaults(command=search_space)
     for name, field, help_text in (
         ("concurrency", "trialConcurrency", "how many trials run at once"),
@@ -28,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         access.experiment_argument(one)
         kind = str if "duration" in name else access.positive
         one.add_argument("-v", "--value", type=kind, required=True)
+        access.json_argument(one)
         one.set_defaults(command=limit, field=field)
 
 
@@ -36,7 +38,10 @@ def limit(options: argparse.Namespace) -> None:
     if isinstance(value, str):
         value = _duration(value)
     with access.running(options) as manager:
-        manager.update(**{options.field: value})
+        profile = manager.update(**{options.field: value})
+    if options.json:
+        screen.show_json(profile["limits"])
+        return
     print(f"{options.field} is now {options.value}.")
 
 
@@ -55,5 +60,8 @@ def search_space(options: argparse.Namespace) -> None:
 
     space, _ = read_space(options.filename)
     with access.running(options) as manager:
-        manager.update(searchSpace=space)
+        profile = manager.update(searchSpace=space)
+    if options.json:
+        screen.show_json(profile["searchSpace"])
+        return
     print("The search space is changed; trials that were proposed before keep their parameters.")

@@ -24,6 +24,7 @@ from nnilite._engine.engine import end_tasks
 from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, nni_taken, nni_view
 from nnilite._manager.guard import Guard, Kept
+from nnilite._manager.port_choice import listening
 from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
 from nnilite._rest import Options, SecretFilter, listen, make_application
@@ -43,7 +44,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m nnilite._manager")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--mode", choices=["create", "resume", "view"], required=True)
-    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--port", type=int, help="default: 8080, or the next free one")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--url-prefix", default="")
     parser.add_argument("--tls-cert", type=Path)
@@ -65,7 +66,7 @@ class Program:
         self._directory: Path = options.directory
         prefix = "/" + options.url_prefix.strip("/") if options.url_prefix.strip("/") else ""
         scheme = "https" if options.tls_cert else "http"
-        self._address = assembly.Address(scheme, options.host, options.port, prefix, options.tls_cert)
+        self._address = assembly.Address(scheme, options.host, options.port or 0, prefix, options.tls_cert)
         self._stopping = asyncio.Event()
         self.resumed = False  # whether this viewer is to become a running manager
         self._about: dict[str, Json] = {}  # the content of `manager.json` as last written
@@ -259,7 +260,11 @@ class Program:
         options = self._options
         settings = Options(options.host, self._names, self._own_user, options.url_prefix)
         application = make_application(backend, settings)
-        server = listen(application, options.host, options.port, options.tls_cert, options.tls_key)
+        server = listening(
+            lambda port: listen(application, options.host, port, options.tls_cert, options.tls_key),
+            options.port,
+            self._directory,
+        )
         self._address.port = server.port
         backend.about = assembly.located(backend.about, self._address)
         return server
@@ -323,7 +328,7 @@ async def main(options: argparse.Namespace) -> int:
             await program.run(lock)
     except (NniliteError, OSError) as error:
         log.error("%s", error)
-        program.say({"error": str(error)})
+        program.say({"error": str(error), "kind": "conflict" if isinstance(error, Conflict) else "other"})
         return 1
     if program.resumed:
         log.info("going on with the experiment")

@@ -35,6 +35,7 @@ from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
 from nnilite.tuning.class_args import default_of
 from nnilite.tuning.objectives import configured, directions
+from nnilite.units import checked_number
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ def assemble(
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring)
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
-    rule = CheckpointRule(config.checkpoint.keep, config.checkpoint.max_size)
+    rule = CheckpointRule(config.checkpoint.keep, _number(config.checkpoint.max_size))
     publisher = Publisher(rules, CheckpointFolders(directory / CHECKPOINTS, rule), state_changed)
     grace_s, follow = float(config.grace_period), config.callback == "log"
     engine = Engine(
@@ -212,18 +213,22 @@ def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
     return s.Settings(
         concurrency=config.trial_concurrency,
         max_trials=config.max_trial_number,
-        max_duration_s=config.max_experiment_duration,
-        max_trial_duration_s=config.max_trial_duration,
+        max_duration_s=_number(config.max_experiment_duration),
+        max_trial_duration_s=_number(config.max_trial_duration),
         retries_lost=config.max_trial_retries,
         retries_failed=config.retry_failed,
         retry_exit_codes=frozenset(config.retry_on),
         max_failed=config.max_failed_trials,
         stop_on_same_error=config.stop_on_same_error,
-        silence_s=config.worker_silence,
+        silence_s=checked_number(config.worker_silence),
         maximize=maximize,
         objectives=tuple(configured(config.tuner.class_args)) or ("default",),
         assess=config.assessor is not None,
     )
+
+
+def _number(value: int | str | None) -> int | None:
+    return None if value is None else checked_number(value)
 
 
 def is_maximizing(tuner: Mapping[str, Json]) -> bool:
@@ -247,8 +252,8 @@ def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: 
         command=own.trial_command or config.trial_command,
         platform=config.services[0].platform,
         gpus=own.trial_gpu_number,
-        grace_s=config.grace_period,
-        max_output_bytes=config.max_output_size,
+        grace_s=checked_number(config.grace_period),
+        max_output_bytes=checked_number(config.max_output_size),
         linger_s=_LINGER_S,
         checkpoints=directory / CHECKPOINTS,
         report="stdout" if config.callback == "log" else "rest",
@@ -265,7 +270,7 @@ def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
         assessor=raw.get("assessor"),
         space=config.search_space,
         directory=directory,
-        timeout_s=config.tuner_timeout,
+        timeout_s=checked_number(config.tuner_timeout),
         gpus=",".join(map(str, gpus or ())),
     )
 
@@ -274,7 +279,7 @@ def make_service(
     directory: Path, config: ExperimentConfig, address: Address, wake: Callable[[], None]
 ) -> TrainingService:
     """Make the training service of the experiment; several are wrapped into a hybrid service."""
-    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
+    limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
     keeper = directory / KEEPER
     members: list[Member] = []
     for name, platform, section in config.services:

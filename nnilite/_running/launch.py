@@ -37,9 +37,12 @@ _LOG_TAIL_BYTES = 2000
 
 @dataclass(frozen=True)
 class ManagerOptions:
-    """How a manager can be reached. Port 0 means any free one. `url_prefix`: the path under which a proxy serves it."""
+    """How a manager can be reached. `url_prefix`: the path under which a proxy serves it.
 
-    port: int = 8080
+    Port 0 means any free one; None 8080 or, where that is taken, the next free one.
+    """
+
+    port: int | None = None
     host: str = "127.0.0.1"
     url_prefix: str = ""
     tls_cert: Path | None = None
@@ -149,7 +152,8 @@ def _start(experiment: str, directory: Path, mode: str, options: ManagerOptions,
     _registry.make_folders(directory)
     ready_read, ready_write = os.pipe()
     command = [sys.executable, "-m", "nnilite._manager", "--directory", str(directory), "--mode", mode]
-    command += ["--port", str(options.port), "--host", options.host, "--ready-fd", str(ready_write)]
+    command += ["--host", options.host, "--ready-fd", str(ready_write)]
+    command += ["--port", str(options.port)] if options.port is not None else []
     command += ["--url-prefix", options.url_prefix] if options.url_prefix else []
     command += ["--tls-cert", str(options.tls_cert)] if options.tls_cert else []
     command += ["--tls-key", str(options.tls_key)] if options.tls_key else []
@@ -238,4 +242,4 @@ def _refusal(answer: dict[str, str], process: subprocess.Popen[bytes], log_path:
     text = answer["error"]
     if "tail" in answer:
         text += f"; the end of its log:\n{log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
-    return NniliteError(text)
+    return Conflict(text) if answer.get("kind") == "conflict" else NniliteError(text)

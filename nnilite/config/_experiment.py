@@ -21,11 +21,12 @@ from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.units import (
     AnyPath,
-    Bytes,
     Concurrency,
-    DirPath,
-    Duration,
     FilePath,
+    GivenBytes,
+    GivenDirPath,
+    GivenDuration,
+    GivenPath,
     GpuIndices,
     NonNegativeInt,
     PositiveInt,
@@ -46,7 +47,9 @@ class AlgorithmConfig(Fields):
 
     name: Annotated[str | None, "name of an installed algorithm, case does not matter; or use className"] = None
     class_name: Annotated[str | None, "`module.Class` of your own algorithm"] = None
-    code_directory: Annotated[DirPath | None, "where the module of className is; default: the config's folder"] = None
+    code_directory: Annotated[GivenDirPath | None, "where the module of className is; default: the config's folder"] = (
+        None
+    )
     class_args: Annotated[dict[str, Any], "keyword arguments of the algorithm, such as `optimize_mode: maximize`"] = (
         field(default_factory=dict)
     )
@@ -62,7 +65,7 @@ class CheckpointConfig(Fields):
     keep: Annotated[
         Literal["last", "best", "all", "none"], "the latest file of each trial, those of the best trial, all, or none"
     ] = "all"
-    max_size: Annotated[Bytes | None, "largest total size of all checkpoints; default: no limit"] = None
+    max_size: Annotated[GivenBytes | None, "largest total size of all checkpoints; default: no limit"] = None
 
 
 @dataclass
@@ -70,7 +73,7 @@ class CodeLimits(Fields):
     """Limits for what is uploaded from the code directory."""
 
     max_files: Annotated[PositiveInt, "largest number of files"] = 2000
-    max_size: Annotated[Bytes, "largest total size before packing"] = 300 * _MIB
+    max_size: Annotated[GivenBytes, "largest total size before packing"] = 300 * _MIB
 
 
 @dataclass
@@ -118,13 +121,15 @@ class ExperimentConfig(Fields):
     search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space; or give searchSpace"] = None
     search_space: Annotated[Any, Free(), "the search space; or give searchSpaceFile"] = None
     trial_command: Annotated[str, "the command of a trial, run by bash in the code directory"] = ""
-    trial_code_directory: Annotated[DirPath, "the trial's code; uploaded without what .nniignore excludes"] = Path()
+    trial_code_directory: Annotated[GivenDirPath, "the trial's code; uploaded without what .nniignore excludes"] = (
+        Path()
+    )
     trial_gpu_number: Annotated[NonNegativeInt | None, "GPUs of a trial; 0 hides all GPUs, not set: trials see all"] = (
         None
     )
-    max_experiment_duration: Annotated[Duration | None, "no new trials start after this running time"] = None
+    max_experiment_duration: Annotated[GivenDuration | None, "no new trials start after this running time"] = None
     max_trial_number: Annotated[PositiveInt | None, "how many trials to run"] = None
-    max_trial_duration: Annotated[Duration | None, "a trial that runs longer is cancelled"] = None
+    max_trial_duration: Annotated[GivenDuration | None, "a trial that runs longer is cancelled"] = None
     nni_manager_ip: Annotated[str | None, "address by which workers reach this machine; default: detected"] = None
     use_annotation: Annotated[bool, "not supported, as in NNI 3"] = False
     debug: Annotated[bool, "sets the default of logLevel to debug"] = False
@@ -133,7 +138,7 @@ class ExperimentConfig(Fields):
         "least severe level that is logged; default: info",
     ] = None
     experiment_working_directory: Annotated[
-        AnyPath, "where the experiment's folder goes; NNILITE_HOME changes the default"
+        GivenPath, "where the experiment's folder goes; NNILITE_HOME changes the default"
     ] = field(
         default_factory=lambda: Path(os.environ.get("NNILITE_HOME") or "~/nni-experiments"),
     )
@@ -144,7 +149,7 @@ class ExperimentConfig(Fields):
     shared_storage: Annotated[
         SharedStorageConfig | None, "storage that workers mount; no training service uses it yet"
     ] = None
-    tuner_timeout: Annotated[Duration, "time limit for one call of the tuner"] = 3600
+    tuner_timeout: Annotated[GivenDuration, "time limit for one call of the tuner"] = 3600
     max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again after its worker was lost"] = 1
     retry_failed: Annotated[NonNegativeInt, "how often a trial is tried again after its command failed"] = 0
     retry_on: Annotated[
@@ -154,13 +159,13 @@ class ExperimentConfig(Fields):
         None
     )
     stop_on_same_error: Annotated[NonNegativeInt, "... or after this many in a row with the same error; 0: never"] = 5
-    worker_silence: Annotated[Duration, "a worker is lost after this time without a sign of life"] = 1200
-    grace_period: Annotated[Duration, "time between SIGTERM and SIGKILL for a cancelled trial"] = 10
+    worker_silence: Annotated[GivenDuration, "a worker is lost after this time without a sign of life"] = 1200
+    grace_period: Annotated[GivenDuration, "time between SIGTERM and SIGKILL for a cancelled trial"] = 10
     checkpoint: Annotated[CheckpointConfig, "what is kept of the trials' checkpoints"] = field(
         default_factory=CheckpointConfig
     )
     code_limits: Annotated[CodeLimits, "limits for the uploaded code"] = field(default_factory=CodeLimits)
-    max_output_size: Annotated[Bytes, "how much of a trial's stdout, and of its stderr, is kept"] = 100 * _MIB
+    max_output_size: Annotated[GivenBytes, "how much of a trial's stdout, and of its stderr, is kept"] = 100 * _MIB
     require_token: Annotated[bool, "require the token from everybody, even you on this machine"] = False
     search_from: Annotated[
         list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"
@@ -187,8 +192,8 @@ class ExperimentConfig(Fields):
         self._settings: dict[str, TrialSettings] = {}
         self._secrets: frozenset[str] = frozenset()
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
+    def _assign(self, name: str, value: Any) -> None:
+        super()._assign(name, value)
         if not name.startswith("_"):
             self.__dict__["_checked"] = False
 

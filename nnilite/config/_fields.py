@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 def camel(name: str) -> str:
@@ -58,10 +58,15 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 class Fields:
     """A dataclass that refuses unknown attributes, so that none is set by mistake. Names with `_` are internal."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        known = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
-        if not name.startswith("_") and name not in known:
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}{did_you_mean(name, known)}")
+    if not TYPE_CHECKING:  # type checkers know the fields, and would take this for leave to set any other
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            known = [field.name for field in dataclasses.fields(self)]
+            if not name.startswith("_") and name not in known:
+                raise AttributeError(f"{type(self).__name__} has no field {name!r}{did_you_mean(name, known)}")
+            self._assign(name, value)
+
+    def _assign(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
 

@@ -199,7 +199,7 @@ def test_a_port_in_use_is_told_and_nothing_is_left_behind(write: Write) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, _, err = _done("create", "-c", write(), "-p", port)
-    assert code == 1
+    assert code == 4
     assert port in err
     assert len(err.splitlines()) == 1
     assert _registry.entries() == []

@@ -1,0 +1,50 @@
+"""Chooses the port of a manager that was not told one, and says who has a port that is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from nnilite import _registry
+from nnilite.errors import Conflict
+
+T = TypeVar("T")
+
+FIRST = 8080
+_TRIED = 100  # ports counted up from the first one; then any free one is taken
+
+
+def listening(listen: Callable[[int], T], asked: int | None, directory: Path) -> T:
+    """What `listen(port)` returns for the port that was asked for or, where none was, for the first free one.
+
+    An experiment that was served before gets its former port again if that is free: workers and open pages know it.
+    Raises: Conflict, with the experiment that has the port, if the one that was asked for is taken; what `listen` does.
+    """
+    if asked is not None:
+        try:
+            return listen(asked)
+        except Conflict as error:
+            raise _by_whom(error, asked) from error
+    for port in _candidates(directory):
+        try:
+            return listen(port)
+        except Conflict:
+            continue
+    return listen(0)
+
+
+def _candidates(directory: Path) -> Iterator[int]:
+    former = _registry.last_word(directory).port
+    if former:
+        yield former
+    yield from (port for port in range(FIRST, FIRST + _TRIED) if port != former)
+
+
+def _by_whom(error: Conflict, port: int) -> Conflict:
+    for entry in _registry.entries():
+        if entry.alive and entry.port == port:
+            name = f" ({entry.name})" if entry.name else ""
+            cure = "leave --port out for the next free port, or choose another"
+            return Conflict(f"port {port} is taken by your experiment {entry.id}{name}; {cure}")
+    return error
