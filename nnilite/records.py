@@ -129,6 +129,8 @@ class Trial:
     started: Annotated[float | None, TIME] = None
     ended: Annotated[float | None, TIME] = None
     value: Annotated[Json, "the final metric as reported; null: none (yet)"] = None
+    service: Annotated[str, "the training service of its latest attempt, empty before one has it"] = ""
+    cost: Annotated[float | None, "of its attempts that have ended; null: nothing is known of their price"] = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class Attempt:
     message: str = ""
     host: str = ""
     url: str = ""
+    cost: Annotated[float | None, "once it has ended; null: nothing is known of its price"] = None
     # The state that its trial will have, once its end was requested; None before.
     cancel: Annotated[TrialState | None, HIDDEN] = None
     # The end that its keeper has reported, while the rules cannot act on it yet.

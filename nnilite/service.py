@@ -42,6 +42,7 @@ class JobStatus:
     url: str = ""  # the job's own web page, if the platform has one
     started: float | None = None
     ended: float | None = None
+    cost: float | None = None  # of the job so far, if the platform knows it; else it follows from the config's `cost`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +143,7 @@ class TrainingService(ABC):
 
     Config: ClassVar[type]
     """A dataclass. It may have `warnings: tuple[str, ...] = field(default=(), init=False)`: sentences for the user."""
+    tells_cost: ClassVar[bool] = False  # whether `JobStatus.cost` is set
 
     def __init__(self, name: str, config: Any, context: ServiceContext) -> None:
         self.name = name  # unique within the experiment; the platform's name unless there are several of one

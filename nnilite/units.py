@@ -38,9 +38,11 @@ __all__ = [
     "GpuIndices",
     "MemoryMb",
     "NonNegativeInt",
+    "NonNegativeNumber",
     "PathRule",
     "Port",
     "PositiveInt",
+    "PositiveNumber",
     "Secret",
     "SecretText",
     "Unit",
@@ -266,6 +268,21 @@ def _range(low: int, high: int | None) -> Callable[[object], int]:
     return parse
 
 
+def _at_least(low: float, above: bool) -> Callable[[object], float]:
+    """Numbers from `low` on, or above it, with the texts that YAML 1.1 leaves of such as 1e-3."""
+
+    def parse(value: object) -> float:
+        try:
+            number = float("no" if isinstance(value, bool) or not isinstance(value, (int, float, str)) else value)
+        except ValueError:
+            raise ValueError(f"must be a number, not {value!r}") from None
+        if not math.isfinite(number) or number < low or (above and number == low):
+            raise ValueError(f"must be {'above' if above else 'at least'} {low:g}, not {value}")
+        return number
+
+    return parse
+
+
 _INDICES = {
     "anyOf": [
         {"type": "integer", "minimum": 0},
@@ -301,6 +318,10 @@ Secret = Annotated[str, Unit("secret", parse_secret, {"type": "string"}, secret=
 """Hidden in every output; see `parse_secret`."""
 PositiveInt = Annotated[int, Unit("integer > 0", _range(1, None), {"type": "integer", "minimum": 1})]
 NonNegativeInt = Annotated[int, Unit("integer ≥ 0", _range(0, None), {"type": "integer", "minimum": 0})]
+NonNegativeNumber = Annotated[float, Unit("number ≥ 0", _at_least(0.0, above=False), {"type": "number", "minimum": 0})]
+PositiveNumber = Annotated[
+    float, Unit("number > 0", _at_least(0.0, above=True), {"type": "number", "exclusiveMinimum": 0})
+]
 MAX_CONCURRENCY = 99_999
 """As in NNI."""
 Concurrency = Annotated[

@@ -21,6 +21,7 @@ class ExperimentLimits:
     max_trial_number: Annotated[int | None, COUNT] = None
     max_experiment_duration_s: Annotated[int | None, COUNT, Key("maxExperimentDuration"), _SECONDS] = None
     max_trial_duration_s: Annotated[int | None, COUNT, Key("maxTrialDuration"), _SECONDS] = None
+    max_cost: Annotated[float | None, "null: no limit"] = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,21 @@ class Waiting:
 
     reason: str
     count: Annotated[int, COUNT]
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """A training service of the experiment, as it stands."""
+
+    name: str
+    platform: str
+    state: Annotated[str, "up, or aside: it failed, and gets no trials until it answers again"] = "up"
+    reason: Annotated[str, "why it is set aside"] = ""
+    trials: Annotated[int, COUNT, "that it has now"] = 0
+    slots: Annotated[int | None, COUNT, "how many it may have at once; null: no limit"] = None
+    weight: float = 1.0
+    cost: Annotated[float | None, "per hour and slot; null: nothing is known of it"] = None
+    spent: Annotated[float | None, "what its attempts have cost, running ones included"] = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,8 @@ class Profile:
         Mapping[str, str], "what is searched for: maximize or minimize, by the name of the number"
     ] = field(default_factory=lambda: {"default": "maximize"})
     hosts: Sequence[Host] = ()
+    services: Sequence[ServiceState] = ()
+    spent: Annotated[float | None, "what all attempts have cost; null: nothing has a price"] = None
     waiting: Sequence[Waiting] = ()
     port: Annotated[int, COUNT] = 0
     url: str = ""

@@ -69,6 +69,14 @@ def positive(text: str) -> int:
     return number
 
 
+def amount(text: str) -> float:
+    """An amount of money from the command line."""
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not an amount of at least 0")
+    return number
+
+
 def size(text: str) -> int:
     """A size in bytes, such as 200gb, from the command line."""
     try:

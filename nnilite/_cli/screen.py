@@ -227,6 +227,13 @@ def span(seconds: float | None) -> str | None:
     return f"{whole // 86400}d {whole % 86400 // 3600}h"
 
 
+def money(amount: float | None) -> str | None:
+    """An amount in the currency of the config: two decimals, or more digits if it is very small."""
+    if amount is None:
+        return None
+    return f"{amount:.2f}" if amount >= 1 or amount == 0 else f"{amount:.3g}"
+
+
 def confirm(question: str) -> bool:
     """Ask a person. Any answer but yes means no, and so does a missing terminal."""
     if not sys.stdin.isatty():

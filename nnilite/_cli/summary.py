@@ -20,6 +20,7 @@ def show(profile: dict[str, Any]) -> None:
             "At once": limits["trialConcurrency"],
             "Time": _of(screen.span(profile["duration"]), screen.span(limits["maxExperimentDuration"])),
             "Time of a trial": _of(None, screen.span(limits["maxTrialDuration"])),
+            "Cost": _of(screen.money(profile.get("spent")), screen.money(limits.get("maxCost"))),
             "Platform": ", ".join(profile["platforms"]),
             "Created": screen.moment(profile["created"]),
             "Ended": screen.moment(profile["ended"]),
@@ -28,6 +29,7 @@ def show(profile: dict[str, Any]) -> None:
     )
     screen.show_traceback(profile["reason"])
     show_waiting(profile)
+    show_services(profile)
     show_hosts(profile)
     show_best(profile)
 
@@ -102,6 +104,26 @@ def waiting_by_reason(profile: dict[str, Any]) -> dict[str, str]:
         + (f": {screen.brief(one['reason'])}" if one["reason"] else "")
         for one in profile["waiting"]
     }
+
+
+def show_services(profile: dict[str, Any]) -> None:
+    """Print the training services, if there are several or one is set aside: what each has, costs and has cost."""
+    # A manager of an earlier version, which still runs, does not tell them.
+    services = profile.get("services", [])
+    if len(services) < 2 and not any(one["reason"] or one["cost"] is not None for one in services):
+        return
+    rows = [
+        (
+            one["name"],
+            one["state"],
+            f"{one['trials']} of {one['slots']}" if one["slots"] else one["trials"],
+            screen.money(one["cost"]),
+            screen.money(one["spent"]),
+            screen.brief(one["reason"]),
+        )
+        for one in services
+    ]
+    screen.show_table(("SERVICE", "STATE", "TRIALS", "COST/H", "SPENT", "REASON"), rows, "")
 
 
 def show_hosts(profile: dict[str, Any]) -> None:

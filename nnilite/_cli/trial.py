@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -104,27 +104,30 @@ def _add_own(groups: Any) -> None:
 def show_list(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
         found = list(_selected(manager, options))
+        several = not options.json and len(manager.profile().get("services", ())) > 1
     if options.json:
         screen.show_json(found)
         return
-    rows = [
-        (
-            trial["sequence"],
-            trial["id"],
-            trial["state"],
-            _metric(trial["value"], trial["latest"]),
-            screen.span(_duration(trial)),
-            screen.parameters(trial["parameters"]),
-            screen.brief(trial["reason"]),
-        )
-        for trial in found
-    ]
-    screen.show_table(
-        ("NO", "ID", "STATE", "METRIC", "TIME", "PARAMETERS", "REASON"),
-        rows,
-        "There are no such trials.",
-        spare=("REASON", "TIME", "PARAMETERS"),
-    )
+    columns = _columns(several, any(trial.get("cost") is not None for trial in found))
+    rows = [tuple(cell(trial) for cell in columns.values()) for trial in found]
+    screen.show_table(tuple(columns), rows, "There are no such trials.", spare=("REASON", "TIME", "PARAMETERS"))
+
+
+def _columns(services: bool, costs: bool) -> dict[str, Callable[[dict[str, Any]], object]]:
+    """What stands in each column. Who ran a trial, and what that has cost, is shown where it differs."""
+    columns: dict[str, Callable[[dict[str, Any]], object]] = {
+        "NO": lambda trial: trial["sequence"],
+        "ID": lambda trial: trial["id"],
+        "STATE": lambda trial: trial["state"],
+        "METRIC": lambda trial: _metric(trial["value"], trial["latest"]),
+        "TIME": lambda trial: screen.span(_duration(trial)),
+        "SERVICE": lambda trial: trial.get("service", ""),
+        "COST": lambda trial: screen.money(trial.get("cost")),
+        "PARAMETERS": lambda trial: screen.parameters(trial["parameters"]),
+        "REASON": lambda trial: screen.brief(trial["reason"]),
+    }
+    left_out = {"SERVICE": not services, "COST": not costs}
+    return {name: cell for name, cell in columns.items() if not left_out.get(name)}
 
 
 def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
@@ -174,7 +177,9 @@ def show(options: argparse.Namespace) -> None:
         print(f"  {line}")
     print("\nAttempts")
     rows = [_attempt(attempt) for attempt in trial["attempts"]]
-    screen.show_table(("NO", "STATE", "SERVICE", "HOST", "EXIT", "STARTED", "TIME", "MESSAGE"), rows, "None yet.")
+    screen.show_table(
+        ("NO", "STATE", "SERVICE", "HOST", "EXIT", "STARTED", "TIME", "COST", "MESSAGE"), rows, "None yet."
+    )
     print("\nMetrics")
     reported = [(one["attempt"], one["kind"], one["sequence"], screen.metric(one["value"])) for one in metrics]
     screen.show_table(("ATTEMPT", "KIND", "NO", "VALUE"), reported, "None yet.")
@@ -200,6 +205,7 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "Started": screen.moment(trial["started"]),
             "Ended": screen.moment(trial["ended"]),
             "Time": screen.span(_duration(trial)),
+            "Cost": screen.money(trial.get("cost")) or None,
             "Source": trial["source"],
         }
     )
@@ -214,6 +220,7 @@ def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:
         attempt["exitCode"],
         screen.moment(attempt["started"]),
         screen.span(_duration(attempt)),
+        screen.money(attempt.get("cost")),
         attempt["message"],
     )
 

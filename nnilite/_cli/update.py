@@ -1,13 +1,15 @@
 """Change an experiment while it runs.
 
-If you raise the number of trials or the duration of one that is DONE, it continues. Lowering the concurrency ends no
-trial.
+If you raise the number of trials, the duration or the budget of one that is DONE, it continues. Lowering the
+concurrency ends no trial.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from nnilite._cli import access, screen
 
@@ -24,11 +26,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         ("trialnum", "maxTrialNumber", "how many trials to run in total"),
         ("duration", "maxExperimentDuration", "how long the experiment may run: seconds, or 10m, 0.5h, 2d"),
         ("trialduration", "maxTrialDuration", "how long a trial may run before it is cancelled"),
+        ("maxcost", "maxCost", "how much may be spent, by the cost of the services"),
     ):
         one = groups.add_parser(name, help=help_text)
         access.experiment_argument(one)
-        kind = str if "duration" in name else access.positive
-        one.add_argument("-v", "--value", type=kind, required=True)
+        kinds: dict[str, Callable[[str], Any]] = {"duration": str, "trialduration": str, "maxcost": access.amount}
+        one.add_argument("-v", "--value", type=kinds.get(name, access.positive), required=True)
         access.json_argument(one)
         one.set_defaults(command=limit, field=field)
 

@@ -13,6 +13,7 @@ from nnilite._space_hints import space_hints
 from nnilite.config import ExperimentConfig, load
 from nnilite.errors import ConfigError, NniliteError, SpaceError
 from nnilite.space import SearchSpace
+from nnilite.units import checked_number
 
 _CURE = "correct it there; `nnictl config schema` and the reference list all fields"
 
@@ -43,7 +44,7 @@ def check_space(config: ExperimentConfig) -> Iterator[Finding]:
 
 def check_code(config: ExperimentConfig) -> Iterator[Finding]:
     """Whether the code directories can be sent. Trials of `local` run in their folder itself, so it may be larger."""
-    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
+    limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
     sent = {
         Path(config.settings(name).trial_code_directory or config.trial_code_directory)
         for name, platform, _ in config.services

@@ -16,5 +16,7 @@ Around it:
     engine          takes messages, commits what the rules say, then acts
     service_caller  the one task that calls the training service
     jobs            from an attempt to the job that a service runs
+    placement       which of several services is asked to take a job
+    spending        what the experiment has cost
     hybrid          several training services in one experiment, itself a training service
 """

@@ -53,6 +53,7 @@ class Ends(State):
         failed = JobState.CANCELED if live.cancel else JobState.FAILED
         state = JobState.SUCCEEDED if code == 0 else failed
         message = joined(end.message, live.complaint)
+        self._charge(live, end.time - live.begun(end.time))
         self._update(live, state=state, ended=end.time, exit_code=code, message=message)
         # A trial that reached its result before the cancellation reached it has succeeded.
         if live.cancel and not (code == 0 and live.trial.value is not None):
@@ -69,6 +70,7 @@ class Ends(State):
     def _lose(self, live: Live, reason: str) -> None:
         """The attempt's worker is gone: make a further attempt, or let the trial fail."""
         message = joined(reason, live.complaint)
+        self._charge(live, self._now - live.running_since)
         self._update(live, state=JobState.LOST, ended=self._now, message=message)
         if live.cancel:
             self._finish(live, live.cancel, live.cancel_reason, self._now)
@@ -77,6 +79,16 @@ class Ends(State):
             self._again(live, f"attempt {live.trial.attempt + 1} was lost: {reason}")
         else:
             self._finish(live, TrialState.FAILED, f"lost: {reason}", self._now)
+
+    def _move(self, message: s.Move) -> None:
+        live = self._current(message.trial, message.attempt)
+        # It has begun, or its end was asked for, since its service was looked at.
+        if live is None or live.attempt is None or not live.may_move:
+            return
+        self._out.actions.append(s.Cancel(live.attempt))
+        self._charge(live, 0.0)
+        self._update(live, state=JobState.CANCELED, ended=self._now, message=message.reason)
+        self._again(live, message.reason, 0.0)
 
     def _again(self, live: Live, reason: str, delay_s: float | None = None) -> None:
         self._remove(live.attempt)
@@ -91,6 +103,7 @@ class Ends(State):
             started=None,
             ended=None,
             value=None,
+            service="",
         )
         self._out.records.append(s.SaveTrial(live.trial))
         self._freed()

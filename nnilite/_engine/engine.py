@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -175,7 +176,24 @@ class Engine:
         """The member of a hybrid service that was asked last to take a job, "" if none was."""
         live = self.rules.live.get(job.trial)
         attempt = live.attempt if live is not None else None
+        # After a clear refusal by all, none of them has it, and the placement decides anew.
+        if live is None or not live.unanswered:
+            return ""
         return attempt.service if attempt is not None and attempt.number == job.attempt else ""
+
+    def held(self, job: Job) -> Counter[str]:
+        """How many trials, without that of the job, each member of a hybrid service has, or may have."""
+        others = (live for live in self.rules.live.values() if live.trial.id != job.trial)
+        return Counter(live.attempt.service for live in others if live.attempt is not None and live.is_placed)
+
+    def tried(self, job: Job) -> Sequence[str]:
+        """The members of a hybrid service that had the earlier attempts of the job's trial."""
+        live = self.rules.live.get(job.trial)
+        return live.tried if live is not None else ()
+
+    def stuck(self) -> list[Live]:
+        """The trials that have waited in the queue of one service for longer than `moveAfter`."""
+        return self.rules.stuck()
 
     async def note(self, job: Job, member: str) -> None:
         """Commit that this member is going to be asked. Raises: ServiceError if the job is not wanted any more."""

@@ -1,21 +1,23 @@
 """Several training services in one experiment, behind a training service that wraps them.
 
-A job goes to the service that has the fewest jobs; one that has no room or cannot be opened is passed over. One that
-fails when it is asked may have taken the job all the same. Then no other is asked for this job, also by a later
-manager: the service that is asked is noted in the store before it is asked. Handles carry the name of the service that
-has the job.
+A job goes to the service that the placement names first (see `nnilite._engine.placement`); one that has no room or
+cannot be opened is passed over. One that fails is set aside with its reason: it gets no new jobs for a while, and comes
+back with its first answer. One that fails when it is asked may have taken the job all the same. Then no other is asked
+for this job, also by a later manager: the service that is asked is noted in the store before it is asked. Handles carry
+the name of the service that has the job.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
-from nnilite.errors import NoCapacity, ServiceError
+from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
+from nnilite.errors import ConfigError, NniliteError, NoCapacity, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 
@@ -24,6 +26,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _CALL_TIMEOUT_S = 50.0
 _REOPEN_EVERY_S = 60.0
+# One that has failed is tried again after so long, and after twice the time if it fails again.
+_ASIDE_S = 15.0
+_LONGEST_ASIDE_S = 600.0
+# One that had no room is not taken for a place to move to for so long.
+_FULL_FOR_S = 60.0
 # Shorter than the manager's own limit, so that one member that hangs does not hide what the others report.
 _CLOSE_TIMEOUT_S = 9.0
 
@@ -35,6 +42,7 @@ class Member:
     service: TrainingService
     command: str
     gpus: int | None
+    share: Share = EVERYTHING
 
     def own(self, job: Job) -> Job:
         """The job with this service's own settings."""
@@ -47,8 +55,23 @@ class PlacementNotes(Protocol):
     def asked(self, job: Job) -> str:
         """The name of the member that was asked last, "" if none was."""
 
+    def held(self, job: Job) -> Mapping[str, int]:
+        """How many other jobs each member has, or may have."""
+
+    def tried(self, job: Job) -> Sequence[str]:
+        """The members that had the earlier attempts of the job's trial."""
+
     async def note(self, job: Job, member: str) -> None:
         """Note whom to ask, and return when that is stored. Raises: ServiceError if the job is not wanted any more."""
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A member that has failed."""
+
+    reason: str
+    until: float  # by the event loop's clock
+    failures: int
 
 
 class HybridService(TrainingService):
@@ -57,14 +80,23 @@ class HybridService(TrainingService):
     Config: ClassVar[type] = type(None)
     notes: PlacementNotes
 
-    def __init__(self, name: str, config: Sequence[Member], context: ServiceContext) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: Sequence[Member],
+        context: ServiceContext,
+        placement: Placement = Placement.WEIGHTED,
+    ) -> None:
         super().__init__(name, config, context)
+        self.placement = placement
         self._members = {member.service.name: member.service for member in config}
         self._own = {member.service.name: member.own for member in config}
-        self._jobs = dict.fromkeys(self._members, 0)  # how many jobs run there, as of the last poll
+        self._shares = {member.service.name: member.share for member in config}
         self._closed: dict[str, str] = {}  # members that could not be opened, and why
         self._next_try: dict[str, float] = {}  # when these may be opened again
-        self._failing: set[str] = set()  # members whose last answer was a failure
+        self._aside: dict[str, Aside] = {}  # members whose last answer was a failure
+        self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
+        self._full: dict[str, float] = {}  # members that had no room, and until when that counts
 
     async def open(self) -> None:
         """Open all members. The experiment can run as long as one of them can be opened. Raises: ServiceError."""
@@ -80,44 +112,90 @@ class HybridService(TrainingService):
             raise ServiceError("; ".join(self._closed.values()))
 
     async def submit(self, job: Job) -> Handle:
-        reasons: list[str] = []
-        busy = False
-        asked = self.notes.asked(job)
-        for name in sorted(self._members, key=lambda member: self._rank(member, asked)):
+        asked, now = self.notes.asked(job), asyncio.get_running_loop().time()
+        candidates = self._candidates(job, now)
+        reasons = [f"{one.name}: {why}" for one in candidates if one.name != asked and (why := self._passed_over(one))]
+        impossible: list[str] = []
+        for name in order(self.placement, candidates, asked):
             try:
                 await self._reopen(name)
             except ServiceError as error:
-                reasons.append(f"{name}: {error}")
                 # Only this member can say whether it has the job.
                 if name == asked:
-                    break
+                    raise ServiceError(f"{name}: {error}") from error
+                reasons.append(f"{name}: {error}")
                 continue
             if name != asked:
                 await self.notes.note(job, name)
             try:
                 return await self._submit_to(name, job)
             except NoCapacity as refusal:
-                busy = True
+                self._full[name] = now + _FULL_FOR_S
                 reasons.append(f"{name}: {refusal}")
-        raise (NoCapacity if busy else ServiceError)("; ".join(reasons))
+            except ConfigError as refusal:
+                impossible.append(f"{name}: {refusal}")
+        if len(impossible) == len(self._members):
+            raise ConfigError("no service can run this trial: " + "; ".join(impossible))
+        raise NoCapacity("; ".join(reasons + impossible))
 
-    def _rank(self, name: str, asked: str) -> tuple[bool, bool, int]:
-        """The member that was asked last comes first: it may have the job. One that fails comes last."""
-        return name != asked, name in self._failing, self._jobs[name]
+    def _candidates(self, job: Job, now: float) -> list[Candidate]:
+        held, tried = self.notes.held(job), self.notes.tried(job)
+        return [
+            Candidate(name, share, held.get(name, 0), self._is_aside(name, now), list(tried).count(name))
+            for name, share in self._shares.items()
+        ]
+
+    def _is_aside(self, name: str, now: float) -> bool:
+        aside = self._aside.get(name)
+        return aside is not None and now < aside.until
+
+    def _passed_over(self, one: Candidate) -> str:
+        """Why a member is not asked, "" if it is."""
+        if one.is_full:
+            return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"
+        return f"set aside: {self._aside[one.name].reason}" if one.is_aside else ""
 
     async def _submit_to(self, name: str, job: Job) -> Handle:
-        """Raises: NoCapacity if this member does not have the job; ServiceError if it may have it."""
+        """Raises: NoCapacity, ConfigError if this member does not have the job; ServiceError if it may have it."""
         try:
             handle = await _within(name, self._members[name].submit(self._own[name](job)))
-        except NoCapacity:
-            self._failing.discard(name)
+        except (NoCapacity, ConfigError):
+            self._aside.pop(name, None)
             raise
         except ServiceError as error:
-            self._failing.add(name)
+            self._set_aside(name, error)
             raise ServiceError(f"{name}: {error}") from error
-        self._failing.discard(name)
-        self._jobs[name] += 1
+        self._aside.pop(name, None)
+        self._full.pop(name, None)
         return {"service": name, "handle": dict(handle)}
+
+    def _set_aside(self, name: str, error: NniliteError) -> None:
+        before = self._aside.get(name)
+        failures = before.failures if before is not None else 0
+        pause_s = min(_ASIDE_S * 2**failures, _LONGEST_ASIDE_S)
+        if before is None:
+            log.warning("%s is set aside: %s", name, error)
+        until = asyncio.get_running_loop().time() + pause_s
+        self._aside[name] = Aside(str(error), until, min(failures + 1, 10))
+
+    def aside(self) -> dict[str, str]:
+        """The members that are set aside, and why."""
+        return {**{name: one.reason for name, one in self._aside.items()}, **self._closed}
+
+    def place_to_move(self, job: Job, extra: Mapping[str, int], tried: Collection[str]) -> str:
+        """A member with room for a job that waits elsewhere, "" if there is none.
+
+        `extra` has the jobs that are about to move to each, `tried` the members that have had the trial.
+        """
+        now = asyncio.get_running_loop().time()
+        candidates = [
+            replace(one, held=one.held + extra.get(one.name, 0))
+            for one in self._candidates(job, now)
+            if one.name not in tried and one.name not in self._closed and one.name not in self._aside
+            # Jobs wait in its queue, too, or it has just refused one.
+            if not self._queued[one.name] and now >= self._full.get(one.name, 0.0)
+        ]
+        return next(iter(order(self.placement, candidates)), "")
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
         """Poll all members. The jobs of one that cannot be asked are UNKNOWN and do not hold up the others."""
@@ -128,12 +206,12 @@ class HybridService(TrainingService):
                 try:
                     await self._reopen(name)
                     statuses = await _within(name, member.poll([handle for _, handle in mine]))
-                    self._failing.discard(name)
+                    self._aside.pop(name, None)
                 except ServiceError as error:
-                    self._failing.add(name)
+                    self._set_aside(name, error)
                     statuses = [JobStatus(JobState.UNKNOWN, f"{name} cannot be asked: {error}")] * len(mine)
                 found.update(zip((i for i, _ in mine), statuses, strict=True))
-            self._jobs[name] = sum(not found[i].state.ended for i, _ in mine)
+            self._queued[name] = sum(found[i].state is JobState.WAITING for i, _ in mine)
         return [found[i] for i in range(len(handles))]
 
     async def cancel(self, handle: Handle) -> None:

@@ -80,6 +80,10 @@ class Live:
     complaint: str = ""
     last_intermediate: Json = None
     reported: int = 0  # intermediate results so far
+    # What the platform says that the current attempt has cost so far.
+    told_cost: float | None = None
+    queued_since: float = 0.0  # in lived time: since when its service has the current attempt
+    tried: tuple[str, ...] = ()  # the services of earlier attempts, to which a further one goes last
 
     @classmethod
     def restored(cls, known: LiveTrial, now: float) -> Live:
@@ -102,11 +106,14 @@ class Live:
             held=0.0 if attempt and attempt.reported_end and attempt.handle is not None else None,
             last_intermediate=known.last_intermediate,
             reported=known.intermediates,
+            tried=known.tried,
         )
 
     def reset(self, not_before: float) -> None:
         """Prepare the trial for a further attempt."""
-        self.attempt = None
+        if self.attempt is not None and self.attempt.service:
+            self.tried = (*self.tried, self.attempt.service)
+        self.attempt, self.told_cost = None, None
         self.phase = Phase.QUEUED
         self.not_before, self.busy, self.unanswered = not_before, False, False
         self.cancel, self.cancel_reason = None, ""
@@ -115,10 +122,26 @@ class Live:
         self.reported = 0
         self.delivered = None
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether a service has the current attempt, or may have it."""
+        return self.phase is not Phase.QUEUED or self.unanswered
+
+    @property
+    def may_move(self) -> bool:
+        """Whether a service has the trial and has not begun it, and nobody has asked for its end."""
+        waits = self.phase is Phase.SUBMITTED and self.trial.state is TrialState.WAITING
+        return waits and self.cancel is None and self.end is None
+
     def is_with_silent_member(self) -> bool:
         """Whether a member of a hybrid service was asked to take the job, and has said neither yes nor no."""
         asked = self.attempt is not None and self.attempt.service
         return bool(asked) and self.phase is Phase.QUEUED and self.unanswered and self.cancel is None
+
+    def begun(self, otherwise: float) -> float:
+        """When the command of the current attempt began, by the clock of its worker."""
+        started = self.attempt.started if self.attempt is not None else None
+        return otherwise if started is None else started
 
     def may_retry(self, code: int | None, settings: Settings) -> bool:
         """Count the failure of the command; true if the settings allow a further attempt."""

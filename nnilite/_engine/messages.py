@@ -37,6 +37,9 @@ class Settings:
     max_trials: int | None = None
     max_duration_s: float | None = None
     max_trial_duration_s: float | None = None
+    max_cost: float | None = None  # no further trials start once this much is spent
+    prices: Mapping[str, float] = field(default_factory=dict)  # by service, per hour and slot
+    move_after_s: float | None = None  # a trial may leave a queue in which it has waited for so long
     retries_lost: int = 1  # further attempts for a trial whose worker was lost
     retries_failed: int = 0  # further attempts for a trial whose command failed
     retry_exit_codes: frozenset[int] = frozenset()  # these exit codes are treated like a lost worker
@@ -154,6 +157,16 @@ class Removed:
 
 
 @dataclass(frozen=True)
+class Move:
+    """The attempt has waited long in the queue of its service, and another service has room."""
+
+    trial: str
+    attempt: int
+    reason: str
+    now: float
+
+
+@dataclass(frozen=True)
 class Assessed:
     trial: str
     attempt: int
@@ -222,6 +235,7 @@ Input = (
     | LateEvents
     | Polled
     | Removed
+    | Move
     | Assessed
     | CancelTrial
     | Rerun
@@ -361,6 +375,7 @@ class LiveTrial:
     intermediates: int = 0
     lost: int = 0
     failed: int = 0
+    tried: tuple[str, ...] = ()  # the services of earlier attempts
 
 
 @dataclass(frozen=True)
@@ -377,3 +392,4 @@ class Snapshot:
     best: Trial | None
     live: tuple[LiveTrial, ...]
     removals: tuple[Attempt, ...] = ()  # ended attempts whose removal is pending
+    spent: Mapping[str, float] = field(default_factory=dict)  # by service

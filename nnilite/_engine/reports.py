@@ -125,6 +125,8 @@ class Reports(Ends):
             # Every poll brings host and URL, but only a change is recorded.
             if (host, url) != (live.attempt.host, live.attempt.url):
                 self._update(live, host=host, url=url)
+        if status.cost is not None:
+            live.told_cost = status.cost
         if status.state.ended:
             self._ended_by_platform(live, message)
             return

@@ -82,6 +82,8 @@ class Rules(Reports):
         wanted = min(self.settings.concurrency - len(self.live), _MOST_ASKED)
         if self.settings.max_trials is not None:
             wanted = min(wanted, self.settings.max_trials - self.next_sequence)
+        if self.settings.max_cost is not None:
+            wanted = int(min(wanted, self._affordable(self.settings.max_cost)))
         if wanted <= 0:
             return
         ids = tuple(range(self._next_parameter_id, self._next_parameter_id + wanted))
@@ -162,11 +164,12 @@ class Rules(Reports):
         if live is None or live.attempt is None:
             return
         live.phase = Phase.SUBMITTED
-        live.seen = self._lived
+        live.seen = live.queued_since = self._lived
         live.refusals = 0
         # A member of a hybrid service is known already.
         service = live.attempt.service or message.service
         self._update(live, service=service, handle=message.handle)
+        self._set(live, service=service)
         if live.trial.state is TrialState.WAITING:
             self._wait(live, f"submitted to {service}, waiting for its start")
         # A short trial may have ended before the service answered; its end waited for the handle.
@@ -225,6 +228,7 @@ class Rules(Reports):
             self._save()
         for live in list(self.live.values()):
             self._check_time(live)
+        self._check_cost()
         self._remove_again(self._now)
 
     def _check_time(self, live: Live) -> None:
@@ -238,6 +242,16 @@ class Rules(Reports):
                 self._lose(live, live.end.message or INTERRUPTED)
         elif self._lived - live.seen > self.settings.silence_s:
             self._check_silence(live, self._lived - live.seen)
+
+    def _check_cost(self) -> None:
+        """End what runs if it costs more than was to be expected: the limit may be passed by one trial at most."""
+        limit = self.settings.max_cost
+        if limit is None or not self.live:
+            return
+        spent = self.spending.total(self.live.values(), self._now)
+        if spent > limit + self.spending.mean(self._ended_trials()):
+            for live in list(self.live.values()):
+                self._cancel(live, TrialState.SYS_CANCELED, f"{spent:.2f} is spent, and maxCost is {limit:g}")
 
     def _check_silence(self, live: Live, silent_s: float) -> None:
         if live.phase is Phase.SUBMITTED and live.attempt is not None:
@@ -267,6 +281,7 @@ class Rules(Reports):
     def _abandon(self, message: s.Abandon) -> None:
         if self.state is ExperimentState.STOPPING:
             for live in list(self.live.values()):
+                self._charge(live, self._now - live.running_since)
                 reason = "the experiment was stopped; its platform did not confirm the end"
                 self._finish(live, live.cancel or TrialState.USER_CANCELED, reason, self._now)
 
@@ -279,6 +294,8 @@ class Rules(Reports):
             return f"maxTrialNumber ({most}) is reached"
         if self.settings.max_duration_s is not None and self.duration_s >= self.settings.max_duration_s:
             return f"maxExperimentDuration ({self.settings.max_duration_s:.0f} s) is over"
+        if self.settings.max_cost is not None and not self._affordable(self.settings.max_cost):
+            return f"maxCost ({self.settings.max_cost:g}) is reached"
         return None
 
     def _settle(self) -> None:
@@ -313,6 +330,7 @@ _HANDLERS: dict[type, Callable[[Rules, Any], None]] = {
     s.LateEvents: Rules._late_events,
     s.Polled: Rules._polled,
     s.Removed: Rules._removed,
+    s.Move: Rules._move,
     s.Assessed: Rules._assessed,
     s.CancelTrial: Rules._cancel_trial,
     s.Rerun: Rules._rerun,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+import math
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -15,6 +16,7 @@ from typing import Protocol, TypeVar
 from nnilite._engine import messages as s
 from nnilite._engine.dedupe import Fenced, GapFound, JobKey
 from nnilite._engine.hybrid import HybridService, PlacementNotes
+from nnilite._engine.live_trial import Live
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, ServiceError, StoreError
 from nnilite.keeper_events import check_value
 from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Trial
@@ -42,6 +44,9 @@ class EngineInbox(PlacementNotes, Protocol):
 
     async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
         """Hand over events that the service read itself."""
+
+    def stuck(self) -> list[Live]:
+        """The trials that have waited in the queue of one service for longer than `moveAfter`."""
 
     def submitted(self) -> list[Attempt]:
         """The attempts that the service has, which are to be polled."""
@@ -258,6 +263,23 @@ class ServiceCaller:
         self.trouble, self._failures = "", 0
         for attempt, status in zip(attempts, statuses, strict=True):
             await self._report(attempt, status)
+        self._move()
+
+    def _move(self) -> None:
+        """Take trials out of queues in which they have waited long, as far as other services have room."""
+        if not isinstance(self.service, HybridService):
+            return
+        moving: Counter[str] = Counter()
+        for live in self._inbox.stuck():
+            if live.attempt is None:
+                continue
+            service = live.attempt.service
+            target = self.service.place_to_move(self._job(live.trial, live.attempt), moving, {*live.tried, service})
+            if target:
+                moving[target] += 1
+                reason = f"moved, for it waited long in the queue of {service} and {target} has room"
+                log.info("trial %s is %s", live.trial.id, reason)
+                self._inbox.put(s.Move(live.trial.id, live.attempt.number, reason, self._inbox.now()))
 
     def _checked(self, found: object, expected: int) -> list[JobStatus]:
         """Check the answer of a plugin, like anything from outside. Raises: ServiceError."""
@@ -266,6 +288,8 @@ class ServiceCaller:
         for status in found:
             if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
                 raise ServiceError(f"{self.service.name} gave {status!r:.200} in place of a JobStatus")
+            if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
+                raise ServiceError(f"{self.service.name} gave {status.cost!r:.60} in place of a cost")
         return list(found)
 
     async def _report(self, attempt: Attempt, status: JobStatus) -> None:

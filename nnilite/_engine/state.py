@@ -10,6 +10,7 @@ from typing import Any
 
 from nnilite._engine import messages as s
 from nnilite._engine.live_trial import Live, Removal
+from nnilite._engine.spending import Spending
 from nnilite.records import Attempt, ExperimentState, Trial, TrialState
 from nnilite.tuner import Call, scalar
 
@@ -47,6 +48,7 @@ class State:
         self._exhausted = False
         self._same_error = ("", 0)
         self._saved_duration_s = snapshot.duration_s
+        self.spending = Spending(settings.prices, snapshot.spent)
         self._out = s.Outcome()
         self._stopped = now
         self._removals = {(a.trial, a.number): Removal(a, due=now) for a in snapshot.removals}
@@ -63,6 +65,36 @@ class State:
         if self.state is not ExperimentState.STOPPED:
             return False
         return not self._removals or self._now - self._stopped > _LAST_REMOVALS_S
+
+    def spent(self, now: float) -> dict[str, float]:
+        """What has been spent at each service up to now, running attempts included."""
+        return self.spending.by_service(self.live.values(), now)
+
+    def stuck(self) -> list[Live]:
+        """The trials that have waited in the queue of one service for longer than `moveAfter`."""
+        limit = self.settings.move_after_s
+        if limit is None:
+            return []
+        return [live for live in self.live.values() if live.may_move and self._lived - live.queued_since > limit]
+
+    def _ended_trials(self) -> int:
+        return sum(number for state, number in self.counts.items() if state.ended)
+
+    def _affordable(self, limit: float) -> float:
+        """How many further trials the budget allows."""
+        ended = self._ended_trials()
+        expected = self.spending.expected(self.live.values(), self._now, ended)
+        return self.spending.affordable(limit, expected, ended)
+
+    def _charge(self, live: Live, seconds: float) -> None:
+        """Note what the current attempt has cost, once it has ended after so many seconds."""
+        if live.attempt is None or live.attempt.cost is not None:
+            return
+        cost = self.spending.of(live, seconds if live.attempt.started is not None else 0.0)
+        if cost is not None:
+            self.spending.settle(live.attempt.service, cost)
+            self._update(live, cost=cost)
+            live.trial = replace(live.trial, cost=(live.trial.cost or 0.0) + cost)
 
     def _pass_time(self, now: float) -> None:
         """Move the clock on, never back. Time counts as the experiment's duration while trials may run."""

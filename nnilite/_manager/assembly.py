@@ -12,11 +12,13 @@ from functools import partial
 from pathlib import Path
 
 from nnilite import _plugins, _registry, codedir
+from nnilite._answers.queries import ServiceState
 from nnilite._documents import read_document, write_content
 from nnilite._engine import messages as s
 from nnilite._engine.engine import Clock, Engine, Parts
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.jobs import JobMaker
+from nnilite._engine.placement import Placement, Share
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
 from nnilite._manager import search_from
@@ -28,7 +30,7 @@ from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
-from nnilite.config import ExperimentConfig, TrialSettings, from_dict
+from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings, from_dict
 from nnilite.errors import ConfigError, DamagedFile, PluginError
 from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
@@ -169,6 +171,7 @@ def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token
         counts=known.counts,
         best=known.best,
         next_sequence=known.next_sequence,
+        spent=known.spent,
     )
     return Viewer(about_experiment(directory, config, store, maximize), progress, Reader(store.path), token)
 
@@ -184,6 +187,7 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
         space=store.last_space() or config.search_space,
         objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
         pid=os.getpid(),
+        services=service_states(config),
     )
 
 
@@ -215,6 +219,9 @@ def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
         max_trials=config.max_trial_number,
         max_duration_s=_number(config.max_experiment_duration),
         max_trial_duration_s=_number(config.max_trial_duration),
+        max_cost=config.max_cost,
+        prices={name: cost for name, _, _ in config.services if (cost := config.share(name).cost) is not None},
+        move_after_s=_number(config.move_after),
         retries_lost=config.max_trial_retries,
         retries_failed=config.retry_failed,
         retry_exit_codes=frozenset(config.retry_on),
@@ -296,8 +303,25 @@ def make_service(
             defaults={**config.json(secrets=True), **_given(own)},
         )
         service = _plugins.training_service_class(platform)(name, section, context)
-        members.append(Member(service, own.trial_command or config.trial_command, own.trial_gpu_number))
-    return members[0].service if len(members) == 1 else HybridService("hybrid", members, context)
+        members.append(
+            Member(service, own.trial_command or config.trial_command, own.trial_gpu_number, _share(config.share(name)))
+        )
+    if len(members) == 1 and members[0].share.max_trials is None:
+        return members[0].service
+    return HybridService("hybrid", members, context, Placement(config.placement))
+
+
+def _share(given: ServiceShare) -> Share:
+    return Share(given.max_trials, 1.0 if given.weight is None else given.weight, given.cost)
+
+
+def service_states(config: ExperimentConfig) -> tuple[ServiceState, ...]:
+    """The services of an experiment as its config has them."""
+    shares = [(name, platform, _share(config.share(name))) for name, platform, _ in config.services]
+    return tuple(
+        ServiceState(name, platform, slots=share.max_trials, weight=share.weight, cost=share.cost)
+        for name, platform, share in shares
+    )
 
 
 def _given(settings: TrialSettings) -> dict[str, Json]:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 import string
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from nnilite._answers.backend import (
     FencedConflict,
     GapConflict,
     Profile,
+    ServiceState,
     TrialQuery,
     Waiting,
 )
@@ -27,6 +28,7 @@ from nnilite._engine import messages as s
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite._engine.engine import Engine
 from nnilite._engine.gate import Taken
+from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.viewer import About, Progress, Viewer
@@ -144,7 +146,9 @@ class Manager(Viewer):
 
     def progress(self) -> Progress:
         trouble = self.engine.trouble
-        shown = replace(self._parts.publisher.progress, duration_s=self.engine.rules.duration_s)
+        rules = self.engine.rules
+        spent = rules.spent(self.engine.now())
+        shown = replace(self._parts.publisher.progress, duration_s=rules.duration_s, spent=spent)
         return replace(shown, reason=f"paused: {trouble}") if trouble else shown
 
     async def profile(self) -> Profile:
@@ -156,9 +160,28 @@ class Manager(Viewer):
         return replace(
             base,
             hosts=self._parts.service.hosts(),
+            services=self._services(base.services),
             waiting=[Waiting(reason, count) for reason, count in sorted(reasons.items())],
             revision=self._parts.store.revision,
         )
+
+    def _services(self, known: Sequence[ServiceState]) -> list[ServiceState]:
+        """The services with what they are doing now."""
+        placed = [live for live in self.engine.rules.live.values() if live.is_placed and live.attempt is not None]
+        trials = Counter(live.attempt.service for live in placed if live.attempt is not None)
+        service = self._parts.service
+        aside = service.aside() if isinstance(service, HybridService) else {}
+        if self.engine.caller.trouble:
+            aside = dict.fromkeys((one.name for one in known), self.engine.caller.trouble) | aside
+        return [
+            replace(
+                one,
+                state="aside" if one.name in aside else "up",
+                reason=aside.get(one.name, ""),
+                trials=trials[one.name],
+            )
+            for one in known
+        ]
 
     # ------------------------------------------------------------ changes by people
 
@@ -335,6 +358,7 @@ def limits_of(settings: s.Settings) -> ExperimentLimits:
         max_trial_number=settings.max_trials,
         max_experiment_duration_s=_whole(settings.max_duration_s),
         max_trial_duration_s=_whole(settings.max_trial_duration_s),
+        max_cost=settings.max_cost,
     )
 
 
@@ -357,6 +381,8 @@ def _changed(settings: s.Settings, changes: Mapping[str, Json]) -> s.Settings:
         elif name in ("max_experiment_duration", "max_trial_duration"):
             key = "max_duration_s" if name == "max_experiment_duration" else name + "_s"
             known[key] = None if value is None else _duration(name, value)
+        elif name == "max_cost":
+            known[name] = None if value is None else float(value)
         elif name != "search_space":
             raise ConfigError("this cannot be changed while the experiment runs", Place(field=name))
     return replace(settings, **known)

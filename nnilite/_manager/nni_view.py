@@ -79,6 +79,7 @@ def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
         created=store.moment("created") or 0.0,
         maximize=maximize,
         space=config.get("searchSpace"),
+        objectives={"default": "maximize" if maximize else "minimize"},
         pid=os.getpid(),
     )
     progress = Progress(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nnilite import _registry, _version
@@ -15,6 +15,7 @@ from nnilite._answers.backend import (
     MetricQuery,
     Piece,
     Profile,
+    ServiceState,
     TrialPage,
     TrialQuery,
 )
@@ -49,6 +50,11 @@ class About:
     port: int = 0
     url: str = ""
     pid: int = 0
+    services: tuple[ServiceState, ...] = ()
+
+    @property
+    def has_prices(self) -> bool:
+        return any(service.cost is not None for service in self.services)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class Progress:
     counts: Mapping[TrialState, int]
     best: Trial | None
     next_sequence: int
+    spent: Mapping[str, float] = field(default_factory=dict)  # by service
 
 
 class Viewer(ReadOnly, Insight):
@@ -120,6 +127,8 @@ class Viewer(ReadOnly, Insight):
             pid=about.pid,
             read_only=self.read_only,
             next_sequence=now.next_sequence,
+            services=[_with_spent(one, now.spent) for one in about.services],
+            spent=sum(now.spent.values()) if now.spent or about.has_prices else None,
         )
 
     async def trials(self, query: TrialQuery) -> TrialPage:
@@ -190,6 +199,10 @@ class Viewer(ReadOnly, Insight):
         if not self.read_only:
             raise Conflict("The experiment has a running manager already.")
         self.resuming.set()
+
+
+def _with_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceState:
+    return replace(service, spent=spent.get(service.name, None if service.cost is None else 0.0))
 
 
 def piece(path: Path, offset: int, limit: int) -> Piece:

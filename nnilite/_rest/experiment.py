@@ -130,6 +130,10 @@ def _is_duration_or_none(value: Json) -> bool:
     return _is_count_or_none(value) or (isinstance(value, str) and 0 < len(value) <= 40)
 
 
+def _is_cost_or_none(value: Json) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= COUNT_MAX)
+
+
 def _is_object(value: Json) -> bool:
     return isinstance(value, dict)
 
@@ -140,5 +144,6 @@ _CHANGES: dict[str, tuple[str, Callable[[Json], bool], str]] = {
     "maxTrialNumber": ("max_trial_number", _is_count_or_none, "a whole number from 1, or null for no limit"),
     "maxExperimentDuration": ("max_experiment_duration", _is_duration_or_none, _DURATION),
     "maxTrialDuration": ("max_trial_duration", _is_duration_or_none, _DURATION),
+    "maxCost": ("max_cost", _is_cost_or_none, "a number from 0, or null for no limit"),
     "searchSpace": ("search_space", _is_object, "an object"),
 }

@@ -13,7 +13,7 @@ from nnilite._shapes import to_json
 from nnilite.records import Json, Trial
 
 CHUNK_BYTES = 64 * 1024
-_FIXED = ("id", "sequence", "state", "attempt", "started", "ended", "value")
+_FIXED = ("id", "sequence", "state", "attempt", "started", "ended", "service", "cost", "value")
 
 
 class ExportHandler(ApiHandler):

@@ -15,9 +15,9 @@ from nnilite.records import Json
 CURVES_MAX = 500
 TRIAL_COLUMNS = (
     *("sequence", "id", "state", "reason", "source", "attempt", "created", "started", "ended"),
-    *("parameters", "value", "latest"),
+    *("parameters", "value", "latest", "service", "cost"),
 )
-ATTEMPT_COLUMNS = ("sequence", "trial", "number", "service", "host", "state", "started", "ended", "exitCode")
+ATTEMPT_COLUMNS = ("sequence", "trial", "number", "service", "host", "state", "started", "ended", "exitCode", "cost")
 _COLUMNS = {Table.TRIALS: TRIAL_COLUMNS, Table.ATTEMPTS: ATTEMPT_COLUMNS}
 _COMPRESSION_LEVEL = 1  # compresses a megabyte in 10 ms
 _WORTH_COMPRESSING_BYTES = 2000

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from nnilite._answers.queries import CallbackAnswer, ExperimentLimits, FileEntry, Listed, MetricPage, Profile, Waiting
+from nnilite._answers.queries import (
+    CallbackAnswer,
+    ExperimentLimits,
+    FileEntry,
+    Listed,
+    MetricPage,
+    Profile,
+    ServiceState,
+    Waiting,
+)
 from nnilite._rest.events import EVENTS_MAX
 from nnilite._rest.experiment import COUNT_MAX, IMPORT_MAX
 from nnilite._rest.route import Schema
@@ -69,7 +78,7 @@ COMPONENTS: dict[str, Schema] = {
     },
     **{
         cls.__name__: schema_of(cls)
-        for cls in (Trial, Attempt, Metric, MetricPage, ExperimentLimits, Waiting, Host, Listed)
+        for cls in (Trial, Attempt, Metric, MetricPage, ExperimentLimits, Waiting, Host, Listed, ServiceState)
     },
     "TrialDetails": record(**_TRIAL, attempts=array(ref("Attempt"))),
     "NewTrial": record(**_TRIAL, warning=_WARNING),
@@ -95,6 +104,7 @@ CHANGES: Schema = {
         "maxTrialNumber": _MAYBE_FROM_1,
         "maxExperimentDuration": _DURATION,
         "maxTrialDuration": _DURATION,
+        "maxCost": {"type": ["number", "null"], "minimum": 0, "maximum": COUNT_MAX},
         "searchSpace": OBJECT,
     },
 }

@@ -105,6 +105,10 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
+def _cost(value: Any) -> bool:
+    return _number(value) and 0 <= value <= LARGEST
+
+
 def _truth(value: Any) -> bool:
     return type(value) is int and value in (0, 1)
 
@@ -147,6 +151,7 @@ _LIMITS: dict[str, Check] = {
     "max_trials": _maybe(lambda value: _whole(value) and value > 0),
     "max_duration_s": _maybe(_limit),
     "max_trial_duration_s": _maybe(_limit),
+    "max_cost": _maybe(_cost),
 }
 _META: dict[str, Check] = {
     "created": _meta_time,
@@ -171,6 +176,8 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "value": _maybe(_text),
         "score": _maybe(_number),
         "revision": _whole,
+        "service": _text,
+        "cost": _maybe(_cost),
     },
     "attempts": {
         "number": _whole,
@@ -185,6 +192,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "url": _text,
         "cancel": _one_of("", *(state.value for state in TrialState)),
         "reported_end": _maybe(_end),
+        "cost": _maybe(_cost),
     },
     "metrics": {
         "attempt": _whole,

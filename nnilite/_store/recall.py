@@ -62,6 +62,7 @@ class Recall:
                 calls=int(self._one("SELECT COALESCE(MAX(number), 0) FROM calls")),
                 counts={TrialState(state): number for state, number in counts},
                 best=self._best(maximize),
+                spent=dict(self._spent()),
                 live=tuple(self._live()),
                 removals=tuple(self._removals()),
             )
@@ -93,7 +94,13 @@ class Recall:
                 intermediates,
                 lost=sum(a.state is JobState.LOST for a in attempts),
                 failed=sum(a.state is JobState.FAILED for a in attempts),
+                tried=tuple(a.service for a in attempts if a.service and a.number < trial.attempt),
             )
+
+    def _spent(self) -> Iterator[tuple[str, float]]:
+        """What the attempts of each service have cost."""
+        query = "SELECT service, SUM(cost) FROM attempts WHERE cost IS NOT NULL GROUP BY service"
+        yield from ((str(service), float(cost)) for service, cost in self._use().execute(query))
 
     def _removals(self) -> Iterator[Attempt]:
         query = (

@@ -9,7 +9,10 @@ from nnilite.keeper_events import parse_event, read_value
 from nnilite.records import Attempt, CallKind, Exited, JobState, Json, Metric, MetricKind, Trial, TrialState
 from nnilite.tuner import Call
 
-TRIAL_COLUMNS = "sequence, id, parameter_id, parameters, source, state, reason, attempt, created, started, ended, value"
+TRIAL_COLUMNS = (
+    "sequence, id, parameter_id, parameters, source, state, reason, attempt, created, started, ended, value, "
+    "service, cost"
+)
 LATEST = (
     "CASE WHEN t.value IS NULL THEN (SELECT m.value FROM metrics m "
     "WHERE m.trial = t.sequence AND m.attempt = t.attempt ORDER BY m.idx DESC LIMIT 1) END"
@@ -17,15 +20,15 @@ LATEST = (
 """The latest intermediate result of the current attempt, for a row of `trials t` without a final result."""
 ATTEMPT_COLUMNS = (
     "a.number, a.service, a.handle, a.state, a.started, a.ended, a.exit_code, a.message, a.host, a.url, a.cancel, "
-    "a.reported_end"
+    "a.reported_end, a.cost"
 )
 METRIC_COLUMNS = "t.id, m.attempt, m.idx, m.final, m.sequence, m.value, m.time"
 
 
 _WHOLE, _TIME, _TEXT = (int, type(None)), (int, float), (str, type(None))
-_MAYBE_TIME = (*_TIME, type(None))
-_TRIAL_TYPES = (int, str, _WHOLE, str, str, str, str, int, _TIME, _MAYBE_TIME, _MAYBE_TIME, _TEXT)
-_ATTEMPT_TYPES = (int, str, _TEXT, str, _MAYBE_TIME, _MAYBE_TIME, _WHOLE, str, str, str, str, _TEXT)
+_MAYBE_TIME = _MAYBE_COST = (*_TIME, type(None))
+_TRIAL_TYPES = (int, str, _WHOLE, str, str, str, str, int, _TIME, _MAYBE_TIME, _MAYBE_TIME, _TEXT, str, _MAYBE_COST)
+_ATTEMPT_TYPES = (int, str, _TEXT, str, _MAYBE_TIME, _MAYBE_TIME, _WHOLE, str, str, str, str, _TEXT, _MAYBE_COST)
 _METRIC_TYPES = (str, int, int, int, int, str, _TIME)
 _CALL_TYPES = (str, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, int)
 
@@ -44,7 +47,8 @@ def stored_value(text: str | None) -> Json:
 
 def trial_from(row: tuple[Any, ...]) -> Trial:
     _check(row, _TRIAL_TYPES)
-    sequence, trial, parameter_id, parameters, source, state, reason, attempt, created, started, ended, value = row
+    sequence, trial, parameter_id, parameters, source, state, reason, attempt, *rest = row
+    created, started, ended, value, service, cost = rest
     return Trial(
         id=trial,
         sequence=sequence,
@@ -58,12 +62,14 @@ def trial_from(row: tuple[Any, ...]) -> Trial:
         started=started,
         ended=ended,
         value=stored_value(value),
+        service=service,
+        cost=cost,
     )
 
 
 def attempt_from(trial: str, row: tuple[Any, ...]) -> Attempt:
     _check(row, _ATTEMPT_TYPES)
-    number, service, handle, state, started, ended, exit_code, message, host, url, cancel, end = row
+    number, service, handle, state, started, ended, exit_code, message, host, url, cancel, end, cost = row
     return Attempt(
         trial=trial,
         number=number,
@@ -76,6 +82,7 @@ def attempt_from(trial: str, row: tuple[Any, ...]) -> Attempt:
         message=message,
         host=host,
         url=url,
+        cost=cost,
         cancel=TrialState(cancel) if cancel else None,
         reported_end=None if end is None else stored_end(end),
     )

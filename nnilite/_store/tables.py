@@ -33,18 +33,19 @@ _LAST = "MAX(printf('%016d-%016d', {}, {}))"  # the largest pair of numbers: MAX
 _TRIAL_ROWS = f"""
 SELECT json_group_array(json_array(
     sequence, id, state, reason, source, attempt, created, started, ended,
-    {_JSON_OR_TEXT.format("parameters")}, {_JSON_OR_TEXT.format("value")}, {_JSON_OR_TEXT.format("latest")})),
+    {_JSON_OR_TEXT.format("parameters")}, {_JSON_OR_TEXT.format("value")}, {_JSON_OR_TEXT.format("latest")},
+    service, cost)),
   COUNT(*), {_LAST.format("revision", "sequence")}
 FROM (
   SELECT t.sequence, id, state, reason, source, attempt, created, started, ended, parameters, value, revision,
-    {LATEST} AS latest
+    service, cost, {LATEST} AS latest
   FROM trials t WHERE (revision, t.sequence) > (?, ?) ORDER BY revision, t.sequence LIMIT ?)
 """
 _ATTEMPT_ROWS = f"""
-SELECT json_group_array(json_array(trial, id, number, service, host, state, started, ended, exit_code)),
+SELECT json_group_array(json_array(trial, id, number, service, host, state, started, ended, exit_code, cost)),
   COUNT(*), {_LAST.format("trial", "number")}
 FROM (
-  SELECT a.trial, t.id, number, service, host, a.state, a.started, a.ended, exit_code
+  SELECT a.trial, t.id, number, a.service, host, a.state, a.started, a.ended, exit_code, a.cost
   FROM attempts a JOIN trials t ON t.sequence = a.trial
   WHERE (a.trial, number) > (?, ?) ORDER BY a.trial, number LIMIT ?)
 """

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 FILE_NAME = "nnilite.sqlite"
 _APPLICATION_ID = 0x6E6E696C  # "nnil" in ASCII: by this nnilite recognizes its own files
 _SECRET = re.compile("[0-9a-f]{64}")
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _REMOVALS = """
 CREATE TABLE removals (
@@ -48,14 +48,15 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE trials (
   sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parameter_id INTEGER, parameters TEXT NOT NULL,
   source TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, attempt INTEGER NOT NULL,
-  created REAL NOT NULL, started REAL, ended REAL, value TEXT, score REAL, revision INTEGER NOT NULL);
+  created REAL NOT NULL, started REAL, ended REAL, value TEXT, score REAL, revision INTEGER NOT NULL,
+  service TEXT NOT NULL DEFAULT '', cost REAL);
 CREATE INDEX trials_state ON trials (state, score);
 CREATE INDEX trials_score ON trials (score);
 CREATE INDEX trials_revision ON trials (revision);
 CREATE TABLE attempts (
   trial INTEGER NOT NULL, number INTEGER NOT NULL, service TEXT NOT NULL, handle TEXT, state TEXT NOT NULL,
   started REAL, ended REAL, exit_code INTEGER, message TEXT NOT NULL, host TEXT NOT NULL, url TEXT NOT NULL,
-  cancel TEXT NOT NULL, reported_end TEXT, PRIMARY KEY (trial, number)) WITHOUT ROWID;
+  cancel TEXT NOT NULL, reported_end TEXT, cost REAL, PRIMARY KEY (trial, number)) WITHOUT ROWID;
 CREATE TABLE metrics (
   trial INTEGER NOT NULL, attempt INTEGER NOT NULL, idx INTEGER NOT NULL, final INTEGER NOT NULL,
   sequence INTEGER NOT NULL, value TEXT NOT NULL, time REAL NOT NULL);
@@ -66,7 +67,13 @@ CREATE TABLE calls (
 {_REMOVALS};
 """
 
-_MIGRATIONS: dict[int, str] = {1: _REMOVALS, 2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT"}
+_COSTS = """
+ALTER TABLE trials ADD COLUMN service TEXT NOT NULL DEFAULT '';
+ALTER TABLE trials ADD COLUMN cost REAL;
+ALTER TABLE attempts ADD COLUMN cost REAL;
+UPDATE trials SET service = COALESCE(
+  (SELECT a.service FROM attempts a WHERE a.trial = trials.sequence AND a.number = trials.attempt), '')"""
+_MIGRATIONS: dict[int, str] = {1: _REMOVALS, 2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT", 3: _COSTS}
 """By schema version, the statements that lead to the next; to the letter as in `SCHEMA` (see `check_schema`)."""
 
 
@@ -276,14 +283,15 @@ class Store(Recall):
 
 _PUT_TRIAL = (
     "INSERT INTO trials (sequence, id, parameter_id, parameters, source, state, reason, attempt, created, started, "
-    "ended, value, score, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ended, value, score, service, cost, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (sequence) DO UPDATE SET state = excluded.state, reason = excluded.reason, "
     "attempt = excluded.attempt, started = excluded.started, ended = excluded.ended, value = excluded.value, "
-    "score = excluded.score, revision = excluded.revision"
+    "score = excluded.score, service = excluded.service, cost = excluded.cost, revision = excluded.revision"
 )
 _PUT_ATTEMPT = (
     "INSERT OR REPLACE INTO attempts (trial, number, service, handle, state, started, ended, exit_code, message, host, "
-    "url, cancel, reported_end) VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "url, cancel, reported_end, cost) "
+    "VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ADD_METRIC = (
     "INSERT INTO metrics (trial, attempt, idx, final, sequence, value, time) "
@@ -301,7 +309,7 @@ def _trial_row(t: Trial) -> tuple[Any, ...]:
     value = None if t.value is None else json.dumps(t.value)
     return (
         *(t.sequence, t.id, t.parameter_id, json.dumps(t.parameters), t.source, t.state.value, storable(t.reason)),
-        *(t.attempt, t.created, t.started, t.ended, value, scalar(t.value)),
+        *(t.attempt, t.created, t.started, t.ended, value, scalar(t.value), t.service, t.cost),
     )
 
 
@@ -310,7 +318,7 @@ def _attempt_row(a: Attempt) -> tuple[Any, ...]:
     end = None if a.reported_end is None else json.dumps(to_json(a.reported_end))
     return (
         *(a.trial, a.number, a.service, handle, a.state.value, a.started, a.ended, a.exit_code),
-        *(storable(a.message), storable(a.host), storable(a.url), a.cancel.value if a.cancel else "", end),
+        *(storable(a.message), storable(a.host), storable(a.url), a.cancel.value if a.cancel else "", end, a.cost),
     )
 
 
@@ -320,7 +328,7 @@ def _call_row(record: s.SaveCall) -> tuple[Any, ...]:
     return (record.number, CallKind(c.kind).value, c.trial_job_id, c.parameter_id, value, c.success, c.customized)
 
 
-_LIMITS = ("concurrency", "max_trials", "max_duration_s", "max_trial_duration_s")
+_LIMITS = ("concurrency", "max_trials", "max_duration_s", "max_trial_duration_s", "max_cost")
 
 
 def _experiment_rows(record: s.SaveExperiment) -> Iterable[tuple[str, str]]:

@@ -37,7 +37,7 @@ from nnilite.config._nni_form import nni_form
 from nnilite.config._reading import ConfigErrors
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._secrets import masked
-from nnilite.config._services import Service, ServiceConfig, TrialSettings
+from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
 from nnilite.config._source import read_yaml
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "ExperimentConfig",
     "Service",
     "ServiceConfig",
+    "ServiceShare",
     "SharedStorageConfig",
     "TrialSettings",
     "from_dict",

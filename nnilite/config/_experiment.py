@@ -15,7 +15,15 @@ from nnilite.config._kinds import Free, ListOf, Union
 from nnilite.config._nni_form import nni_form
 from nnilite.config._reading import At, ConfigReading
 from nnilite.config._record import Record, record_of
-from nnilite.config._services import Service, ServiceConfig, ServiceKind, TrialSettings, service_object, shortcuts
+from nnilite.config._services import (
+    Service,
+    ServiceConfig,
+    ServiceKind,
+    ServiceShare,
+    TrialSettings,
+    service_object,
+    shortcuts,
+)
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError
 from nnilite.records import Json
@@ -29,6 +37,7 @@ from nnilite.units import (
     GivenPath,
     GpuIndices,
     NonNegativeInt,
+    NonNegativeNumber,
     PositiveInt,
     Secret,
 )
@@ -130,6 +139,16 @@ class ExperimentConfig(Fields):
     max_experiment_duration: Annotated[GivenDuration | None, "no new trials start after this running time"] = None
     max_trial_number: Annotated[PositiveInt | None, "how many trials to run"] = None
     max_trial_duration: Annotated[GivenDuration | None, "a trial that runs longer is cancelled"] = None
+    max_cost: Annotated[
+        NonNegativeNumber | None, "no new trials start once this is spent, by the `cost` of the services"
+    ] = None
+    placement: Annotated[
+        Literal["fill", "weighted", "cheapest"],
+        "with several services: fill the first before the next, share out by `weight`, or take the lowest `cost`",
+    ] = "weighted"
+    move_after: Annotated[
+        GivenDuration | None, "a trial that waits longer in the queue of a service may move to another; default: never"
+    ] = None
     nni_manager_ip: Annotated[str | None, "address by which workers reach this machine; default: detected"] = None
     use_annotation: Annotated[bool, "not supported, as in NNI 3"] = False
     debug: Annotated[bool, "sets the default of logLevel to debug"] = False
@@ -190,6 +209,7 @@ class ExperimentConfig(Fields):
         self._checked = False
         self._services: tuple[Service, ...] = ()
         self._settings: dict[str, TrialSettings] = {}
+        self._shares: dict[str, ServiceShare] = {}
         self._secrets: frozenset[str] = frozenset()
 
     def _assign(self, name: str, value: Any) -> None:
@@ -247,13 +267,13 @@ class ExperimentConfig(Fields):
         reading.shortcuts = shortcuts(raw)
         at = At(reading)
         values = record_of(ExperimentConfig).read_fields(raw, at)
-        services, settings = complete(values, at)
+        services, settings, shares = complete(values, at)
         reading.finish()
         copied = ExperimentConfig()
         copied._begin(self._source, self._base, self._warnings)
         for name, value in values.items():
             setattr(copied, name, value)
-        copied._services, copied._settings = services, settings
+        copied._services, copied._settings, copied._shares = services, settings, shares
         copied._secrets = frozenset(reading.secrets)
         copied._checked = True
         return copied
@@ -270,6 +290,12 @@ class ExperimentConfig(Fields):
         if not self._checked:
             raise ConfigError(_UNCHECKED)
         return self._settings[service]
+
+    def share(self, service: str) -> ServiceShare:
+        """A service's limit, weight and cost. Only of a checked config."""
+        if not self._checked:
+            raise ConfigError(_UNCHECKED)
+        return self._shares[service]
 
     @property
     def warnings(self) -> list[str]:

@@ -12,7 +12,7 @@ from nnilite.config._fields import plain
 from nnilite.config._reading import INVALID, At
 from nnilite.config._record import record_of
 from nnilite.config._secrets import masked_space, masked_text
-from nnilite.config._services import SHORTCUTS, Service, ServiceConfig, TrialSettings
+from nnilite.config._services import SHORTCUTS, Service, ServiceConfig, ServiceShare, TrialSettings
 from nnilite.config._source import ConfigSource, read_space
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
@@ -24,7 +24,7 @@ _GROUPS = {"tuner": _plugins.TUNERS, "assessor": _plugins.ASSESSORS}
 _LOOKUPS = {"tuner": "tuner_class", "assessor": "assessor_class"}
 
 
-def complete(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings]]:
+def complete(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings], dict[str, ServiceShare]]:
     """Check the rules, note faults, and set the values that depend on other fields."""
     if values.get("use_annotation") is True:
         at.below("useAnnotation").fault("annotations are not supported; write the search space to searchSpace")
@@ -138,25 +138,42 @@ def _space_content(space: Json, values: Values, source: ConfigSource, at: At) ->
         at.below(*path).space_fault(message, source)
 
 
-def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings]]:
+def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings], dict[str, ServiceShare]]:
     given = values.get("training_service", INVALID)
     if given is INVALID:
-        return (), {}
+        return (), {}, {}
     sections: list[ServiceConfig] = given if isinstance(given, list) else [given]
     if not sections:
         at.below("trainingService").fault("is an empty list; name at least one platform")
     services: list[Service] = []
     settings: dict[str, TrialSettings] = {}
-    for section in sections:
+    shares: dict[str, ServiceShare] = {}
+    for place, section in enumerate(sections):
         number = 1 + sum(service.platform == section.platform for service in services)
-        name = section.platform if number == 1 else f"{section.platform}-{number}"
+        name = section._share.name or (section.platform if number == 1 else f"{section.platform}-{number}")
+        if name in shares:
+            here = at.below("trainingService", place, *(["name"] if section._share.name else []))
+            here.fault(f"two services are called {name!r}; give each a name of its own")
+        shares[name] = section._share
         services.append(Service(name, section.platform, section._config))
         settings[name] = _settings(section, values)
         if settings[name].trial_command is None:
             at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
             break
     _settle(values, list(settings.values()))
-    return tuple(services), settings
+    classes = [_plugins.training_service_class(section.platform) for section in sections]
+    told = any(getattr(cls, "tells_cost", False) for cls in classes)
+    _money(values, shares, told, at)
+    return tuple(services), settings, shares
+
+
+def _money(values: Values, shares: dict[str, ServiceShare], told: bool, at: At) -> None:
+    """Check that what counts money has prices to count. `told`: a platform tells what its jobs cost."""
+    free = [name for name, share in shares.items() if share.cost is None]
+    if values.get("placement") == "cheapest" and free and len(shares) > 1:
+        at.below("placement").fault(f"cheapest needs the cost of each service; {free[0]} has none (0 is free)")
+    if values.get("max_cost") is not None and len(free) == len(shares) and not told:
+        at.below("maxCost").fault("no service has a cost, so nothing would ever be spent; give the services their cost")
 
 
 def _settings(section: ServiceConfig, values: Values) -> TrialSettings:

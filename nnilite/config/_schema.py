@@ -14,7 +14,7 @@ from nnilite.config._experiment import (
 )
 from nnilite.config._kinds import Quantity
 from nnilite.config._record import ConfigField, record_of
-from nnilite.config._services import SHORTCUTS, platforms, service_record
+from nnilite.config._services import SHARE, SHORTCUTS, platforms, service_record
 from nnilite.errors import ConfigError
 from nnilite.space import ParameterKind
 
@@ -79,7 +79,7 @@ def reference_markdown() -> str:
     """All fields as Markdown tables, for the reference documentation."""
     parts = [_section("The experiment", record_of(ExperimentConfig).entries)]
     parts += [_section(title, record_of(cls).entries) for title, cls in _PARTS]
-    parts.append(_section("trainingService, on every platform", SHORTCUTS.entries))
+    parts.append(_section("trainingService, on every platform", (*SHORTCUTS.entries, *SHARE.entries)))
     described: dict[type, str] = {}
     for platform in platforms():
         parts += _platform_sections(platform, described)

@@ -8,6 +8,7 @@ without a trial command.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,9 @@ from nnilite.config._kinds import FieldKind
 from nnilite.config._reading import INVALID, At
 from nnilite.config._record import Record, property_schema, record_of
 from nnilite.config._secrets import HIDDEN, masked, masked_text
-from nnilite.errors import ConfigError, PluginError
+from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records import Json
-from nnilite.units import DirPath, NonNegativeInt
+from nnilite.units import DirPath, NonNegativeInt, NonNegativeNumber, PositiveInt, PositiveNumber
 
 _OVERRIDES = "as at the top level, for this service alone"
 
@@ -37,7 +38,24 @@ class TrialSettings:
     debug: Annotated[bool | None, "accepted, as in NNI; has no effect here"] = None
 
 
+@dataclass(frozen=True)
+class ServiceShare:
+    """A service's name, and its part in an experiment of several services."""
+
+    name: Annotated[str | None, "how it is called in lists and charts; default: the platform"] = None
+    max_trials: Annotated[PositiveInt | None, "how many trials it has at once; default: no limit"] = None
+    weight: Annotated[PositiveNumber | None, "its part of the trials with `placement: weighted`; default: 1"] = None
+    cost: Annotated[NonNegativeNumber | None, "price of a slot, the room for one trial, per hour"] = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None and not _NAME.fullmatch(self.name):
+            why = "use letters, digits, dots, dashes and underscores, 40 at most"
+            raise ConfigError(f"{self.name!r} is no name of a service: {why}", Place(field="name"))
+
+
 SHORTCUTS = record_of(TrialSettings)
+SHARE = record_of(ServiceShare)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 class Service(NamedTuple):
@@ -61,7 +79,7 @@ class ServiceConfig:
 
     def __init__(self, platform: str, **fields: Any) -> None:
         service_record(platform)
-        self.__dict__.update(platform=platform, _values={}, _config=None, _settings=None)
+        self.__dict__.update(platform=platform, _values={}, _config=None, _settings=None, _share=None)
         for name, value in fields.items():
             setattr(self, name, value)
 
@@ -69,7 +87,7 @@ class ServiceConfig:
         if name == "platform" or name.startswith("_"):
             self.__dict__[name] = value
             return
-        entries = (*service_record(self.platform).entries, *SHORTCUTS.entries)
+        entries = (*service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries)
         found = [entry for entry in entries if plain(entry.name) == plain(name)]
         if not found:
             known = [entry.name for entry in entries]
@@ -82,7 +100,7 @@ class ServiceConfig:
             raise AttributeError(name)
         if name in self._values:
             return self._values[name]
-        for entry in (*service_record(self.platform).entries, *SHORTCUTS.entries):
+        for entry in (*service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries):
             if entry.name == name:
                 return entry.default
         raise AttributeError(f"{self.platform} has no field {name!r}")
@@ -155,23 +173,26 @@ class ServiceKind(FieldKind):
             record = service_record(masked_text(platform))
         except ConfigError as error:
             return at.below("platform").fault(error.message)
-        own, settings = self._parts(raw, record)
-        shared = SHORTCUTS.read(settings, at)
+        own, settings, part = self._parts(raw, record)
+        shared, share = SHORTCUTS.read(settings, at), SHARE.read(part, at)
         config = record.read(_completed(record, own, at), at)
-        if config is INVALID or shared is INVALID:
+        if INVALID in (config, shared, share):
             return INVALID
-        return _checked_section(_canonical(platform), config, shared, settings)
+        return _checked_section(_canonical(platform), config, (shared, share), {**settings, **part})
 
     @staticmethod
-    def _parts(raw: Mapping[Any, Any], record: Record) -> tuple[dict[Any, Any], dict[str, Any]]:
-        """The fields that the plugin reads, and those that every service has."""
-        settings = {key: value for key, value in raw.items() if isinstance(key, str) and SHORTCUTS.entry(key)}
+    def _parts(raw: Mapping[Any, Any], record: Record) -> tuple[dict[Any, Any], dict[str, Any], dict[str, Any]]:
+        """The fields that the plugin reads, and those that every service has: of its trials, and of its share."""
+        texts = {key: value for key, value in raw.items() if isinstance(key, str)}
+        settings = {key: value for key, value in texts.items() if SHORTCUTS.entry(key)}
+        share = {key: value for key, value in texts.items() if SHARE.entry(key)}
+        every = settings.keys() | share.keys()
         own = {
             key: value
             for key, value in raw.items()
-            if not isinstance(key, str) or (plain(key) != "platform" and (key not in settings or record.entry(key)))
+            if not isinstance(key, str) or (plain(key) != "platform" and (key not in every or record.entry(key)))
         }
-        return own, settings
+        return own, settings, share
 
     def write(self, value: Any, secrets: bool) -> Json:
         record = service_record(value.platform)
@@ -194,7 +215,7 @@ def _hidden(record: Record, mapping: Mapping[str, Any]) -> dict[str, Any]:
 def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
     """The plugin's part, completed by the top level. Unknown keys are noted as faults and left out."""
     known = {key: value for key, value in own.items() if isinstance(key, str) and record.entry(key)}
-    names = [entry.key for entry in (*record.entries, *SHORTCUTS.entries)]
+    names = [entry.key for entry in (*record.entries, *SHORTCUTS.entries, *SHARE.entries)]
     for key in own:
         if key not in known:
             at.below(str(key)).fault(f"there is no such field{did_you_mean(str(key), names)}", misspelt=True)
@@ -208,14 +229,17 @@ def _canonical(platform: str) -> str:
     return next((name for name in platforms() if name.lower() == platform.lower()), platform)
 
 
-def _checked_section(platform: str, config: Any, shared: TrialSettings, given: Mapping[str, Any]) -> ServiceConfig:
+def _checked_section(
+    platform: str, config: Any, shared: tuple[TrialSettings, ServiceShare], given: Mapping[str, Any]
+) -> ServiceConfig:
     section = ServiceConfig.__new__(ServiceConfig)
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config) if field.init}
     for key in given:
-        entry = SHORTCUTS.entry(key)
-        if entry is not None and entry.name not in values:
-            values[entry.name] = getattr(shared, entry.name)
-    section.__dict__.update(platform=platform, _values=values, _config=config, _settings=shared)
+        for record, part in zip((SHORTCUTS, SHARE), shared, strict=True):
+            entry = record.entry(key)
+            if entry is not None and entry.name not in values:
+                values[entry.name] = getattr(part, entry.name)
+    section.__dict__.update(platform=platform, _values=values, _config=config, _settings=shared[0], _share=shared[1])
     return section
 
 
@@ -226,7 +250,7 @@ def section_schema(platform: str) -> dict[str, Any]:
     except ConfigError:
         return {"type": "object", "properties": {"platform": {"const": platform}}, "required": ["platform"]}
     own = record.json_schema()
-    shared = {entry.key: property_schema(entry) for entry in SHORTCUTS.entries}
+    shared = {entry.key: property_schema(entry) for entry in (*SHORTCUTS.entries, *SHARE.entries)}
     properties = {"platform": {"const": platform}, **shared, **own["properties"]}
     required = ["platform", *(key for key in own.get("required", []) if key not in shared)]
     return {**own, "title": platform, "properties": properties, "required": required}

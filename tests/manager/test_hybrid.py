@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ class Notes:
 
     def asked(self, job: Job) -> str:
         return self.known.get(job.name, "")
+
+    def held(self, job: Job) -> dict[str, int]:
+        return Counter(member for name, member in self.known.items() if name != job.name)
+
+    def tried(self, job: Job) -> tuple[str, ...]:
+        return ()
 
     async def note(self, job: Job, member: str) -> None:
         self.known[job.name] = member

@@ -52,6 +52,12 @@ class Notes:
     def asked(self, job: Job) -> str:
         return self.stored
 
+    def held(self, job: Job) -> dict[str, int]:
+        return {}
+
+    def tried(self, job: Job) -> tuple[str, ...]:
+        return ()
+
     async def note(self, job: Job, member: str) -> None:
         turn = self.fate.next()
         if turn == "killed before":

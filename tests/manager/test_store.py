@@ -264,10 +264,36 @@ def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: p
     db.close()
 
 
+WITHOUT_ENDS = "ALTER TABLE attempts DROP COLUMN reported_end;"
+WITHOUT_COSTS = (
+    "ALTER TABLE trials DROP COLUMN service; ALTER TABLE trials DROP COLUMN cost; "
+    "ALTER TABLE attempts DROP COLUMN cost;"
+)
+
+
+def test_a_database_without_costs_gets_them_and_knows_who_ran_what(path: Path) -> None:
+    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
+        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, "near"))])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(f"{WITHOUT_COSTS} PRAGMA user_version = 3")
+    with contextlib.closing(reopened(path)) as store:
+        known = store.attempt("t0", 0)
+        assert known is not None
+        assert (known[0].service, known[0].cost, known[1].cost) == ("near", None, None)
+        assert store.snapshot(True).spent == {}
+
+
+def test_what_was_spent_at_each_service_is_read_back(path: Path) -> None:
+    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
+        attempts = [Attempt("t0", number, name, cost=cost) for number, name, cost in ((0, "a", 1.5), (1, "b", 2.0))]
+        store.write([s.SaveTrial(trial(0)), *map(s.SaveAttempt, attempts)])
+        assert store.snapshot(True).spent == {"a": 1.5, "b": 2.0}
+
+
 def test_a_database_without_removals_gets_them(path: Path) -> None:
     Store.create(path, "abc", 1.0).close()
     with sqlite3.connect(path) as db:
-        db.executescript("ALTER TABLE attempts DROP COLUMN reported_end; DROP TABLE removals; PRAGMA user_version = 1")
+        db.executescript(f"{WITHOUT_COSTS} {WITHOUT_ENDS} DROP TABLE removals; PRAGMA user_version = 1")
     db.close()
     with contextlib.closing(reopened(path)) as store:
         assert store.snapshot(True).removals == ()
@@ -276,7 +302,7 @@ def test_a_database_without_removals_gets_them(path: Path) -> None:
 def test_a_database_of_an_earlier_version_becomes_one_of_this_version(path: Path) -> None:
     Store.create(path, "abc", 1.0).close()
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript("ALTER TABLE attempts DROP COLUMN reported_end; PRAGMA user_version = 2")
+        db.executescript(f"{WITHOUT_COSTS} {WITHOUT_ENDS} PRAGMA user_version = 2")
     reopened(path).close()
     with contextlib.closing(sqlite3.connect(path)) as db:
         check_schema(db, SCHEMA)

@@ -20,6 +20,7 @@ SENT = [
     "Metric",
     "ExperimentLimits",
     "Host",
+    "ServiceState",
     "Experiment",
     "Listed",
     "File",

@@ -16,6 +16,26 @@ import { NoResults } from "../views/charts.js";
 /** @typedef {{ trial: Trial, x: number, y: number }} Point */
 
 const BINS = 30;
+/** @type {[string, string][]} */
+const OVER = [
+  ["sequence", "number"],
+  ["ended", "time"],
+];
+
+/**
+ * What all trials had cost when each one had ended.
+ * @param {Trial[]} rows
+ */
+function spentBy(rows) {
+  let total = 0;
+  /** @type {Map<string, number>} */
+  const found = new Map();
+  for (const trial of [...rows].sort((a, b) => (a.ended ?? Infinity) - (b.ended ?? Infinity))) {
+    total += trial.cost ?? 0;
+    if (trial.ended !== null) found.set(trial.id, total);
+  }
+  return found;
+}
 
 /** @param {{ rows: Trial[] }} props */
 export default function Metric({ rows }) {
@@ -23,10 +43,11 @@ export default function Metric({ rows }) {
   const name = askedMetric();
   const over = query.get("over") ?? "sequence";
   const points = useMemo(() => {
+    const spent = over === "spent" ? spentBy(rows) : null;
     /** @type {Point[]} */
     const found = rows.flatMap((trial) => {
       const y = objective(trial.value, name);
-      const x = over === "sequence" ? trial.sequence : trial.ended;
+      const x = spent ? (spent.get(trial.id) ?? null) : over === "sequence" ? trial.sequence : trial.ended;
       return x === null || y === null ? [] : { trial, x, y };
     });
     return found.sort((a, b) => a.x - b.x);
@@ -34,7 +55,7 @@ export default function Metric({ rows }) {
   if (!points.length) return html`<${NoResults} />`;
   const controls = html`
     <${MetricPick} value=${name} />
-    <${Pick} label="over" value=${over} options=${[["sequence", "number"], ["ended", "time"]]} set=${(next) => setQuery({ over: next })} />`;
+    <${Pick} label="over" value=${over} options=${rows.some(({ cost }) => cost !== null) ? [...OVER, ["spent", "cost so far"]] : OVER} set=${(next) => setQuery({ over: next })} />`;
   const data = () => ({
     header: ["trial", "sequence", "ended", name],
     rows: points.map(({ trial, y }) => [trial.id, trial.sequence, trial.ended, y]),
@@ -56,7 +77,7 @@ export default function Metric({ rows }) {
  */
 function scatter(points, name, over, goal) {
   const c = colours();
-  const scale = over === "sequence" ? 1 : 1000;
+  const scale = over === "ended" ? 1000 : 1;
   /** @type {number | null} */
   let best = null;
   /** @type {[number, number | null][]} */
@@ -82,7 +103,11 @@ function scatter(points, name, over, goal) {
         brushSelect: false,
       },
     ],
-    xAxis: axis({ type: over === "sequence" ? "value" : "time", max: "dataMax", splitLine: { show: false } }),
+    xAxis: axis({
+      type: over === "ended" ? "time" : "value",
+      max: over === "spent" ? undefined : "dataMax",
+      splitLine: { show: false },
+    }),
     yAxis: axis({ type: "value" }),
     series: [
       {
@@ -95,7 +120,9 @@ function scatter(points, name, over, goal) {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [
               [metricWord(name), number(data.value[1], 6)],
-              over === "sequence" ? ["number", data.value[0]] : ["ended", clock(data.value[0] / 1000)],
+              over === "ended"
+                ? ["ended", clock(data.value[0] / 1000)]
+                : [over === "spent" ? "cost so far" : "number", number(data.value[0])],
             ]),
         },
       },

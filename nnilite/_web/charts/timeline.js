@@ -74,7 +74,7 @@ export default function Timeline({ rows }) {
     return html`<div class="card"><${Empty} title="Nothing has run yet">Each attempt of a trial becomes a bar here, on the host that ran it.</${Empty}></div>`;
   return html`<${ChartCard} title="Timeline of hosts" name="timeline" deps=${[shown]} height=${Math.min(1200, Math.max(220, 110 + shown.lanes * (LANE + 8) + shown.hosts.length * 8))}
     draw=${() => option(shown)} note=${`${plural(shown.bars.length, "attempt")} on ${plural(shown.hosts.length, "host")}. Drag or scroll to zoom; a click opens the trial.`}
-    data=${() => ({ header: ["trial", "attempt", "service", "host", "state", "started", "ended", "exit code"], rows: shown.bars.map(({ one }) => [one.trial, one.number, one.service, one.host, one.state, one.started, one.ended, one.exitCode]) })} />`;
+    data=${() => ({ header: ["trial", "attempt", "service", "host", "state", "started", "ended", "exit code", "cost"], rows: shown.bars.map(({ one }) => [one.trial, one.number, one.service, one.host, one.state, one.started, one.ended, one.exitCode, one.cost]) })} />`;
 }
 
 /**
@@ -84,9 +84,10 @@ export default function Timeline({ rows }) {
 function arrange(attempts) {
   /** @type {Map<string, number[]>} until when each lane is taken */
   const hosts = new Map();
+  const several = new Set(attempts.map((one) => one.service)).size > 1;
   const bars = [];
   for (const one of [...attempts].sort((a, b) => a.started - b.started)) {
-    const name = one.host || one.service || "unknown";
+    const name = [several ? one.service : "", one.host].filter(Boolean).join(": ") || one.service || "unknown";
     const lanes = hosts.get(name) ?? [];
     hosts.set(name, lanes);
     const end = one.ended ?? now.peek();
@@ -180,6 +181,7 @@ function option({ bars, lanes, first }) {
             const { one, end, name } = bars[dataIndex];
             return tip(`Trial ${one.trial}${one.number ? `, attempt ${one.number + 1}` : ""}`, [
               ["host", name],
+              ["service", one.service],
               ["state", one.state.toLowerCase()],
               ["from", clock(one.started)],
               ["took", duration(end - one.started)],

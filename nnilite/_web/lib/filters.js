@@ -6,7 +6,7 @@ import { objective, STATES, seconds } from "./trials.js";
 
 /** @import { FlatValue, Trial } from "./trials.js" */
 
-/** @typedef {"sequence" | "id" | "state" | "started" | "ended" | "source" | "attempt" | "reason"} PlainField */
+/** @typedef {"sequence" | "id" | "state" | "started" | "ended" | "source" | "attempt" | "reason" | "service" | "cost"} PlainField */
 
 /** @typedef {{ field: string, low: number | null, high: number | null }} Range */
 

@@ -23,6 +23,15 @@ export function exact(value) {
   return short.length + 3 < long.length ? short : long;
 }
 
+/**
+ * An amount in the currency of the config.
+ * @param {number | null | undefined} amount
+ */
+export function money(amount) {
+  if (amount === null || amount === undefined) return "";
+  return amount >= 1 || amount === 0 ? amount.toFixed(2) : number(amount, 3);
+}
+
 /** @param {number | undefined} value */
 export function count(value) {
   return (value ?? 0).toLocaleString("en");

@@ -139,6 +139,8 @@ export function fromRow(row, place) {
     parameters: readable(row[place.parameters]),
     value: readable(row[place.value]),
     latest: readable(row[place.latest]),
+    service: row[place.service],
+    cost: row[place.cost],
   };
   return fromWire(/** @type {Omit<Trial, "score" | "flat">} */ (trial));
 }

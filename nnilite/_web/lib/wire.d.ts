@@ -32,6 +32,8 @@ export interface Trial {
   started: Time | null;
   ended: Time | null;
   value: Json;
+  service: string;
+  cost: number | null;
 }
 
 export interface TrialDetails extends Trial {
@@ -53,6 +55,7 @@ export interface Attempt {
   message: string;
   host: string;
   url: string;
+  cost: number | null;
 }
 
 export interface Metric {
@@ -70,6 +73,7 @@ export interface ExperimentLimits {
   maxTrialNumber: number | null;
   maxExperimentDuration: Seconds | null;
   maxTrialDuration: Seconds | null;
+  maxCost: number | null;
 }
 
 export interface Host {
@@ -78,6 +82,18 @@ export interface Host {
   reason: string;
   running: number;
   details: JsonObject;
+}
+
+export interface ServiceState {
+  name: string;
+  platform: string;
+  state: string;
+  reason: string;
+  trials: number;
+  slots: number | null;
+  weight: number;
+  cost: number | null;
+  spent: number | null;
 }
 
 export interface Experiment {
@@ -100,6 +116,8 @@ export interface Experiment {
   optimize: string;
   objectives: Record<string, string>;
   hosts: Host[];
+  services: ServiceState[];
+  spent: number | null;
   waiting: { reason: string; count: number }[];
   port: number;
   url: string;

@@ -2,7 +2,7 @@
 
 import { send } from "../lib/api.js";
 import { stateCounts } from "../lib/filtered.js";
-import { count, duration, number, plural, shortened, span, value } from "../lib/format.js";
+import { count, duration, money, number, plural, shortened, span, value } from "../lib/format.js";
 import { now, profile, takeProfile, trials, version } from "../lib/live_data.js";
 import { goals, isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
@@ -86,6 +86,7 @@ function Progress({ known }) {
         <${Fact} name=${left === null ? "Ended" : "Left, about"} text=${left === null ? (known.ended ? html`<${Time} at=${known.ended} />` : "–") : duration(left)} />
         <${Fact} name="Trials per hour" text=${rate === null ? "–" : rate >= 100 ? count(Math.round(rate)) : number(rate, 3)} />
         <${Fact} name="Concurrency" text=${known.limits.trialConcurrency} />
+        ${known.spent !== null && html`<${Fact} name=${known.limits.maxCost === null ? "Cost" : `Cost, of ${money(known.limits.maxCost)}`} text=${money(known.spent)} />`}
       </div>
     </div>
   </${Card}>`;
@@ -111,6 +112,7 @@ const LIMITS = [
   ["maxTrialNumber", "Maximum number of trials", "empty: no limit"],
   ["maxExperimentDuration", "Maximum duration", "such as 90m or 12h; empty: no limit"],
   ["maxTrialDuration", "Maximum time per trial", "such as 30m; empty: no limit"],
+  ["maxCost", "Maximum cost", "a number such as 12.5; empty: no limit"],
 ];
 
 /**
@@ -136,7 +138,12 @@ function Limits({ known }) {
     for (const [name] of LIMITS) {
       const text = edited[name].trim();
       if (text === shownLimit(name, known.limits[name])) continue;
-      changes[name] = text === "" ? null : /^\d+$/.test(text) ? Number(text) : text;
+      changes[name] =
+        text === ""
+          ? null
+          : /^\d+$/.test(text) || (name === "maxCost" && Number.isFinite(Number(text)))
+            ? Number(text)
+            : text;
     }
     try {
       if (Object.keys(changes).length) {
@@ -169,6 +176,7 @@ function Limits({ known }) {
 /** @param {{ known: Profile }} props */
 function Hosts({ known }) {
   return html`<${Card} title="Services and hosts" class="c4" end=${html`<span class="soft small">${known.platforms.join(", ")}</span>`}>
+    <${Services} known=${known} />
     ${
       known.hosts.length
         ? html`<${Scroll} label="Hosts"><table class="plain">
@@ -180,9 +188,27 @@ function Hosts({ known }) {
             <td><span class="badge" data-state=${host.state}><i class="dot" aria-hidden="true" />${host.state}</span></td><td class="number">${host.running}</td></tr>`,
           )}</tbody>
         </table></${Scroll}>`
-        : html`<p class="soft">This training service does not list hosts.</p>`
+        : known.services.length < 2 && html`<p class="soft">This training service does not list hosts.</p>`
     }
   </${Card}>`;
+}
+
+// Each service of the experiment, where there are several or money is counted.
+/** @param {{ known: Profile }} props */
+function Services({ known }) {
+  const priced = known.spent !== null;
+  if (known.services.length < 2 && !priced) return null;
+  return html`<${Scroll} label="Services"><table class="plain">
+    <thead><tr><th>Service</th><th>State</th><th class="number">Trials</th>${priced && html`<th class="number">Per hour</th><th class="number">Spent</th>`}</tr></thead>
+    <tbody>${known.services.map(
+      (
+        one,
+      ) => html`<tr key=${one.name}><td>${one.name}${one.name !== one.platform && html`<div class="soft small">${one.platform}</div>`}${one.reason && html`<div class="wrong">${one.reason}</div>`}</td>
+      <td><span class="badge" data-state=${one.state === "up" ? "up" : "down"}><i class="dot" aria-hidden="true" />${one.state === "up" ? "up" : "set aside"}</span></td>
+      <td class="number">${one.slots === null ? one.trials : `${one.trials} of ${one.slots}`}</td>
+      ${priced && html`<td class="number">${money(one.cost)}</td><td class="number">${money(one.spent)}</td>`}</tr>`,
+    )}</tbody>
+  </table></${Scroll}>`;
 }
 
 /**

@@ -3,7 +3,7 @@
 import { send } from "../lib/api.js";
 import { fields, filtered } from "../lib/filtered.js";
 import { byOrder, fieldName, fieldValue } from "../lib/filters.js";
-import { clock, count, duration, exact, moment, number, plural, shortened, value } from "../lib/format.js";
+import { clock, count, duration, exact, moment, money, number, plural, shortened, value } from "../lib/format.js";
 import { loaded, now, profile, trials, version } from "../lib/live_data.js";
 import { isSeveral, metricNames } from "../lib/objectives.js";
 import { go, href, route, setQuery } from "../lib/route.js";
@@ -99,6 +99,21 @@ function allColumns({ parameters, metrics }) {
       render: (trial) => html`<span title=${moment(trial.ended)}>${clock(trial.ended)}</span>`,
     },
     { key: "source", title: "Source", width: 110, off: true, render: (trial) => html`<span>${trial.source}</span>` },
+    {
+      key: "service",
+      title: "Service",
+      width: 110,
+      off: (profile.value?.services.length ?? 0) < 2,
+      render: (trial) => html`<span>${trial.service}</span>`,
+    },
+    {
+      key: "cost",
+      title: "Cost",
+      width: 80,
+      number: true,
+      off: profile.value?.spent === null,
+      render: (trial) => html`<span>${money(trial.cost)}</span>`,
+    },
     {
       key: "attempt",
       title: "Attempts",

@@ -1,0 +1,77 @@
+"""What an experiment has spent, and what its running trials are going to cost.
+
+Prices are per hour and slot, in whatever currency the config means; a slot is the room for one trial. A platform may
+know better what a job has cost, and then its word counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from nnilite._engine.live_trial import Live
+
+_HOUR_S = 3600.0
+
+
+class Spending:
+    """Counts the money of one experiment."""
+
+    def __init__(self, prices: Mapping[str, float], settled: Mapping[str, float]) -> None:
+        self._prices = prices
+        self.settled = dict(settled)  # by service: what attempts that have ended have cost
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything has a price."""
+        return bool(self._prices or self.settled)
+
+    def of(self, live: Live, seconds: float) -> float | None:
+        """What the current attempt has cost if it has run for so long; None if nothing is known of its price."""
+        if live.told_cost is not None:
+            return live.told_cost
+        price = self._prices.get(live.attempt.service) if live.attempt is not None else None
+        return None if price is None else price * max(seconds, 0.0) / _HOUR_S
+
+    def settle(self, service: str, cost: float) -> None:
+        """Count the cost of an attempt that has ended."""
+        self.settled[service] = self.settled.get(service, 0.0) + cost
+
+    def by_service(self, live: Iterable[Live], now: float) -> dict[str, float]:
+        """What has been spent at each service, running attempts included."""
+        found = dict(self.settled)
+        for one in live:
+            if one.attempt is not None and (cost := self._running(one, now)) is not None:
+                found[one.attempt.service] = found.get(one.attempt.service, 0.0) + cost
+        return found
+
+    def total(self, live: Iterable[Live], now: float) -> float:
+        return sum(self.by_service(live, now).values())
+
+    def mean(self, ended: int) -> float:
+        """What a trial has cost on average, 0 as long as none has ended."""
+        return sum(self.settled.values()) / ended if ended else 0.0
+
+    def expected(self, live: Iterable[Live], now: float, ended: int) -> float:
+        """What will be spent when those trials that have not ended have ended, if they cost what others have cost."""
+        mean = self.mean(ended)
+        return sum(self.settled.values()) + sum(self._whole(one, now, mean) for one in live)
+
+    def affordable(self, limit: float, expected: float, ended: int) -> float:
+        """How many further trials may start: the last one may pass the limit."""
+        if expected >= limit:
+            return 0
+        mean = self.mean(ended)
+        return math.ceil((limit - expected) / mean) if mean > 0 else math.inf
+
+    def _running(self, live: Live, now: float) -> float | None:
+        # An attempt that has not begun costs nothing yet.
+        begun = live.attempt is not None and live.attempt.started is not None
+        return self.of(live, now - live.running_since if begun else 0.0)
+
+    def _whole(self, live: Live, now: float, mean: float) -> float:
+        cost = self._running(live, now)
+        placed = live.attempt is not None and live.attempt.service
+        if placed and live.told_cost is None and not self._prices.get(live.attempt.service if live.attempt else ""):
+            return 0.0
+        return max(cost or 0.0, mean)

@@ -1,0 +1,121 @@
+"""Money: what attempts, trials and experiments cost, and the end that a budget sets."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from simulation import EMPTY
+
+from nnilite._engine import messages as s
+from nnilite._engine.rules import Rules
+from nnilite.records import Exited, ExperimentState, JobState, Started, Trial, TrialState
+from nnilite.service import JobStatus
+
+HOUR = 3600.0
+PRICED = s.Settings(2, max_cost=10.0, prices={"spot": 1.0}, retries_lost=1, silence_s=1e9)
+
+
+class World:
+    """Rules, with the time and the names of trials."""
+
+    def __init__(self, settings: s.Settings) -> None:
+        self.rules = Rules(settings, EMPTY, 0.0)
+        self.now = 0.0
+        self.saved: dict[str, Trial] = {}
+        self.asked: list[int] = []
+        self.step(s.TunerReady())
+
+    def step(self, message: s.Input) -> None:
+        outcome = self.rules.step(message)
+        self.saved |= {record.trial.id: record.trial for record in outcome.records if isinstance(record, s.SaveTrial)}
+        for action in outcome.actions:
+            if isinstance(action, s.Ask):
+                self.asked += action.parameter_ids
+            elif isinstance(action, s.Cancel):
+                ended = JobStatus(JobState.CANCELED, exit_code=-15)
+                self.step(s.Polled(action.attempt.trial, action.attempt.number, ended, self.now))
+            elif isinstance(action, s.Submit):
+                trial, attempt = action.trial.id, action.attempt.number
+                self.step(s.Submitted(trial, attempt, "spot", {"job": trial}, self.now))
+                self.step(s.LiveEvents(trial, attempt, (Started(self.now),), self.now))
+        if self.asked:
+            ids, self.asked = self.asked, []
+            self.step(s.Proposed(tuple((k, f"t{k}", {}) for k in ids), len(ids), self.now))
+
+    def running(self) -> list[str]:
+        return [live.trial.id for live in self.rules.live.values() if live.trial.state is TrialState.RUNNING]
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.step(s.Tick(self.now, self.now))
+
+    def end(self, trial: str) -> None:
+        number = self.rules.live[trial].trial.attempt
+        self.step(s.LiveEvents(trial, number, (Exited(self.now, 0),), self.now))
+
+
+def test_an_attempt_costs_its_time_and_a_trial_all_its_attempts() -> None:
+    world = World(replace(PRICED, concurrency=1, max_trials=1))
+    world.wait(HOUR)
+    world.step(s.Polled("t0", 0, JobStatus(JobState.LOST, "gone"), world.now))
+    assert world.saved["t0"].cost == 1.0
+    world.wait(60.0)
+    world.wait(HOUR / 2)
+    assert world.rules.spent(world.now) == {"spot": 1.5}
+    world.end("t0")
+    assert world.saved["t0"].cost == 1.5
+    assert world.saved["t0"].state is TrialState.SUCCEEDED
+
+
+def test_what_a_platform_tells_counts_in_place_of_the_price() -> None:
+    world = World(replace(PRICED, concurrency=1, max_trials=1))
+    world.wait(HOUR)
+    world.step(s.Polled("t0", 0, JobStatus(JobState.RUNNING, cost=0.25), world.now))
+    assert world.rules.spent(world.now) == {"spot": 0.25}
+    world.step(s.Polled("t0", 0, JobStatus(JobState.SUCCEEDED, exit_code=0, cost=0.5), world.now))
+    assert world.saved["t0"].cost == 0.5
+
+
+def test_without_prices_nothing_has_a_cost() -> None:
+    world = World(s.Settings(1, max_trials=1))
+    world.wait(HOUR)
+    world.end("t0")
+    assert world.saved["t0"].cost is None
+    assert world.rules.spent(world.now) == {}
+
+
+def test_a_trial_that_costs_far_more_than_others_is_ended_at_the_limit() -> None:
+    world = World(replace(PRICED, concurrency=1))
+    world.wait(11 * HOUR)
+    assert world.saved["t0"].state is TrialState.SYS_CANCELED
+    assert world.saved["t0"].reason == "11.00 is spent, and maxCost is 10"
+    assert (world.rules.state, world.rules.reason) == (ExperimentState.DONE, "maxCost (10) is reached")
+
+
+def test_an_experiment_goes_on_when_its_budget_is_raised() -> None:
+    world = World(replace(PRICED, max_cost=0.0))
+    assert (world.rules.state, world.saved) == (ExperimentState.DONE, {})
+    world.step(s.Changed(replace(PRICED, max_cost=5.0)))
+    assert len(world.running()) == 2
+
+
+STEP_S = 0.02 * HOUR
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(st.integers(1, 8), st.randoms(use_true_random=False))
+def test_an_experiment_stops_within_one_trial_of_its_limit(concurrency: int, chance: random.Random) -> None:
+    world = World(replace(PRICED, concurrency=concurrency, max_cost=10.0))
+    ends: dict[str, float] = {}
+    while world.rules.state is not ExperimentState.DONE:
+        for trial in world.running():
+            if world.now >= ends.setdefault(trial, world.now + chance.uniform(0.2, 1.0) * HOUR):
+                world.end(trial)
+        world.wait(STEP_S)
+    spent = sum(world.rules.spending.settled.values())
+    dearest = max(trial.cost or 0.0 for trial in world.saved.values())
+    assert 10.0 <= spent <= 10.0 + dearest + concurrency * STEP_S / HOUR
