@@ -1,12 +1,15 @@
-"""Print the address of an experiment's web page. Where a token is needed, it signs you in, once, within ten minutes."""
+"""Print the address of an experiment's web page. Where a token is needed, it signs you in, once, within ten minutes.
+
+A stopped experiment is opened read-only for it; its manager ends by itself after `idleTimeout`.
+"""
 
 from __future__ import annotations
 
 import argparse
 
 from nnilite._cli import access, screen
-from nnilite._running import managers
-from nnilite.errors import Conflict
+from nnilite._cli.program import warn
+from nnilite._running import launch, managers
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +23,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def url(options: argparse.Namespace) -> None:
     entry = access.find(options)
     if not entry.alive:
-        raise Conflict(f"Experiment {entry.id} is not running; `nnictl view {entry.id}` opens it read-only.")
+        entry = launch.view(entry)
+        warn(f"Experiment {entry.id} is not running; it is open read-only now. `nnictl stop {entry.id}` closes it.")
     with managers.connect(entry) as manager:
         link = manager.sign_in_link()
     if options.json:

@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from nnilite._manager.guard import Guard, Kept
 from nnilite._manager.port_choice import listening
 from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
-from nnilite._rest import Options, SecretFilter, listen, make_application
+from nnilite._rest import Options, SecretFilter, Site, listen, make_application
 from nnilite._store.async_store import AsyncStore
 from nnilite.config import ExperimentConfig
 from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
 from nnilite.records import ExperimentState, Json
+from nnilite.units import checked_number
 
 log = logging.getLogger("nnilite.manager")
 
@@ -73,6 +75,8 @@ class Program:
         self._own_user = False  # whether this user's own programs need no token
         # The names, beside its address, by which workers call this manager.
         self._names: list[str] = []
+        self._site: Site | None = None
+        self._idle_timeout_s = math.inf
 
     async def run(self, lock: ManagerLock) -> None:
         """Run until the experiment has stopped. Raises: NniliteError if the manager cannot start or cannot go on."""
@@ -83,6 +87,8 @@ class Program:
         new = self._options.mode == "create"
         store = assembly.open_store(self._directory, new, time.time())
         _registry.make_folders(self._directory)
+        if not self._options.with_parent:  # one that belongs to a program ends with that
+            self._idle_timeout_s = checked_number(config.idle_timeout)
         token = self._access(config.secrets, config.require_token)
         given = [config.nni_manager_ip, *(config.settings(name).nni_manager_ip for name, _, _ in config.services)]
         self._names = [name for name in given if name]
@@ -145,7 +151,10 @@ class Program:
 
     async def _resumed_or_stopped(self, reading: Viewer) -> bool:
         """Wait until a user resumes or stops the view; true if the experiment is to be resumed."""
-        waits = [asyncio.create_task(event.wait()) for event in (self._stopping, reading.resuming)]
+        waits: list[asyncio.Task[Any]] = [
+            asyncio.create_task(event.wait()) for event in (self._stopping, reading.resuming)
+        ]
+        waits.append(asyncio.create_task(self._idle(lambda: True)))
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for task in waits:
             task.cancel()
@@ -208,6 +217,7 @@ class Program:
         helpers = [
             asyncio.create_task(parts.publisher.run(parts.manager.profile)),
             asyncio.create_task(self._stop_when_told(parts)),
+            asyncio.create_task(self._idle(lambda: parts.engine.rules.state is ExperimentState.DONE)),
         ]
         works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts.store))]
         try:
@@ -217,6 +227,19 @@ class Program:
         finally:
             await end_tasks([*works, *helpers])
             await parts.publisher.tidy_up()
+
+    async def _idle(self, is_over: Callable[[], bool]) -> None:
+        """Stop when nobody has asked anything for `idleTimeout` since the experiment was over."""
+        since = time.monotonic()
+        while self._site is not None:
+            await asyncio.sleep(_LOOK_S)
+            if not is_over():
+                since = time.monotonic()
+            idle_s = min(self._site.idle_s(), time.monotonic() - since)
+            if idle_s >= self._idle_timeout_s:
+                log.info("nobody has asked anything for %.0f s (idleTimeout); this manager ends", idle_s)
+                self._stopping.set()
+                return
 
     async def _look_after(self, store: AsyncStore) -> None:
         """Look after the files that somebody may remove. Raises: NniliteError when the manager has to end."""
@@ -260,6 +283,7 @@ class Program:
         options = self._options
         settings = Options(options.host, self._names, self._own_user, options.url_prefix)
         application = make_application(backend, settings)
+        self._site = application.site
         server = listening(
             lambda port: listen(application, options.host, port, options.tls_cert, options.tls_key),
             options.port,

@@ -40,6 +40,7 @@ from nnilite._answers.backend import Backend
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._rest.application import RestApplication, listen, make_application, sign_in_path
 from nnilite._rest.connections import RestServer
+from nnilite._rest.handler import Site
 from nnilite._rest.log_filter import SecretFilter
 from nnilite._rest.options import Options
 
@@ -50,6 +51,7 @@ __all__ = [
     "RestApplication",
     "RestServer",
     "SecretFilter",
+    "Site",
     "Subscription",
     "listen",
     "make_application",

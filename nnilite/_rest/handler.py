@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -51,6 +52,16 @@ class StreamCount:
     open: int = 0
 
 
+@dataclass
+class Activity:
+    """When the last request came that was not refused. Times are those of the monotonic clock."""
+
+    last: float = field(default_factory=time.monotonic)
+
+    def note(self) -> None:
+        self.last = time.monotonic()
+
+
 @dataclass(frozen=True)
 class Site:
     """The objects that all handlers of one application share."""
@@ -59,8 +70,13 @@ class Site:
     gate: AccessGate
     options: Options
     streams: StreamCount = field(default_factory=StreamCount)
+    activity: Activity = field(default_factory=Activity)
     connections: ServerConnections = field(default_factory=ServerConnections)
     refusals: RefusalLog = field(default_factory=RefusalLog)
+
+    def idle_s(self) -> float:
+        """Seconds for which nobody has asked anything; 0 while a page is open."""
+        return 0.0 if self.streams.open else time.monotonic() - self.activity.last
 
 
 @stream_request_body
@@ -95,6 +111,7 @@ class Answering(RequestHandler):
                 raise
             self._refuse_after_body(error)
         else:
+            self.site.activity.note()
             self.site.connections.busy(self._stream())
 
     async def check(self) -> None:

@@ -185,6 +185,9 @@ class ExperimentConfig(Fields):
     )
     code_limits: Annotated[CodeLimits, "limits for the uploaded code"] = field(default_factory=CodeLimits)
     max_output_size: Annotated[GivenBytes, "how much of a trial's stdout, and of its stderr, is kept"] = 100 * _MIB
+    idle_timeout: Annotated[
+        GivenDuration, "the manager ends when the experiment is DONE and nobody has asked it anything for so long"
+    ] = 12 * 3600
     require_token: Annotated[bool, "require the token from everybody, even you on this machine"] = False
     search_from: Annotated[
         list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"

@@ -358,3 +358,12 @@ def test_stopped_experiments_travel_in_a_zip_file(
     assert _done("resume", experiment, "-p", 0)[0] == 0
     assert run(["update", "trialnum", "-v", "6"]) == 0
     _until(lambda: _ended(_only()) == 6, "it goes on")
+
+
+def test_a_manager_that_only_waits_ends_by_itself_and_its_page_is_opened_again(write: Write) -> None:
+    experiment = _create(write(idleTimeout="1s"))
+    _until(lambda: not _registry.is_alive(experiment.directory), "the manager of what is DONE ends")
+    assert "idleTimeout" in (experiment.directory / "log" / "manager.log").read_text()
+    code, out, _ = _done("webui", "url", experiment.id, "--json")
+    assert (code, json.loads(out)["id"]) == (0, experiment.id)
+    _until(lambda: not _registry.is_alive(experiment.directory), "the viewer ends, too")
