@@ -57,6 +57,7 @@ _rest          the REST interface
 _running       managers that run on this machine, seen from outside
 _store         the experiment's database
 _tuner_host    tuner and assessor in a process of their own
+_html          what notebooks show of experiments, trials and results
 _algorithms    tuners and assessors that the user has registered under a name
 _shapes        from a record's type hints to its JSON and its schema
 _plugins       from a plugin's name to its class

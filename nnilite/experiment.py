@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +42,7 @@ from nnilite._running.manager_client import Client
 from nnilite._running.managers import NotRunning
 from nnilite.config import ExperimentConfig, from_dict
 from nnilite.errors import Conflict, NotFound
-from nnilite.records import ExperimentState, Json
+from nnilite.records import ExperimentState, Json, TrialState
 
 __all__ = [
     "Experiment",
@@ -94,22 +95,43 @@ class Experiment:
     Args:
         config_or_platform: an `ExperimentConfig`, or the name (or names) of platforms for an empty one to be filled in.
         id: of an experiment that exists already, to `resume` or `view` it, or for a new one.
+        quiet: whether `start` and `run` do not tell the address and the progress.
 
     Raises, in methods that need the manager: NotRunning (a RuntimeError) and the errors of `nnilite.errors`.
     """
 
     def __init__(
-        self, config_or_platform: ExperimentConfig | str | list[str] | None = None, id: str | None = None
+        self,
+        config_or_platform: ExperimentConfig | str | list[str] | None = None,
+        id: str | None = None,
+        *,
+        quiet: bool = False,
     ) -> None:
         self._config = (
             ExperimentConfig(config_or_platform) if isinstance(config_or_platform, (str, list)) else config_or_platform
         )
         self.id: str | None = id
+        self.quiet = quiet
         self.port: int | None = None
         self.url_prefix: str | None = None
         self._client: Client | None = None
         self._entry: RegistryEntry | None = None
         self._log_view: _LogView | None = None
+        self._folder: ExitStack | None = None  # closes what reads the folder of a stopped experiment
+        self._folder_client: Client | None = None
+
+    def __repr__(self) -> str:
+        where = f" at {self.url}" if self._client is not None else ""
+        return f"<Experiment {self.id or 'that has not begun'}{where}>"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: progress, the best trial, and the latest trials."""
+        from nnilite import _html
+
+        if self._entry is None and self._client is None:
+            return _html.shown(repr(self))
+        latest = self._reader.trials(sort="sequence", descending=True, limit=20)
+        return _html.experiment(self._reader.profile(), list(latest))
 
     def __enter__(self) -> Experiment:
         return self
@@ -207,8 +229,16 @@ class Experiment:
         experiment._client = client
         return experiment
 
+    @property
+    def url(self) -> str | None:
+        """The address of the web page and of the REST interface; None while there is no manager."""
+        return None if self._client is None else self._client.url
+
     def stop(self) -> None:
-        """Stop the experiment and wait until its manager has ended. Harmless if it has already."""
+        """Stop the experiment and wait until its manager has ended. Harmless if it has already.
+
+        What it has found can still be read afterwards.
+        """
         client, self._client = self._client, None
         atexit.unregister(self.stop)
         if client is None:
@@ -230,11 +260,19 @@ class Experiment:
         return ManagerOptions(port=port, url_prefix=(self.url_prefix or "").strip("/"), debug=debug)
 
     def _attach(self, entry: RegistryEntry, *, keep: bool) -> None:
+        self._close_folder()
         self._client = managers.connect(entry)
         self._entry, self.id, self.port = entry, entry.id, entry.port
         if not keep:
             atexit.register(self.stop)
-        log.info("Experiment %s is at %s, kept in %s", entry.id, managers.page_address(entry), entry.directory)
+        self._tell(f"Experiment {entry.id} is at {managers.page_address(entry)}, kept in {entry.directory}")
+
+    def _tell(self, sentence: str) -> None:
+        """Tell people where it stands: by the log or, where that shows no such lines, on standard error."""
+        log.info("%s", sentence)
+        if not (self.quiet or log.isEnabledFor(logging.INFO)):
+            sys.stderr.write(f"{sentence}\n")
+            sys.stderr.flush()
 
     def _known(self) -> RegistryEntry:
         if self.id is None:
@@ -248,21 +286,38 @@ class Experiment:
 
     def _wait(self) -> bool | None:
         try:
-            while (state := self._state()) not in _ENDED:
+            told = 0
+            while (profile := self._look())["state"] not in _ENDED:
+                told = self._tell_progress(profile, told)
                 time.sleep(POLL_S)
+            self._tell_progress(profile, -1)
         except KeyboardInterrupt:
             log.warning("Interrupted; stopping experiment %s.", self.id)
             self.stop()
             return None
-        return state != ExperimentState.ERROR.value
+        return bool(profile["state"] != ExperimentState.ERROR.value)
 
-    def _state(self) -> str:
-        """The state, also when somebody else has stopped it and the manager is gone."""
+    def _tell_progress(self, profile: Mapping[str, Any], told: int) -> int:
+        """Tell how far it is after each further tenth of the trials; returns how many had ended then."""
+        if "counts" not in profile:  # its manager is gone
+            return told
+        ended = sum(int(count) for state, count in profile["counts"].items() if TrialState(state).ended)
+        most = profile["limits"]["maxTrialNumber"]
+        if told >= 0 and ended < told + max(1, (most or 100) // 10):
+            return told
+        best = profile["best"]
+        found = f", best {best['value']} (trial {best['id']})" if best else ""
+        failed = profile["counts"].get("FAILED", 0)
+        self._tell(f"{ended}{f'/{most}' if most else ''} trials ended{f', {failed} failed' if failed else ''}{found}")
+        return ended
+
+    def _look(self) -> Mapping[str, Any]:
+        """The profile; only its state when somebody else has stopped it and the manager is gone."""
         try:
-            return self.get_status()
+            return self._manager.profile()
         except Unreachable:
             if self._entry is not None and managers.was_stopped(self._entry):
-                return ExperimentState.STOPPED.value
+                return {"state": ExperimentState.STOPPED.value}
             raise
 
     def _until_interrupted(self) -> None:
@@ -276,38 +331,38 @@ class Experiment:
 
     def get_status(self) -> str:
         """INITIALIZED, RUNNING, NO_MORE_TRIAL, TUNER_NO_MORE_TRIAL, DONE, ERROR, STOPPING or VIEWED."""
-        return str(self._manager.profile()["state"])
+        return str(self._reader.profile()["state"])
 
     def get_trial_job(self, trial_job_id: str) -> TrialJob:
         """One trial. Raises: NotFound."""
-        trial = self._manager.trial(trial_job_id)
-        final = list(self._manager.metrics(trial_job_id, kind="FINAL"))
+        trial = self._reader.trial(trial_job_id)
+        final = list(self._reader.metrics(trial_job_id, kind="FINAL"))
         return _nni_records.job(trial, self._directory(), final[-1] if final else None)
 
     def list_trial_jobs(self) -> list[TrialJob]:
         """All trials, in the order in which they were made."""
         directory = self._directory()
-        finals = {one["trial"]: one for one in self._manager.metrics(kind="FINAL")}
-        return [_nni_records.job(one, directory, finals.get(one["id"])) for one in self._manager.trials()]
+        finals = {one["trial"]: one for one in self._reader.metrics(kind="FINAL")}
+        return [_nni_records.job(one, directory, finals.get(one["id"])) for one in self._reader.trials()]
 
     def get_job_statistics(self) -> list[dict[str, Any]]:
         """How many trials are in which state: `{"trialJobStatus": ..., "trialJobNumber": ...}` each."""
-        counts = self._manager.profile()["counts"]
+        counts = self._reader.profile()["counts"]
         return [{"trialJobStatus": state, "trialJobNumber": count} for state, count in counts.items() if count]
 
     def get_job_metrics(self, trial_job_id: str | None = None) -> dict[str, list[TrialMetricData]]:
         """All reported metrics of one trial or of all, by trial id."""
-        trials = self._manager.trials() if trial_job_id is None else [self._manager.trial(trial_job_id)]
+        trials = self._reader.trials() if trial_job_id is None else [self._reader.trial(trial_job_id)]
         parameter_ids = {trial["id"]: trial["parameterId"] for trial in trials}
         found: dict[str, list[TrialMetricData]] = {}
-        for one in self._manager.metrics(trial_job_id):
+        for one in self._reader.metrics(trial_job_id):
             trial = one["trial"]
             found.setdefault(trial, []).append(_nni_records.metric(one, parameter_ids.get(trial)))
         return found
 
     def get_experiment_profile(self) -> dict[str, Any]:
         """NNI's profile: params (the config), id, execDuration (seconds), startTime, endTime, ..."""
-        return _nni_records.profile(self._manager.profile())
+        return _nni_records.profile(self._reader.profile())
 
     def get_experiment_metadata(self, exp_id: str | None = None) -> dict[str, Any]:
         """What this machine knows of an experiment, running or not; this one by default. Raises: NotFound."""
@@ -319,7 +374,7 @@ class Experiment:
 
     def export_data(self) -> list[TrialResult]:
         """Parameters and final metric of all succeeded trials."""
-        succeeded = self._manager.trials(states=["SUCCEEDED"])
+        succeeded = self._reader.trials(states=["SUCCEEDED"])
         return [
             TrialResult(parameter=one["parameters"], value=one["value"], trialJobId=one["id"])
             for one in succeeded
@@ -394,6 +449,23 @@ class Experiment:
         if self._client is None:
             raise NotRunning("Experiment is not running")
         return self._client
+
+    @property
+    def _reader(self) -> Client:
+        """The manager or, once that was stopped, what reads the experiment's folder."""
+        if self._client is not None or self._entry is None:
+            return self._manager
+        if self._folder_client is None:
+            from nnilite._running import offline
+
+            self._folder = ExitStack()
+            self._folder_client = self._folder.enter_context(offline.opened(self._entry))
+        return self._folder_client
+
+    def _close_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.close()
+        self._folder = self._folder_client = None
 
     def _directory(self) -> str:
         return str(self._entry.directory if self._entry else Path(self._manager.profile()["directory"]))

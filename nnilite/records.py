@@ -132,6 +132,12 @@ class Trial:
     service: Annotated[str, "the training service of its latest attempt, empty before one has it"] = ""
     cost: Annotated[float | None, "of its attempts that have ended; null: nothing is known of their price"] = None
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from nnilite import _html
+
+        return _html.trial(self)
+
 
 @dataclass(frozen=True)
 class Attempt:

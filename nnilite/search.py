@@ -58,6 +58,16 @@ class SearchResult:
     intermediate: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
     front: tuple[Trial, ...] = ()
 
+    def __repr__(self) -> str:
+        best = "" if self.best is None else f", best {self.best.value!r} (trial {self.best.id})"
+        return f"<SearchResult: {len(self.trials)} trials{best}>"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from nnilite import _html
+
+        return _html.result(self.trials, self.front)
+
     def to_dataframe(self) -> DataFrame:
         """One row a trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.
 
@@ -126,6 +136,10 @@ class Search:
         self._lock = threading.RLock()
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
+
+    def __repr__(self) -> str:
+        goals = ", ".join(f"{'maximize' if sign > 0 else 'minimize'} {name}" for name, sign in self._objectives.items())
+        return f"<Search by {type(self._tuner).__name__}: {goals}, {len(self._trials)} trials>"
 
     def ask(self) -> Trial:
         """Begin a trial: a record with `id` and `parameters`. Raises: NoMoreTrialError if the space is exhausted."""

@@ -10,7 +10,6 @@ screen      prints tables on a terminal, plain lines into a pipe, or JSON
 progress    the progress of an experiment as text
 summary     an experiment in words
 foreground  shows the progress of an experiment until it is done
-offline     reads an experiment that is stopped, by serving its REST interface for one command
 dryrun      checks everything and shows what would be submitted, for `create --dry-run`
 transfer    results of an experiment in NNI's shapes, to be imported into another one
 archive     an experiment as one zip file

@@ -148,7 +148,7 @@ def reading(options: argparse.Namespace, *, timeout_s: float = managers.ANSWER_T
         with managers.connect(entry, timeout_s=timeout_s) as found:
             yield found
         return
-    from nnilite._cli import offline
+    from nnilite._running import offline
 
     with offline.opened(entry) as found:
         yield found

@@ -12,7 +12,7 @@ import pytest
 from nnilite import _registry
 from nnilite._running import managers
 from nnilite.errors import NniliteError
-from nnilite.experiment import Experiment, RunMode
+from nnilite.experiment import Experiment, NotRunning, RunMode
 from nnilite.testing import eventually
 
 TRIAL = """
@@ -69,6 +69,20 @@ def test_a_stopped_experiment_is_resumed_by_its_id(experiment: Experiment) -> No
         assert sorted(job.sequenceId for job in again.list_trial_jobs()) == [0, 1, 2, 3]
     finally:
         again.stop()
+
+
+def test_it_tells_where_it_is_and_its_results_stay_readable(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.run(port=0)
+    assert f"Experiment {experiment.id} is at {experiment.url}" in capsys.readouterr().err
+    running = experiment._repr_html_()
+    assert f'href="{experiment.url}"' in running
+    experiment.stop()
+    assert (experiment.url, experiment.get_status(), len(experiment.export_data())) == (None, "STOPPED", 3)
+    assert [job.trialJobId in experiment._repr_html_() for job in experiment.list_trial_jobs()] == [True] * 3
+    with pytest.raises(NotRunning):
+        experiment.update_max_trial_number(9)
 
 
 def test_a_stopped_experiment_can_be_looked_at(experiment: Experiment) -> None:

@@ -1,6 +1,6 @@
-"""Reads a stopped experiment. For one command, a thread of this process serves its REST interface read-only.
+"""Reads a stopped experiment. A thread of this process serves its REST interface read-only.
 
-It takes no lock and writes nothing, so it affects neither a manager that is started meanwhile nor another command.
+It takes no lock and writes nothing, so it affects neither a manager that is started meanwhile nor another program.
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""What notebooks show of experiments, trials and results: small tables without scripts. All text in them is escaped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+_OPEN = ("WAITING", "RUNNING", "UNKNOWN")
+_ROWS = 20
+_BAR = (
+    '<div style="background:#8884;border-radius:4px;height:8px;max-width:30em;margin:4px 0">'
+    '<div style="background:#2a8a54;border-radius:4px;height:8px;width:{share:.1f}%"></div></div>'
+)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """An HTML table of values, at most the first 20 rows."""
+    listed = list(rows)
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{shown(cell)}</td>" for cell in row) + "</tr>" for row in listed[:_ROWS])
+    more = len(listed) - _ROWS
+    note = f"<p>and {more} more</p>" if more > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def shown(value: Any) -> str:
+    """A value in a few characters, escaped."""
+    if isinstance(value, float):
+        text = f"{value:.6g}"
+    elif isinstance(value, Mapping):
+        return ", ".join(f"{escape(str(key))}={shown(part)}" for key, part in value.items())
+    else:
+        text = "" if value is None else str(value)
+    return escape(text if len(text) <= 200 else f"{text[:200]} …")
+
+
+def trial(one: Any) -> str:
+    """A `Trial`, as `_repr_html_` shows it."""
+    took = None if one.started is None or one.ended is None else f"{one.ended - one.started:.3g} s"
+    facts = {"state": one.state.value, "value": one.value, "took": took, "reason": one.reason or None}
+    parameters = one.parameters if isinstance(one.parameters, Mapping) else {"value": one.parameters}
+    rows = [(name, value) for name, value in {**facts, **parameters}.items() if value is not None]
+    return f"<b>Trial {escape(one.id)}</b>{table(('', ''), rows)}"
+
+
+def result(trials: Sequence[Any], best: Sequence[Any]) -> str:
+    """The result of a search: how many `Trial`s, the best of them, and the table of all."""
+    counts = Counter(one.state.value for one in trials)
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    what = "Best" if len(best) <= 1 else f"On the front ({len(best)})"
+    found = table(("trial", "value", "parameters"), [(one.id, one.value, one.parameters) for one in best])
+    rows = [(one.sequence, one.state.value, one.value, one.parameters) for one in trials]
+    everything = table(("trial", "state", "value", "parameters"), rows)
+    return (
+        f"<b>{len(trials)} trials</b>: {escape(told)}<p><b>{what}</b></p>{found if best else 'none'}"
+        f"<details><summary>All trials</summary>{everything}</details>"
+    )
+
+
+def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> str:
+    """An experiment: state, progress, best trial and the latest trials."""
+    counts, most = profile["counts"], profile["limits"]["maxTrialNumber"]
+    ended = sum(count for state, count in counts.items() if state not in _OPEN)
+    bar = _BAR.format(share=100 * ended / most) if most else ""
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    link = f' <a href="{escape(profile["url"])}" target="_blank">web page</a>' if profile["url"] else ""
+    best = profile["best"]
+    told_best = (
+        table(("best trial", "value", "parameters"), [(best["id"], best["value"], best["parameters"])]) if best else ""
+    )
+    rows = [(one["sequence"], one["id"], one["state"], one["value"], one["parameters"]) for one in trials]
+    return (
+        f"<b>Experiment {escape(profile['id'])}</b> {escape(profile['name'])}: {escape(profile['state'])}{link}"
+        f"<br>{ended}{f' of {most}' if most else ''} trials ended ({escape(told)}){bar}{told_best}"
+        f"{table(('no', 'trial', 'state', 'value', 'parameters'), rows)}"
+    )

@@ -1,0 +1,25 @@
+"""What notebooks show."""
+
+from __future__ import annotations
+
+from nnilite import Search, _html
+
+
+def test_a_result_shows_its_best_trial_and_escapes_what_trials_say() -> None:
+    space = {"kind": {"_type": "choice", "_value": ["<b>a</b>", "b"]}}
+    search = Search(space, tuner="GridSearch")
+    result = search.run(lambda parameters: float(parameters["kind"] == "b"), trials=2)
+    shown = result._repr_html_()
+    assert "&lt;b&gt;a&lt;/b&gt;" in shown
+    assert "<b>a</b>" not in shown
+    assert "2 SUCCEEDED" in shown
+    assert result.best is not None
+    assert "Trial" in result.best._repr_html_()
+    assert repr(result) == f"<SearchResult: 2 trials, best 1.0 (trial {result.best.id})>"
+    assert "2 trials" in repr(search)
+
+
+def test_a_long_table_is_cut_and_says_so() -> None:
+    shown = _html.table(("number",), [(number,) for number in range(100)])
+    assert shown.count("<tr>") == 21
+    assert "and 80 more" in shown
