@@ -6,6 +6,7 @@ import csv
 import io
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,3 +37,26 @@ def test_each_service_has_its_share_and_its_price_and_the_budget_ends_it(start: 
     exported = io.BytesIO()
     running.client.export("csv", exported.write)
     assert {row["service"] for row in csv.DictReader(io.StringIO(exported.getvalue().decode()))} == {"own", "dear"}
+
+
+OBJECTIVE = "def curve(parameters):\n    return [parameters['x'] * step for step in range(1, 25)]\n"
+SPOT = {
+    **{"platform": "simulated", "objective": "trial.py:curve", "speedUp": 7200},
+    **{"stepTime": "15m", "checkpointEvery": 1},
+}
+
+
+@pytest.mark.slow
+def test_interrupted_trials_on_simulated_spot_nodes_report_each_step_once(start: Start, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("hour,price,interruption\n0,0.3,0.2\n")
+    spot = {**SPOT, "traceFile": str(trace)}
+    running = start(OBJECTIVE, trainingService=spot, trialConcurrency=8, maxTrialNumber=8, maxTrialRetries=99)
+    profile = running.wait("DONE", timeout_s=100.0)
+    trials = running.trials()
+    assert [trial["state"] for trial in trials] == ["SUCCEEDED"] * 8
+    assert any(trial["attempt"] for trial in trials), "48 hours of trials without an interruption are too lucky"
+    assert profile["spent"] == pytest.approx(sum(trial["cost"] for trial in trials))
+    for trial in trials:
+        steps = [one["value"] for one in running.client.metrics(trial["id"], kind="PERIODICAL")]
+        assert sorted(steps) == pytest.approx([trial["parameters"]["x"] * step for step in range(1, 25)])

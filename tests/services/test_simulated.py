@@ -1,0 +1,151 @@
+"""The simulated platform: prices, interruptions, and the figures of its page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnilite.errors import ConfigError, NoCapacity
+from nnilite.records import JobState, MetricKind, Reported
+from nnilite.service import Job
+from nnilite.testing.fakes import fake_context
+from nnilite_simulated import Plan, SimulatedConfig, SimulatedService, Trace, _generate, made_plan, read_trace, shipped
+
+HOUR = 3600.0
+PAGE = Path(__file__).parents[2] / "docs/how-to/spot.md"
+STEPS, STEP_S, START_S = 32, 0.25 * HOUR, 60.0
+
+
+def attempts(trial: int, trace: Trace, every: int | None) -> Iterator[Plan]:
+    """The attempts of a trial, one after the other, until one has come to its end."""
+    now_s, first = trial * 1.68 * HOUR, 0
+    for number in range(1000):
+        plan = made_plan(f"{trial}-{number}", trace, now_s, [0.0] * STEPS, (START_S, STEP_S, first))
+        yield plan
+        if not plan.is_lost:
+            return
+        now_s, first = plan.end_s, plan.saved(plan.end_s, every)
+
+
+def row(name: str, trace: Trace, every: int | None) -> str:
+    runs = [list(attempts(trial, trace, every)) for trial in range(200)]
+    cost = sum(plan.cost(trace, plan.end_s) for run in runs for plan in run) / len(runs)
+    hours = sum(run[-1].end_s - run[0].begin_s for run in runs) / len(runs) / HOUR
+    saved = 1 - cost / ((STEPS * STEP_S + START_S) / HOUR)
+    count = sum(map(len, runs)) / len(runs)
+    against = f"{saved:.0%} less" if saved > 0.005 else "the same"
+    return f"| {name} | {cost:.2f} | {against} | {count:.2f} | {hours:.1f} |"
+
+
+def table() -> str:
+    spot = shipped("spot")
+    rows = [("on demand", shipped("steady"), 1), ("spot, a checkpoint after each step", spot, 1)]
+    rows += [("spot, a checkpoint every two hours", spot, 8), ("spot, no checkpoints", spot, None)]
+    return "\n".join(row(*one) for one in rows)
+
+
+def test_the_figures_of_the_page_are_those_of_the_simulation() -> None:
+    assert table() in PAGE.read_text()
+
+
+def test_the_shipped_trace_is_the_one_that_its_generator_makes() -> None:
+    folder = Path(_generate.__file__).parent / "traces"
+    assert (folder / "spot.csv").read_text().splitlines() == _generate.lines()
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "reason"),
+    [
+        (["0,1,0", "1,1,0", "3,1,0"], 4, "there is a gap: after hour 1 comes hour 2"),
+        (["0,1,0", "0,1,0"], 3, "there is a gap"),
+        (["0,-1,0"], 2, "a price is at least 0, not -1"),
+        (["0,1,2"], 2, "a probability from 0 to 1, not 2"),
+        (["0,1"], 2, "must be three numbers, not '0,1'"),
+        ([], 1, "must begin with the line hour,price,interruption, and have a row"),
+    ],
+)
+def test_a_wrong_trace_is_refused_with_its_line(tmp_path: Path, lines: list[str], line: int, reason: str) -> None:
+    file = tmp_path / "it's $x.csv"
+    file.write_text("\n".join(["hour,price,interruption", *lines]))
+    with pytest.raises(ConfigError, match=reason) as caught:
+        read_trace(file)
+    assert (caught.value.place.file, caught.value.place.line) == (str(file), line)
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e5), st.floats(0, 1e5))
+def test_costs_of_parts_add_up_to_that_of_the_whole(begin: float, first: float, second: float) -> None:
+    trace = Trace(900.0, (1.0, 2.0, 0.5), (0.0,) * 3)
+    whole = trace.cost(begin, begin + first + second)
+    parts = trace.cost(begin, begin + first) + trace.cost(begin + first, begin + first + second)
+    assert parts == pytest.approx(whole, abs=1e-6)
+
+
+def service(folder: Path, **config: Any) -> SimulatedService:
+    (folder / "objective.py").write_text("def curve(p):\n    return [p['x'] * k for k in (1, 2, 3, 4)]\n")
+    given = SimulatedConfig(**{"objective": "objective.py:curve", "step_time": 600, "start_time": 600, **config})
+    return SimulatedService("sim", given, fake_context(folder))
+
+
+def job(trial: str, attempt: int = 0) -> Job:
+    return Job(f"nni-e-{trial}-{attempt}", "e", trial, attempt, 0, {"parameters": {"parameters": {"x": 2.0}}})
+
+
+def test_an_attempt_reports_its_curve_once_and_costs_its_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        # Simulated time is real time, moved by the test.
+        simulated = service(tmp_path, speed_up=1.0)
+        await simulated.open()
+        handle = await simulated.submit(job("a"))
+        assert await simulated.submit(job("a")) == handle
+        assert (await simulated.poll([handle]))[0].state is JobState.RUNNING
+        again = service(tmp_path, speed_up=1.0)
+        await again.open()
+        again._epoch -= 4000.0
+        status = (await again.poll([handle]))[0]
+        assert (status.state, status.cost) == (JobState.SUCCEEDED, pytest.approx(3000 / HOUR))
+        reported = [event for event in await again.reports(handle) if isinstance(event, Reported)]
+        assert [(event.index, event.value) for event in reported] == [(0, 2), (1, 4), (2, 6), (3, 8), (4, 8)]
+        assert reported[-1].kind is MetricKind.FINAL
+
+    asyncio.run(scenario())
+
+
+def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limited(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        simulated = service(tmp_path, slots=1, checkpoint_every=1, speed_up=1.0)
+        await simulated.open()
+        handle = await simulated.submit(job("a"))
+        with pytest.raises(NoCapacity, match="all 1 slots are taken"):
+            await simulated.submit(job("b"))
+        simulated._epoch -= 2000.0
+        await simulated.cancel(handle)
+        assert (await simulated.poll([handle]))[0].state is JobState.CANCELED
+        assert (await simulated.submit(job("a", 1)))["plan"]["first"] == 2
+
+    asyncio.run(scenario())
+
+
+def test_an_objective_that_fails_says_why(tmp_path: Path) -> None:
+    simulated = service(tmp_path, objective="objective.py:gone")
+    asyncio.run(simulated.open())
+    with pytest.raises(ConfigError, match=r"the objective objective.py:gone failed: KeyError: 'gone'"):
+        asyncio.run(simulated.submit(job("a")))
+
+
+def test_recorded_curves_are_taken_in_turn_and_checked(tmp_path: Path) -> None:
+    file = tmp_path / "curves.jsonl"
+    file.write_text("[1, 2]\n[]\n")
+    given = {"objective": None, "curves": file}
+    with pytest.raises(ConfigError, match="line 2 of"):
+        asyncio.run(service(tmp_path, **given).open())
+    file.write_text("[1, 2]\n")
+    simulated = service(tmp_path, **given)
+    asyncio.run(simulated.open())
+    assert json.loads(json.dumps(asyncio.run(simulated.submit(job("a")))))["curve"] == [1.0, 2.0]

@@ -1,0 +1,42 @@
+"""The section `trainingService: {platform: simulated}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from nnilite.errors import ConfigError
+from nnilite.units import Duration, FilePath, PositiveInt, PositiveNumber
+
+
+@dataclass(frozen=True)
+class SimulatedConfig:
+    """Where the curves of trials come from, and in which world they pass."""
+
+    objective: Annotated[
+        str | None, "`file.py:function` in the code directory: parameters in, a number or a list of numbers out"
+    ] = None
+    curves: Annotated[FilePath | None, "recorded curves: a JSON list of numbers on each line, one line for a trial"] = (
+        None
+    )
+    trace: Annotated[
+        Literal["steady", "spot"], "prices and interruptions that come with nnilite: on demand, or as on spot nodes"
+    ] = "steady"
+    trace_file: Annotated[FilePath | None, "your own, as CSV with hour, price and interruption, in place of trace"] = (
+        None
+    )
+    step_time: Annotated[Duration, "simulated time between two intermediate results"] = 60
+    start_time: Annotated[Duration, "simulated time from the start of an attempt to its first step"] = 60
+    speed_up: Annotated[PositiveNumber, "simulated seconds in one second"] = 600.0
+    slots: Annotated[PositiveInt | None, "how many attempts run at once; default: no limit"] = None
+    checkpoint_every: Annotated[
+        PositiveInt | None, "after so many steps an attempt saves; default: a further attempt begins anew"
+    ] = None
+    # No command is run.
+    trial_command: Annotated[str, "has no effect here"] = ""
+
+    def __post_init__(self) -> None:
+        if (self.objective is None) == (self.curves is None):
+            raise ConfigError("needs either objective (file.py:function) or curves (a file)")
+        if self.objective is not None and not all(self.objective.rpartition(":")[::2]):
+            raise ConfigError(f"objective: {self.objective!r} is not of the form file.py:function")

@@ -1,0 +1,23 @@
+"""The child process that calls the user's function: `FILE FUNCTION`, parameters on standard input, the curve comes out.
+
+The manager must not run foreign code itself, as that may hang or crash.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from collections.abc import Sequence
+
+
+def curve_of(file: str, function: str, parameters: object) -> list[float]:
+    """The numbers that the function returns. Raises: whatever the function raises; TypeError if it gives no numbers."""
+    found = runpy.run_path(file)[function](parameters)
+    values = list(found) if isinstance(found, Sequence) else [found]
+    return [float(value) for value in values]
+
+
+if __name__ == "__main__":
+    answer = json.dumps(curve_of(sys.argv[1], sys.argv[2], json.load(sys.stdin)))
+    sys.stdout.write("\n" + answer + "\n")

@@ -1,0 +1,208 @@
+"""The service: each handle has the whole plan of its attempt, so that nothing else is to be found again.
+
+Simulated time begins with the experiment, and passes while no manager runs, as that of a platform does. In the folder
+`simulated` of the experiment are the moment of its begin, and by trial the plan of the last attempt, from whose
+checkpoint the next one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.records import Host, Json, KeeperEvent, MetricKind, Reported, Started
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite_simulated._config import SimulatedConfig
+from nnilite_simulated._plan import Plan, made_plan
+from nnilite_simulated._trace import Trace, read_trace, shipped
+
+_OBJECTIVE_TIMEOUT_S = 30.0
+_LOST = "its machine was taken away, says the trace"
+
+
+class SimulatedService(TrainingService):
+    """Attempts in simulated time."""
+
+    Config: ClassVar[type] = SimulatedConfig
+    tells_cost: ClassVar[bool] = True
+
+    def __init__(self, name: str, config: SimulatedConfig, context: ServiceContext) -> None:
+        super().__init__(name, config, context)
+        self._folder = context.directory / "simulated" / name
+        self._trace = Trace(1.0, (0.0,), (0.0,))
+        self._curves: list[list[float]] = []
+        self._epoch = 0.0
+
+    async def open(self) -> None:
+        await self.check()
+        begun = _document(self._folder / "begun.json")
+        self._epoch = float(begun["epoch"]) if begun else time.time()
+        if not begun:
+            _write(self._folder / "begun.json", {"epoch": self._epoch})
+
+    async def check(self) -> None:
+        own = self.config.trace_file
+        self._trace = shipped(self.config.trace) if own is None else read_trace(own)
+        if self.config.curves is not None:
+            self._curves = _read_curves(self.config.curves)
+
+    async def submit(self, job: Job) -> Handle:
+        place = self._folder / f"{job.trial}.json"
+        last = _document(place)
+        if last and last["job"] == job.name:
+            return last
+        now_s = self._now_s()
+        running = sum(self._runs(other, now_s) for other in self._folder.glob("*.json"))
+        if self.config.slots is not None and running >= self.config.slots:
+            raise NoCapacity(f"all {self.config.slots} slots are taken")
+        # A further attempt has the same parameters.
+        curve = last["curve"] if last else await self._curve(job)
+        first = min(_plan(last).saved(now_s, self.config.checkpoint_every), len(curve) - 1) if last else 0
+        times = (float(self.config.start_time), float(self.config.step_time), first)
+        plan = made_plan(job.name, self._trace, now_s, curve, times)
+        handle = {"job": job.name, "trial": job.trial, "plan": plan.json(), "curve": curve}
+        _write(place, handle)
+        left_s = (plan.end_s - now_s) / self.config.speed_up
+        asyncio.get_running_loop().call_later(min(left_s, 86400.0) + 0.01, self.context.wake)
+        return handle
+
+    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        now_s = self._now_s()
+        return [self._status(handle, now_s) for handle in handles]
+
+    async def cancel(self, handle: Handle) -> None:
+        """End the attempt now: its plan is cut off, and its checkpoint stays."""
+        place, now_s = self._folder / f"{handle['trial']}.json", self._now_s()
+        known = _document(place)
+        if known and known["job"] == handle["job"] and not _plan(known).has_ended(now_s):
+            cut = replace(_plan(known), end_s=now_s, is_lost=True)
+            _write(place, {**known, "plan": cut.json(), "canceled": True})
+            self.context.wake()
+
+    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        plan, now_s = self._current(handle)[0], self._now_s()
+        curve, done = handle["curve"], plan.done(now_s)
+        events: list[KeeperEvent] = [Started(self._wall(plan.begin_s), self.name)]
+        for index, step in enumerate(range(plan.first, done)):
+            when = self._wall(plan.begin_s + plan.start_s + (index + 1) * plan.step_s)
+            events.append(Reported(index, MetricKind.PERIODICAL, index, curve[step], when))
+        if plan.has_ended(now_s) and not plan.is_lost:
+            count = done - plan.first
+            events.append(Reported(count, MetricKind.FINAL, 0, curve[-1], self._wall(plan.end_s)))
+        return events
+
+    def hosts(self) -> list[Host]:
+        now_s = self._now_s()
+        running = sum(self._runs(place, now_s) for place in self._folder.glob("*.json"))
+        price = self._trace.cost(now_s, now_s + 3600.0)
+        return [Host(self.name, "up", "", running, {"price": price, "simulatedHours": now_s / 3600.0})]
+
+    def _status(self, handle: Handle, now_s: float) -> JobStatus:
+        plan, canceled = self._current(handle)
+        facts: dict[str, Any] = {"host": self.name, "started": self._wall(plan.begin_s)}
+        cost = plan.cost(self._trace, now_s)
+        if not plan.has_ended(now_s):
+            return JobStatus(JobState.RUNNING, cost=cost, **facts)
+        facts["ended"] = self._wall(plan.end_s)
+        if canceled:
+            return JobStatus(JobState.CANCELED, cost=cost, **facts)
+        if plan.is_lost:
+            return JobStatus(JobState.LOST, _LOST, cost=cost, **facts)
+        return JobStatus(JobState.SUCCEEDED, exit_code=0, cost=cost, **facts)
+
+    def _current(self, handle: Handle) -> tuple[Plan, bool]:
+        """The plan of a job, cut off if it was canceled."""
+        known = _document(self._folder / f"{handle['trial']}.json")
+        if known and known["job"] == handle["job"]:
+            return _plan(known), bool(known.get("canceled"))
+        return _plan(handle), False
+
+    def _runs(self, place: Path, now_s: float) -> bool:
+        known = _document(place)
+        return bool(known) and "plan" in known and not _plan(known).has_ended(now_s)
+
+    async def _curve(self, job: Job) -> list[float]:
+        if self._curves:
+            return self._curves[job.sequence % len(self._curves)]
+        file, _, function = str(self.config.objective).rpartition(":")
+        parameters = job.spec["parameters"]["parameters"]
+        return await _ask_objective(str(self.context.code_directory / file), function, parameters)
+
+    def _now_s(self) -> float:
+        return (time.time() - self._epoch) * float(self.config.speed_up)
+
+    def _wall(self, simulated_s: float) -> float:
+        return self._epoch + simulated_s / float(self.config.speed_up)
+
+
+def _plan(handle: Mapping[str, Json]) -> Plan:
+    return Plan(**handle["plan"])
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """The JSON object of a file, {} if there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return found
+    return {}
+
+
+def _write(path: Path, content: Json) -> None:
+    """Write the whole file or nothing. Raises: ServiceError."""
+    draft = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(content), "utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _read_curves(path: Path) -> list[list[float]]:
+    """The recorded curves. Raises: ConfigError that names the line."""
+    found = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        try:
+            found.append([float(value) for value in json.loads(line)])
+        except (ValueError, TypeError):
+            raise ConfigError(f"curves: line {number} of {path} is no list of numbers, such as [0.4, 0.6]") from None
+        if not found[-1]:
+            raise ConfigError(f"curves: line {number} of {path} is empty; give at least one number")
+    if not found:
+        raise ConfigError(f"curves: {path} has no line; write a JSON list of numbers on each")
+    return found
+
+
+async def _ask_objective(file: str, function: str, parameters: Json) -> list[float]:
+    """The curve that the user's function gives. Raises: ConfigError, which ends the trial with these words."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nnilite_simulated._objective", file, function),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    try:
+        out, err = await asyncio.wait_for(child.communicate(json.dumps(parameters).encode()), _OBJECTIVE_TIMEOUT_S)
+    except (TimeoutError, asyncio.TimeoutError):
+        raise ConfigError(f"the objective gave no answer within {_OBJECTIVE_TIMEOUT_S:.0f} s") from None
+    finally:
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+    if child.returncode != 0:
+        last = err.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ConfigError(f"the objective {Path(file).name}:{function} failed: {last}")
+    curve: list[float] = json.loads(out.decode().strip().rpartition("\n")[2])
+    if not curve:
+        raise ConfigError(f"the objective {Path(file).name}:{function} gave an empty curve")
+    return curve
