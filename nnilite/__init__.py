@@ -56,6 +56,7 @@ _nni_shim      what `import nni` finds
 _rest          the REST interface
 _running       managers that run on this machine, seen from outside
 _store         the experiment's database
+_trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _tuner_host    tuner and assessor in a process of their own
 _html          what notebooks show of experiments, trials and results
 _algorithms    tuners and assessors that the user has registered under a name

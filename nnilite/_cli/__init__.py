@@ -23,6 +23,7 @@ experiment, trial, top, log, config    commands that show experiments and trials
 algo, platform, webui                  what is installed, and where the web page is
 doctor                                 finds out why experiments do not work here
 verify                                 recomputes whether a finished experiment is whole
+tensorboard                            opens TensorBoard on an experiment
 worker                                 offers this machine to a pool of workers
 """
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "webui": "print the address of an experiment's web page",
     "doctor": "find out why experiments do not work here",
     "verify": "recompute whether a finished experiment is whole",
+    "tensorboard": "open TensorBoard on an experiment",
     "platform": "list the installed training services",
     "worker": "offer this machine to a pool of workers, and list who has joined",
     "algo": "list, show and register tuners and assessors",
@@ -45,7 +46,6 @@ _INSTEAD = {
     "jupyter-extension": "`nnictl webui url` tells where the web page is.",
     "package": "plugins are Python packages: `pip install` them, and `nnictl algo list` shows them.",
     "ss_gen": "annotations are not supported; write the search space into the configuration.",
-    "tensorboard": "run `tensorboard --logdir FOLDER`, with the folder of a trial, which `nnictl log trial` tells.",
     "trainingservice": "plugins are Python packages: `pip install` them, and `nnictl platform list` shows them.",
     **{
         word: f"did you mean 'experiment {word}'?"

@@ -31,6 +31,7 @@ from nnilite.config._experiment import (
     CodeLimits,
     ExperimentConfig,
     SharedStorageConfig,
+    TrackerConfig,
 )
 from nnilite.config._load import from_dict, load
 from nnilite.config._nni_form import nni_form
@@ -50,6 +51,7 @@ __all__ = [
     "ServiceConfig",
     "ServiceShare",
     "SharedStorageConfig",
+    "TrackerConfig",
     "TrialSettings",
     "from_dict",
     "json_schema",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins
 from nnilite.config._reading import At, ConfigReading
 from nnilite.config._source import ConfigSource
-from nnilite.errors import ConfigError, PluginError
+from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.tuning.class_args import construct, default_of
 
 if TYPE_CHECKING:
@@ -55,3 +56,16 @@ def _mode(algorithm: Any, found: type | None) -> Any:
     """The optimize mode of an algorithm, from its arguments or by default; None if it is not known."""
     given = algorithm.class_args.get("optimize_mode") if algorithm else None
     return default_of(found, "optimize_mode") if given is None and found is not None else given
+
+
+_LIBRARIES = {"mlflow": "mlflow", "tensorboard": "tensorboardX", "wandb": "wandb"}
+
+
+def look_for_libraries(trackers: list[str]) -> None:
+    """See whether the library of each tracker is installed, without importing it. Raises: ConfigError."""
+    for name in trackers:
+        if importlib.util.find_spec(_LIBRARIES[name]) is None:
+            raise ConfigError(
+                f"{name} needs {_LIBRARIES[name]}, which is not installed; `pip install 'nnilite[{name}]'`",
+                Place(field="trackers"),
+            )

@@ -25,7 +25,7 @@ from nnilite.config._services import (
     shortcuts,
 )
 from nnilite.config._source import ConfigSource
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.units import (
     AnyPath,
@@ -83,6 +83,23 @@ class CodeLimits(Fields):
 
     max_files: Annotated[PositiveInt, "largest number of files"] = 2000
     max_size: Annotated[GivenBytes, "largest total size before packing"] = 300 * _MIB
+
+
+@dataclass
+class TrackerConfig(Fields):
+    """A tracker in which each trial becomes a run, with its parameters, curves and result."""
+
+    name: Annotated[Literal["mlflow", "tensorboard", "wandb"], "which tracker"]
+    project: Annotated[str | None, "MLflow's experiment, or W&B's project; default: experimentName"] = None
+    uri: Annotated[str | None, "mlflow: its server, such as http://host:5000"] = None
+    directory: Annotated[
+        AnyPath | None, "tensorboard, wandb: where files go; default: trackers/ in the experiment's folder"
+    ] = None
+    mode: Annotated[Literal["offline", "online"], "wandb: write files for `wandb sync`, or send at once"] = "offline"
+
+    def __post_init__(self) -> None:
+        if self.name == "mlflow" and not self.uri:
+            raise ConfigError("is needed for mlflow: its tracking server, such as http://host:5000", Place(field="uri"))
 
 
 @dataclass
@@ -192,6 +209,7 @@ class ExperimentConfig(Fields):
     search_from: Annotated[
         list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"
     ] = field(default_factory=list)
+    trackers: Annotated[list[TrackerConfig], "trackers that get each trial as a run"] = field(default_factory=list)
     callback: Annotated[Literal["rest", "log"], "how trials report: to the manager, or through the job's log"] = "rest"
 
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:
@@ -339,10 +357,12 @@ class ExperimentConfig(Fields):
     def check_algorithms(self) -> None:
         """Make tuner and assessor once, since installed ones check their own `class_args`. This imports them.
 
-        Afterwards, `warnings` includes those about them. Raises: ConfigError.
+        The libraries of trackers are only looked for. Afterwards, `warnings` includes those about the algorithms.
+        Raises: ConfigError.
         """
-        from nnilite.config._algorithm_trial import construct_all
+        from nnilite.config._algorithm_trial import construct_all, look_for_libraries
 
+        look_for_libraries([tracker.name for tracker in self.trackers])
         self._warnings = (*self._warnings, *construct_all(self, self._source))
 
 

@@ -33,7 +33,6 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
         (["trial", "ls", "--head", "0"], "0 is not a number of at least 1"),
         (["experiment"], "nnictl experiment needs one of list, ls, show, status, "),
         (["status"], "did you mean 'experiment status'?"),
-        (["tensorboard", "start"], "run `tensorboard --logdir FOLDER`"),
     ],
 )
 def test_a_wrong_command_line_is_told_and_exits_with_2(

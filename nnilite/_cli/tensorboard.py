@@ -1,0 +1,52 @@
+"""Open TensorBoard on an experiment.
+
+It shows the runs of the config's `trackers: [{name: tensorboard}]`; without such a tracker, the event files that trials
+on this machine have written to their output folders ($NNI_OUTPUT_DIR). It runs until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nnilite._cli import access
+from nnilite.errors import NotFound
+
+if TYPE_CHECKING:
+    from nnilite._registry import RegistryEntry
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    access.experiment_argument(parser)
+    parser.add_argument("-p", "--port", type=access.port, default=6006, help="port (default 6006; 0 picks a free one)")
+    parser.set_defaults(command=show)
+
+
+def show(options: argparse.Namespace) -> None:
+    folder = event_folder(access.find(options))
+    program = shutil.which("tensorboard")
+    if program is None:
+        raise NotFound("TensorBoard is not installed; `pip install tensorboard`.")
+    print(f"Event files: {folder}", flush=True)
+    # From here on, this process is TensorBoard: signals and exit code are its own.
+    os.execv(program, [program, "--logdir", str(folder), "--port", str(options.port)])
+
+
+def event_folder(entry: RegistryEntry) -> Path:
+    """The folder with the experiment's event files. Raises: NotFound if there are none yet, NniliteError."""
+    from nnilite._manager import assembly
+
+    config = assembly.load_config(entry.directory, paths=False)
+    tracker = next((one for one in config.trackers if one.name == "tensorboard"), None)
+    if tracker is None:
+        folder = entry.directory / "trials"
+        if next(folder.rglob("*.tfevents.*"), None) is None:
+            raise NotFound(
+                f"Experiment {entry.id} has no tracker `tensorboard`, and no trial has written event files to its "
+                "$NNI_OUTPUT_DIR; add `trackers: [{name: tensorboard}]` to the config of the next one."
+            )
+        return folder
+    return Path(tracker.directory or entry.directory / "trackers" / "tensorboard")

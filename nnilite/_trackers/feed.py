@@ -1,0 +1,125 @@
+"""Reads what is new in an experiment's database and hands it to a tracker.
+
+The position that was reached is kept in a file: the last revision of trials, and the row of the last metric. It is
+written after the tracker has taken everything up to it. What a process that was killed has sent beyond it belongs to
+trials that count as changed for the next process, which begins their runs again. No read transaction is open while a
+tracker is waited for, since the database's log would grow meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from nnilite._documents import read_document, write_json
+from nnilite._store.rows import stored_value
+from nnilite._trackers.runs import Point, Run, Runs, flat, points_of
+from nnilite.errors import DamagedFile
+
+_BATCH = 5000
+_TRIALS = "SELECT sequence, id, parameters, state, attempt, created FROM trials"
+_OPEN_STATES = ("WAITING", "RUNNING", "UNKNOWN")
+
+
+class Feed:
+    """Feeds one tracker. `position` is the file in which the reached position is kept."""
+
+    def __init__(self, database: Path, position: Path, experiment: str, runs: Runs) -> None:
+        self._path, self._position, self._experiment, self._runs = database, position, experiment, runs
+        self._revision, self._row = _read_position(position)
+        self._begun: dict[int, tuple[Run, int]] = {}  # by trial: its open run, and the next index that it gets
+        self._db: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Connect to the database, to read only."""
+        self._db = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None, timeout=10)
+        self._db.execute("PRAGMA trusted_schema = OFF")
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+        self._runs.close()
+
+    def step(self) -> bool:
+        """Hand over what is new; whether there was anything."""
+        row = self._rows("SELECT COALESCE(MAX(rowid), 0) FROM metrics")[0][0]
+        revision = self._rows("SELECT COALESCE(MAX(revision), 0) FROM trials")[0][0]
+        if (revision, row) == (self._revision, self._row):
+            return False
+        for trial in self._touched(revision, row):
+            self._hand_over(*trial)
+        self._revision, self._row = revision, row
+        write_json(self._position, {"revision": revision, "row": row})
+        return True
+
+    def _touched(self, revision: int, row: int) -> list[tuple[Any, ...]]:
+        """All trials that have changed, or have reported, since the position."""
+        return self._rows(
+            f"{_TRIALS} WHERE revision > ? AND revision <= ? OR sequence IN "
+            "(SELECT DISTINCT trial FROM metrics WHERE rowid > ? AND rowid <= ?) ORDER BY sequence",
+            *(self._revision, revision, self._row, row),
+        )
+
+    def _hand_over(self, sequence: int, trial: str, parameters: str, state: str, attempt: int, created: float) -> None:
+        if state == "WAITING" and attempt == 0:
+            return
+        if sequence in self._begun and self._begun[sequence][0].attempt != attempt:
+            self._finish(sequence, "LOST")
+        if sequence not in self._begun:
+            run = Run(self._experiment, trial, sequence, attempt, flat(stored_value(parameters)), created)
+            # Another process may have left the run of an earlier attempt open.
+            for earlier in range(attempt):
+                self._begin(replace(run, attempt=earlier))
+                self._finish(sequence, "LOST")
+            self._begin(run)
+        self._send(sequence)
+        if state not in _OPEN_STATES:
+            self._finish(sequence, state)
+
+    def _begin(self, run: Run) -> None:
+        self._runs.begin(run)
+        self._begun[run.sequence] = (run, 0)
+
+    def _send(self, sequence: int) -> None:
+        run, index = self._begun[sequence]
+        for last, points in self._points(run, index):
+            self._runs.send(run, points)
+            self._begun[sequence] = (run, last + 1)
+
+    def _finish(self, sequence: int, state: str) -> None:
+        self._send(sequence)
+        run, _ = self._begun.pop(sequence)
+        self._runs.end(run, state)
+
+    def _points(self, run: Run, index: int) -> Iterator[tuple[int, list[Point]]]:
+        """The points of a run from a report on, in batches, each with the number of its last report."""
+        while rows := self._rows(
+            "SELECT idx, final, value, time FROM metrics WHERE trial = ? AND attempt = ? AND idx >= ? "
+            "ORDER BY idx LIMIT ?",
+            *(run.sequence, run.attempt, index, _BATCH),
+        ):
+            points = [
+                point
+                for step, final, value, time in rows
+                for point in points_of(stored_value(value), step, time, final=bool(final))
+            ]
+            yield rows[-1][0], points
+            index = rows[-1][0] + 1
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        if self._db is None:
+            raise sqlite3.ProgrammingError("the feed is not open")
+        return self._db.execute(query, values).fetchall()
+
+
+def _read_position(path: Path) -> tuple[int, int]:
+    """The position that was reached; the beginning if there is none that can be read."""
+    with contextlib.suppress(FileNotFoundError, DamagedFile):
+        found = read_document(path, "remove it, and everything is sent again")
+        return found.whole("revision", 0, 2**53) or 0, found.whole("row", 0, 2**53) or 0
+    return 0, 0
