@@ -24,6 +24,7 @@ insight         handlers about many trials at once
 callbacks       handlers for keepers: they take events and send code
 nni_api         handlers for the REST interface of NNI 3.0
 export          all ended trials as one file
+prometheus      the experiment in Prometheus' text format
 files           reads files, but none outside of their folder
 events          reads a keeper's batch of events, trusting nothing in it
 stream          the live stream of changes

@@ -19,6 +19,7 @@ from nnilite._rest.export import ExportHandler
 from nnilite._rest.insight_routes import INSIGHT_ROUTES
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite._rest.openapi import OpenApiHandler
+from nnilite._rest.prometheus import PrometheusHandler
 from nnilite._rest.route import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
 from nnilite._rest.stream import StreamHandler
 from nnilite._rest.trials import (
@@ -92,6 +93,11 @@ def get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = ()
 
 
 EXPERIMENT_ROUTES = (
+    Route(
+        "/prometheus",
+        PrometheusHandler,
+        {"GET": Operation("The experiment in Prometheus' text format", Response("done", s.TEXT, _TEXT))},
+    ),
     Route("/version", VersionHandler, {"GET": get("Version", s.record(version=s.TEXT, experiment=s.TEXT))}),
     Route(
         "/experiment",
