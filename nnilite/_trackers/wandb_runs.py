@@ -54,5 +54,9 @@ class WandbRuns(Runs):
         opened.finish(exit_code=0 if state == "SUCCEEDED" else 1)
 
     def close(self) -> None:
+        import wandb
+
         for opened in self._open.values():
             opened.finish()
+        # W&B writes in a process of its own, which may be late on a busy machine; this waits for its end.
+        wandb.teardown()
