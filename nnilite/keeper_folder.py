@@ -81,6 +81,11 @@ class KeeperFolder:
         """Take the specification away, since it holds the trial's token; the trial's files stay."""
         self.spec_file.unlink(missing_ok=True)
 
+    def forget(self) -> None:
+        """Take away what nobody needs of an ended job: its specification and the note. The trial's files stay."""
+        self.forget_spec()
+        self._files.forget_note()
+
     def note(self) -> Mapping[str, Any] | None:
         """What the service has noted of its job here, such as the handle; None if it has not."""
         return self._files.note()

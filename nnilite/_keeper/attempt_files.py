@@ -58,6 +58,13 @@ class AttemptFiles:
         """Write the service's note on the job. Raises: OSError."""
         write_private(os.path.join(self.folder.path, "job.json"), json.dumps(note))
 
+    def forget_note(self) -> None:
+        """Take the note away. Raises: OSError."""
+        try:
+            os.unlink(os.path.join(self.folder.path, "job.json"))
+        except FileNotFoundError:  # it is gone already, which is what was wanted
+            return
+
     def started(self) -> Optional[Dict[str, Any]]:
         """The keeper's record of the trial's start: its process, `time`; None if there is none. Raises: OSError."""
         return self.folder.read("started")

@@ -93,6 +93,7 @@ class Courier:
 
     def _run(self) -> None:
         try:
+            self._prepare()
             while self._await_work():
                 if self._deliver():
                     self._failures = 0
@@ -103,6 +104,13 @@ class Courier:
             self.done = True
             self._poke()
         self._link.close()
+
+    def _prepare(self) -> None:
+        """Connect while the trial runs, since another trial may be waiting for its end."""
+        try:
+            self._link.prepare()
+        except LinkDown:  # the first delivery tells of it, and tries again
+            return
 
     def _await_work(self) -> bool:
         """Wait for events to deliver or the next heartbeat. False: there is nothing more to do."""

@@ -33,6 +33,8 @@ _CRASHED = 70
 def serve() -> int:
     """Serve until standard input is closed."""
     import base64  # noqa: F401 - imported once here instead of in each keeper
+    import encodings.ascii
+    import encodings.idna  # noqa: F401 - for host names; with it come tables of a megabyte
     import hashlib  # noqa: F401
     import hmac  # noqa: F401
     import http.client  # noqa: F401
@@ -43,6 +45,7 @@ def serve() -> int:
     server = _ForkServer()
     signal.signal(signal.SIGCHLD, server.wake.nothing)
     signal.set_wakeup_fd(server.wake.writer, warn_on_full_buffer=False)
+    process.boot_id()  # keepers need not read it again
     gc.collect()
     gc.freeze()
     while server.turn():
@@ -137,7 +140,17 @@ def _be_keeper(spec: Spec) -> NoReturn:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
+        _leave_no_empty_log(os.path.join(spec.directory, ".nni", "keeper.log"))
         os._exit(code)
+
+
+def _leave_no_empty_log(path: str) -> None:
+    """Remove the log if nothing was written to it, so that a trial leaves a file less behind."""
+    try:
+        if os.stat(path).st_size == 0:
+            os.unlink(path)
+    except OSError:  # it is not there, or cannot be looked at: then it stays as it is
+        return
 
 
 def _leave_streams(inner: str) -> None:

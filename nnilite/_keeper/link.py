@@ -52,6 +52,13 @@ class RestLink:
         status, content = self._exchange("POST", self._callback_path(), body)
         return _answer(status, content)
 
+    def prepare(self) -> None:
+        """Connect, so that the next request takes less time. Raises: LinkDown."""
+        try:
+            self._connect()
+        except _network_errors() as error:
+            raise LinkDown(_sentence(error)) from error
+
     def download(self, name: str, target: IO[bytes]) -> None:
         """Fetch a code package. Raises: LinkDown, OSError if it cannot be written."""
         path = _API + "/code/" + quote(name, safe="")
@@ -235,6 +242,9 @@ class StdoutLink:
         mark = MARK.encode("ascii")
         return b"".join(line.replace(mark, mark[:-1] + b": ") + b"\n" for line in (whole + newline).split(b"\n")[:-1])
 
+    def prepare(self) -> None:
+        """There is nothing to connect."""
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -244,6 +254,9 @@ class NoLink:
 
     def post(self, events: List[Dict[str, Any]]) -> ManagerAnswer:
         return ManagerAnswer(200)
+
+    def prepare(self) -> None:
+        """There is nothing to connect."""
 
     def close(self) -> None:
         """Nothing is open."""

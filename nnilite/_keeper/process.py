@@ -112,13 +112,18 @@ def _stat(pid: int) -> List[str]:
         return []
 
 
+_boot: List[str] = []  # what `boot_id` has read: no process outlives its boot
+
+
 def boot_id() -> str:
     """The id of this boot of the machine; "" if the system has none."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    if not _boot:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                _boot.append(file.read().strip())
+        except OSError:
+            return ""
+    return _boot[0]
 
 
 def signal_group(group: int, number: int) -> bool:

@@ -316,3 +316,22 @@ def test_closing_a_service_that_was_never_opened_is_harmless(tmp_path):
     from nnilite.testing import fake_context
 
     asyncio.run(LocalService("local", LocalConfig(), fake_context(tmp_path)).close())
+
+
+def test_a_removed_job_leaves_no_note_no_token_and_no_empty_log(bench):
+    name = bench.run("true")
+    bench.finish(name)
+    bench.call(bench.service.remove(bench.handles[name]))
+    folder = Path(bench.handles[name]["directory"])
+    eventually(lambda: not (folder / ".nni/keeper.log").exists())
+    assert not [file for file in ("spec.json", "job.json") if (folder / file).exists()]
+
+
+def test_nobody_is_woken_for_the_keeper_of_a_removed_job(bench):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    before = bench.wakes
+    assert isinstance(bench.refusal(bench.service.remove(bench.handles[name])), ServiceError)
+    eventually(lambda: not bench.service._removed)
+    assert bench.wakes == before
+    assert bench.wait(name).state.ended

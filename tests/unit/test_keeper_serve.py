@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -106,3 +108,12 @@ def test_reporting_to_standard_output_is_refused(tmp_path):
         server = Server(bench)
         server.run(bench, "true", report="stdout")
         assert "no standard output of its own" in server.event()["message"]
+
+
+def test_what_every_keeper_needs_is_imported_before_they_are_forked():
+    wanted = "{'encodings.ascii', 'encodings.idna', 'http.client', 'hmac'}"
+    program = f"import sys; from nnilite._keeper.fork_server import serve; serve(); print({wanted} <= set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True"]

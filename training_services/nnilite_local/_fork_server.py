@@ -26,10 +26,11 @@ _END_S = 5.0
 class ForkServer:
     """Started when it is first needed, and again when it has died."""
 
-    def __init__(self, keeper: Path, log_file: Path, heard: Callable[[], None]) -> None:
+    def __init__(self, keeper: Path, log_file: Path, heard: Callable[[str], None]) -> None:
         self._keeper = keeper
         self._log_file = log_file
-        self._heard = heard  # called when a keeper has ended, and when nobody will tell of that any more
+        # Called with the job whose keeper has ended, and with "" when nobody will tell of that any more.
+        self._heard = heard
         self._process: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
         self._waiting: dict[str, asyncio.Future[int]] = {}  # by job
@@ -91,12 +92,12 @@ class ForkServer:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
-        self._heard()
+        self._heard("")
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "ended":
-            self._heard()
+            self._heard(str(event["job"]))
             return
         job = event["job"] if kind == "started" else self._jobs.get(event["spec"] or "", "")
         answer = self._waiting.get(job)

@@ -55,13 +55,14 @@ class LocalService(TrainingService):
     def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._directory = Path(os.path.abspath(context.directory))  # noqa: PTH100 - links must stay as they are
-        self._server = ForkServer(context.keeper, self._directory / "fork-server.log", context.wake)
+        self._server = ForkServer(context.keeper, self._directory / "fork-server.log", self._keeper_ended)
         self._gpus = GpuDesk(context.experiment, rules_of(config), self._directory / "gpus.json")
         self._host = socket.gethostname()
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
+        self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
         self._dismissed: list[tuple[AttemptFolder, Handle]] = []  # asked to end, and perhaps still at work
 
     async def open(self) -> None:
@@ -86,7 +87,11 @@ class LocalService(TrainingService):
         if known is not None:
             return known
         self._publish_address()
-        code = {"archive": str((await self._packed()).archive)} if self.config.isolate_code else self._in_place()
+        code = (
+            {"archive": str((await self._packed()).archive)}
+            if self.config.isolate_code
+            else _in_place(self.context.code_directory)
+        )
         try:
             gpus = await self._book(job, folder)
         except NoCapacity:
@@ -148,7 +153,9 @@ class LocalService(TrainingService):
 
     def describe(self, job: Job) -> Json:
         """The keeper's specification, without secrets."""
-        code = {"archive": "a copy for each trial"} if self.config.isolate_code else self._in_place()
+        code = (
+            {"archive": "a copy for each trial"} if self.config.isolate_code else _in_place(self.context.code_directory)
+        )
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
         spec = job.spec_for(self._folder(job).path, code=code)
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
@@ -168,8 +175,10 @@ class LocalService(TrainingService):
         with _read(folder):
             ended = folder.ended(self._host) is not None
             at_work = self._has_keeper(folder, handle)
+            if at_work:
+                self._removed.add(str(handle["job"]))
             if ended or not at_work:
-                folder.forget_spec()
+                folder.forget()
             await _terminate_keeper(folder, handle)
         self._dismissed = [known for known in self._dismissed if _is_at_work(known[1])] + [(folder, handle)]
         # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
@@ -189,9 +198,6 @@ class LocalService(TrainingService):
         if not _NAME.fullmatch(job.trial):
             raise ServiceError(f"{job.trial!r} cannot be the name of a folder")
         return AttemptFolder(self._directory / "trials" / job.trial / str(job.attempt))
-
-    def _in_place(self) -> dict[str, str]:
-        return {"in_place": os.path.abspath(self.context.code_directory)}  # noqa: PTH100
 
     async def _packed(self) -> CodePackage:
         """The code as it was when it was first asked for: the same for all trials."""
@@ -249,6 +255,13 @@ class LocalService(TrainingService):
 
     # watching
 
+    def _keeper_ended(self, job: str) -> None:
+        """A keeper has left, or, without a job, nobody will tell of that any more."""
+        if job in self._removed:
+            self._removed.discard(job)
+        else:
+            self.context.wake()
+
     def _look(self, handle: Handle) -> tuple[AttemptFolder, JobStatus]:
         """What process table and disk say of a job; UNKNOWN where the disk does not tell."""
         folder = AttemptFolder(Path(str(handle["directory"])))
@@ -287,6 +300,10 @@ class LocalService(TrainingService):
         if handle is None or folder.ended(self._host) is not None:
             return False
         return self._has_keeper(folder, handle) or self._second_keepers.is_at_work(folder)
+
+
+def _in_place(code_directory: Path) -> dict[str, str]:
+    return {"in_place": os.path.abspath(code_directory)}  # noqa: PTH100
 
 
 @contextlib.contextmanager
