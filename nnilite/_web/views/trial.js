@@ -119,6 +119,7 @@ function Head({ trial }) {
 
 /** @param {{ trial: Trial }} props */
 function Metrics({ trial }) {
+  void version.value; // a trial is changed in place, and what reads any signal is drawn again by signals only
   const others =
     trial.value !== null && typeof trial.value === "object"
       ? Object.entries(trial.value).filter(([name]) => !(name in goals.value) && name !== "default")
