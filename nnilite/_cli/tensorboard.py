@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite._cli import access
+from nnilite._cli import access, screen
 from nnilite.errors import NotFound
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     access.experiment_argument(parser)
     parser.add_argument("-p", "--port", type=access.port, default=6006, help="port (default 6006; 0 picks a free one)")
+    access.json_argument(parser, "print the folder as JSON")
     parser.set_defaults(command=show)
 
 
@@ -30,7 +32,11 @@ def show(options: argparse.Namespace) -> None:
     program = shutil.which("tensorboard")
     if program is None:
         raise NotFound("TensorBoard is not installed; `pip install tensorboard`.")
-    print(f"Event files: {folder}", flush=True)
+    if options.json:
+        screen.show_json({"folder": str(folder)})
+    else:
+        print(f"Event files: {folder}")
+    sys.stdout.flush()
     # From here on, this process is TensorBoard: signals and exit code are its own.
     os.execv(program, [program, "--logdir", str(folder), "--port", str(options.port)])
 

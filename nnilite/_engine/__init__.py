@@ -12,11 +12,12 @@ The pure core decides; it has no I/O, no clock and no randomness, and imports re
 
 Around it:
 
-    gate            the way in for all events of keepers: checked, numbered, acknowledged when they are committed
-    engine          takes messages, commits what the rules say, then acts
-    service_caller  the one task that calls the training service
-    jobs            from an attempt to the job that a service runs
-    placement       which of several services is asked to take a job
-    spending        what the experiment has cost
-    hybrid          several training services in one experiment, itself a training service
+    gate             the way in for all events of keepers: checked, numbered, acknowledged when they are committed
+    engine           takes messages, commits what the rules say, then acts
+    service_caller   the one task that calls the training service
+    jobs             from an attempt to the job that a service runs
+    placement        which of several services is asked to take a job
+    placement_notes  what a hybrid service asks of the rules, and notes there
+    spending         what the experiment has cost
+    hybrid           several training services in one experiment, itself a training service
 """

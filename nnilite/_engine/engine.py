@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +19,7 @@ from typing import Protocol
 from nnilite._engine import messages as s
 from nnilite._engine.gate import EventGate, EventStore, Taken
 from nnilite._engine.live_trial import Live
+from nnilite._engine.placement_notes import LivePlacementNotes
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
 from nnilite.errors import ServiceError, StoreError, TunerError
@@ -136,6 +136,7 @@ class Engine:
         self._closed = False
         self._gate = EventGate(parts.store, self)
         self._tuner_queue: asyncio.Queue[s.Ask | s.Tell | s.Assess | s.AssessEnd] = asyncio.Queue()
+        self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))
         self.caller = ServiceCaller(parts.service, self, parts.job, parts.wake, parts.follow)
 
     # ------------------------------------------------------------ what others call
@@ -172,33 +173,9 @@ class Engine:
     def live_trial(self, trial: str) -> Live | None:
         return self.rules.live.get(trial)
 
-    def asked(self, job: Job) -> str:
-        """The member of a hybrid service that was asked last to take a job, "" if none was."""
-        live = self.rules.live.get(job.trial)
-        attempt = live.attempt if live is not None else None
-        # After a clear refusal by all, none of them has it, and the placement decides anew.
-        if live is None or not live.unanswered:
-            return ""
-        return attempt.service if attempt is not None and attempt.number == job.attempt else ""
-
-    def held(self, job: Job) -> Counter[str]:
-        """How many trials, without that of the job, each member of a hybrid service has, or may have."""
-        others = (live for live in self.rules.live.values() if live.trial.id != job.trial)
-        return Counter(live.attempt.service for live in others if live.attempt is not None and live.is_placed)
-
-    def tried(self, job: Job) -> Sequence[str]:
-        """The members of a hybrid service that had the earlier attempts of the job's trial."""
-        live = self.rules.live.get(job.trial)
-        return live.tried if live is not None else ()
-
     def stuck(self) -> list[Live]:
         """The trials that have waited in the queue of one service for longer than `moveAfter`."""
         return self.rules.stuck()
-
-    async def note(self, job: Job, member: str) -> None:
-        """Commit that this member is going to be asked. Raises: ServiceError if the job is not wanted any more."""
-        if not await self._enter(_Entry(s.Asked(job.trial, job.attempt, member, self.now()))):
-            raise ServiceError(f"{job.name} is not wanted any more")
 
     async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
         """Hand over events, and call `taken` once they are committed. False: they came too late for that trial."""

@@ -34,8 +34,12 @@ UNREAD_PATIENCE_S = 60.0
 _LONGEST_PAUSE_S = 60.0
 
 
-class EngineInbox(PlacementNotes, Protocol):
+class EngineInbox(Protocol):
     """What the service caller needs of the engine."""
+
+    @property
+    def notes(self) -> PlacementNotes:
+        """For a hybrid service."""
 
     def now(self) -> float: ...
 
@@ -102,7 +106,7 @@ class ServiceCaller:
     ) -> None:
         self.service = service
         if isinstance(service, HybridService):
-            service.notes = inbox
+            service.notes = inbox.notes
         self._follow = follow  # `callback: log`: the service reads the reports of running jobs too
         self.trouble = ""  # why the last poll failed, "" if it did not
         self._inbox = inbox

@@ -105,7 +105,8 @@ class NniClusterHandler(NniHandler):
     """Settings of a cluster, which NNI 1 sent apart from the config. They have no effect."""
 
     def put(self) -> None:
-        self.json()
+        if not isinstance(self.json(), dict):
+            raise ConfigError("the body must be an object of settings")
         self.send_nothing()
 
 

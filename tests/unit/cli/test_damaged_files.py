@@ -34,7 +34,7 @@ SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=[Healt
 READERS = [
     *(["experiment", "list", "--all"], ["experiment", "list", "--all", "--json"], ["experiment", "show", "abcd"]),
     *(["experiment", "status", "abcd"], ["config", "show", "abcd"], ["trial", "ls", "abcd"], ["stop", "--all"]),
-    *(["log", "manager", "abcd"], ["stop", "abcd"], ["top"], ["webui", "url", "abcd"]),
+    *(["log", "manager", "abcd"], ["stop", "abcd"], ["top"]),
 ]
 
 
