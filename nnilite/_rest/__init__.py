@@ -18,6 +18,7 @@ insight_routes  the part of the table for charts and large tables
 nni_routes      the table of the routes that NNI had
 handler         what all JSON handlers share: bounded bodies, security headers, errors as JSON
 refusal         errors and their HTTP statuses
+changes         what can be changed in a running experiment
 experiment      handlers about the experiment itself
 trials          handlers about trials, their metrics, output and files
 insight         handlers about many trials at once

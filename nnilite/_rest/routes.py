@@ -5,6 +5,7 @@ from __future__ import annotations
 from nnilite._rest import schemas as s
 from nnilite._rest.auth import Access
 from nnilite._rest.callbacks import CallbackHandler, CodeHandler, KeeperHandler, ProofHandler
+from nnilite._rest.changes import CHANGES
 from nnilite._rest.experiment import (
     ExperimentHandler,
     ExperimentsHandler,
@@ -107,7 +108,7 @@ EXPERIMENT_ROUTES = (
             "PATCH": Operation(
                 "Change limits or the search space while it runs",
                 Response("the experiment as it is now", s.ref("Experiment")),
-                body=s.CHANGES,
+                body=CHANGES,
                 writes=True,
             ),
         },

@@ -13,12 +13,11 @@ from nnilite._answers.queries import (
     Waiting,
 )
 from nnilite._rest.events import EVENTS_MAX
-from nnilite._rest.experiment import COUNT_MAX, IMPORT_MAX
+from nnilite._rest.experiment import IMPORT_MAX
 from nnilite._rest.route import Schema
 from nnilite._rest.trials import RERUN_MAX, WORKERS_MAX
 from nnilite._shapes import properties_of, required_of, schema_of
 from nnilite.records import EVENT_TYPES, Attempt, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
-from nnilite.units import MAX_CONCURRENCY
 
 ANYTHING: Schema = {"description": "any JSON value, with NaN and infinities as strings"}
 TEXT: Schema = {"type": "string"}
@@ -93,21 +92,6 @@ COMPONENTS: dict[str, Schema] = {
 # Bodies of requests
 
 EMPTY: Schema = {"type": "object", "additionalProperties": False}
-_MAYBE_FROM_1: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": COUNT_MAX}
-_DURATION: Schema = either(_MAYBE_FROM_1, {"type": "string", "minLength": 1, "maxLength": 40})
-CHANGES: Schema = {
-    "type": "object",
-    "minProperties": 1,
-    "additionalProperties": False,
-    "properties": {
-        "trialConcurrency": {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENCY},
-        "maxTrialNumber": _MAYBE_FROM_1,
-        "maxExperimentDuration": _DURATION,
-        "maxTrialDuration": _DURATION,
-        "maxCost": {"type": ["number", "null"], "minimum": 0, "maximum": COUNT_MAX},
-        "searchSpace": OBJECT,
-    },
-}
 NEW_TRIAL: Schema = {**record(parameters=OBJECT), "additionalProperties": False}
 WORKERS: Schema = {
     **record(workers={"type": "integer", "minimum": 1, "maximum": WORKERS_MAX}),
