@@ -22,7 +22,7 @@ with a sentence that says so. SIGTERM to the job reaches the keeper, which keeps
 could not deliver to the manager stands in the job's log, for `keeper_folder.read_log`, and so does why it never ran.
 
 Limits: Linux takes 128 kB for each word of a command and each environment variable, and about 2 MB for all of them.
-The command is about 7 kB; the keeper is 41 kB packed, and 54 kB in a variable. `environment` splits what is longer.
+The command is about 7 kB; the keeper is 54 kB packed, and 72 kB in a variable. `environment` splits what is longer.
 """
 
 from __future__ import annotations

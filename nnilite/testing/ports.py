@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import secrets
 import socket
 
-_FIRST, _LAST = 20_000, 32_000  # below lie those that Ray gives to its workers
-_TRIES = 200
+# Below are those that Ray gives to its workers, above those that a system gives to whoever asks for any port.
+_FIRST, _LAST = 20_000, 32_000
+_SHARES = 8
+_SIZE = (_LAST - _FIRST) // _SHARES
 
 
 def free_ports(number: int) -> list[int]:
     """So many ports of loopback on which nobody listens.
 
-    They are below those that a system gives to whoever asks for any port. So nobody gets one by chance while its server
-    is still being started, or is down for a moment in the middle of a test. Raises: OSError if there are too few.
+    Nobody gets one by chance while its server is still being started, or is down for a moment in the middle of a test:
+    each process of a parallel test run has a share of its own, and takes one port after the other.
+    Raises: OSError if there are too few.
     """
     with contextlib.ExitStack() as held:
         return [_hold(held) for _ in range(number)]
@@ -25,14 +30,20 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def _ports_of(share: int) -> itertools.cycle[int]:
+    """All ports of a share, again and again, from anywhere: other test runs may be at work on this machine."""
+    first, begin = _FIRST + share % _SHARES * _SIZE, secrets.randbelow(_SIZE)
+    return itertools.cycle(first + (begin + place) % _SIZE for place in range(_SIZE))
+
+
+_PORTS = _ports_of(int("0" + os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")))
+
+
 def _hold(held: contextlib.ExitStack) -> int:
-    """Bind one until the stack ends. Not by `random`: test runs seed that, and all would try the same ports."""
-    for _ in range(_TRIES):
-        port = _FIRST + secrets.randbelow(_LAST - _FIRST)
+    """Bind one until the stack ends."""
+    for port in itertools.islice(_PORTS, _SIZE):
         probe = held.enter_context(socket.socket())
-        try:
+        with contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return port
+            return port
     raise OSError(f"no port from {_FIRST} to {_LAST} is free")

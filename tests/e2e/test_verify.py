@@ -16,6 +16,7 @@ import yaml
 from nnilite import _registry
 from nnilite._cli.program import run
 from nnilite._store.soundness import SoundnessCheck
+from platforms.many_trials import COLUMNS
 
 TRIAL = """
 import os, sys, nnilite
@@ -166,8 +167,8 @@ def test_thousands_of_equal_findings_are_not_all_printed(copy: Path) -> None:
     changed("UPDATE metrics SET value = '1' WHERE final = 1", "UPDATE trials SET revision = 1")(copy)
     changed(
         "WITH RECURSIVE n(i) AS (SELECT 5 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) "
-        "INSERT INTO trials SELECT i, 'more' || i, NULL, '{}', 'customized', 'USER_CANCELED', '', 0, 1, NULL, NULL, "
-        "NULL, NULL, 1 FROM n"
+        f"INSERT INTO trials ({COLUMNS}) SELECT i, 'more' || i, NULL, '{{}}', 'customized', 'USER_CANCELED', '', 0, "
+        "1, NULL, NULL, NULL, NULL, 1 FROM n"
     )(copy)
     with SoundnessCheck(copy / "nnilite.sqlite") as check:
         findings = list(check.findings(copy.name))

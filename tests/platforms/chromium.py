@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
-TIMEOUT_MS = 15_000
+TIMEOUT_MS = 60_000
 ARGUMENTS = [
     "--no-sandbox",  # tests may run as root
     "--disable-gpu",

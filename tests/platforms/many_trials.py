@@ -67,6 +67,15 @@ def _stopped(folder: Path) -> RegistryEntry:
     return entry
 
 
+COLUMNS = (
+    "sequence, id, parameter_id, parameters, source, state, reason, attempt, "
+    "created, started, ended, value, score, revision"
+)
+ATTEMPT_COLUMNS = (
+    "trial, number, service, handle, state, started, ended, exit_code, message, host, url, cancel, reported_end"
+)
+
+
 def fill(path: Path, trials: int, metrics: int) -> None:
     """Trials and metrics as a manager would have left them, with parameters that matter to the result."""
     luck = random.Random(0)
@@ -75,11 +84,12 @@ def fill(path: Path, trials: int, metrics: int) -> None:
         db.execute("PRAGMA synchronous = OFF")
         db.execute("BEGIN")
         db.executemany(
-            "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT OR REPLACE INTO trials ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (_trial(luck, i, begin) for i in range(trials)),
         )
         db.executemany(
-            "INSERT OR REPLACE INTO attempts VALUES (?, 0, 'local', NULL, 'SUCCEEDED', ?, ?, 0, '', ?, '', '', NULL)",
+            f"INSERT OR REPLACE INTO attempts ({ATTEMPT_COLUMNS}) "
+            "VALUES (?, 0, 'local', NULL, 'SUCCEEDED', ?, ?, 0, '', ?, '', '', NULL)",
             ((i, begin + 2 * i, begin + 2 * i + 1.8, f"node-{i % 4}") for i in range(trials)),
         )
         db.executemany(

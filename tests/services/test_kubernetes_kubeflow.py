@@ -208,7 +208,7 @@ def test_a_missing_operator_is_told_before_anything_starts(platform, tmp_path):
         ({"operator": "tf-operator", "worker": role(), "launcher": role()}, "launcher: is no role of tf-operator"),
         ({"operator": "pytorch-operator", "worker": role()}, "master: is needed"),
         ({"operator": "pytorch-operator", "master": role(replicas=2)}, "master.replicas: must be 1"),
-        ({"operator": "tf-operator", "worker": role(), "api_version": "v1beta2"}, "apiVersion: 'v1beta2' is no longer"),
+        ({"operator": "tf-operator", "worker": role(), "api_version": "v3"}, "apiVersion: 'v3' is not served; use v1"),
         ({"operator": "mpi-operator", "worker": role(replicas=5), "max_replicas": 4}, "must be between 1 and 4"),
         ({"operator": "tf-operator", "worker": role(), "reporting_role": "chief"}, "there is no role 'chief'"),
     ],

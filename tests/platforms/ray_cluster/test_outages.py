@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 
 import pytest
 
@@ -99,7 +101,9 @@ def test_code_can_come_from_the_manager(open_bench, head):
     bench = open_bench(code_from="manager")
     bench.put_code(**{"mod.py": "VALUE = 7"})
     assert bench.finish(bench.python("import mod, nnilite; nnilite.report_final_result(mod.VALUE)")).values == [7]
-    assert all(len(data) < 200_000 for data in head.packages.values())
+    [package] = head.packages.values()
+    with zipfile.ZipFile(io.BytesIO(package)) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".tar.gz")]
 
 
 def test_checkpoints_stay_in_the_folder_that_all_nodes_share(open_bench, tmp_path):
