@@ -89,8 +89,7 @@ class Program:
         new = self._options.mode == "create"
         store = assembly.open_store(self._directory, new, time.time())
         _registry.make_folders(self._directory)
-        if not self._options.with_parent:  # one that belongs to a program ends with that
-            self._idle_timeout_s = checked_number(config.idle_timeout)
+        self._end_when_idle(config.idle_timeout)
         token = self._access(config.secrets, config.require_token)
         given = [config.nni_manager_ip, *(config.settings(name).nni_manager_ip for name, _, _ in config.services)]
         self._names = [name for name in given if name]
@@ -104,6 +103,11 @@ class Program:
         parts = assembly.assemble(self._directory, config, store, self._address, token, self._write_state)
         self._guard = Guard(self._directory, lock, parts.keeper, self._files(config, token, parts.manager.about))
         await self._serve(parts, new)
+
+    def _end_when_idle(self, after: int | str) -> None:
+        """Have `_idle` end this manager, unless it belongs to a program and ends with that."""
+        if not self._options.with_parent:
+            self._idle_timeout_s = checked_number(after)
 
     def _access(self, secrets: Iterable[str], require_token: bool) -> str:
         """Decide who needs the token, which is returned, and keep it and the secrets out of the log."""
@@ -125,6 +129,7 @@ class Program:
         """Show an experiment of Microsoft NNI. Raises: NniliteError if it cannot be read, or is to be resumed."""
         if self._options.mode != "view":
             raise Conflict(_registry.cannot_go_on(self._directory.name))
+        self._end_when_idle(ExperimentConfig.idle_timeout)  # NNI's configuration has no such field
         viewer, store = nni_view.open_view(self._directory, self._access((), False))
         self._obey_signals()
         await self._serve_view(viewer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.request
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ from e2e.conftest import Start, wait_for
 from nni_experiment import NniFolder, NniTrial, fingerprint, make
 from nnilite import Experiment, _registry
 from nnilite._cli.program import run
+from nnilite._manager import nni_taken
+from nnilite._manager.__main__ import main, parse
 from nnilite._running import managers
+from nnilite.config import ExperimentConfig
 
 LISTENER = """
 import json
@@ -51,6 +55,15 @@ def test_a_view_of_nnis_experiment_is_a_manager_that_only_reads(old: Path) -> No
     assert run(["stop", "oldone12"]) == 0
     assert _registry.find("oldone12", read_only=True).state == "DONE"
     assert fingerprint(old) == before
+
+
+def test_a_view_of_nnis_experiment_ends_by_itself(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExperimentConfig, "idle_timeout", 1)
+    entry = _registry.find("oldone12", read_only=True)
+    assert entry.origin is not None
+    nni_taken.prepare(entry.origin, entry.directory)
+    options = parse(["--directory", str(entry.directory), "--mode", "view", "--port", "0"])
+    assert asyncio.run(asyncio.wait_for(main(options), 60)) == 0
 
 
 def test_an_opened_view_is_viewed_wherever_its_state_is_asked(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
