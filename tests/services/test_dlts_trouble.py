@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import MetricKind
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_dlts import _api, _watch
 from platforms.dlts.bench import DltsBench
 from platforms.dlts.dashboard import PASSWORD, Dashboard, answer
+from refusals import each_refusal
 
 BY_LOG = {"report": "stdout", "callback": None}
 REPORT = "import nnilite\nfor n in range(3): nnilite.report_intermediate_result(n)\nnnilite.report_final_result(9)"
@@ -228,19 +229,7 @@ def test_a_refusal_that_comes_as_200_is_one(open_bench, dashboard, error, kind, 
     assert words in str(refusal)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (400, ConfigError),
-        (401, ServiceError),
-        (403, ServiceError),
-        (404, NotFound),
-        (413, ConfigError),
-        (429, ServiceError),
-        (500, ServiceError),
-        (503, ServiceError),
-    ],
-)
+@each_refusal
 def test_each_status_is_looked_at_when_a_job_is_submitted(open_bench, dashboard, status, kind):
     bench = open_bench()
     dashboard.steps, dashboard.steps_for = [answer(status, b"the reason") for _ in range(9)], ".default/jobs"

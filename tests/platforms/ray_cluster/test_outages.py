@@ -8,12 +8,13 @@ import zipfile
 
 import pytest
 
-from nnilite.errors import ConfigError, NotFound, ServiceError
+from nnilite.errors import ConfigError, ServiceError
 from nnilite.records import MetricKind
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_ray import _package
 from platforms.ray_cluster.head import answer, cut, slow
+from refusals import each_refusal
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -52,19 +53,7 @@ def test_a_cluster_without_an_agent_for_jobs_lets_the_trial_wait(open_bench, hea
     assert "No available agent" in str(refusal)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (400, ConfigError),
-        (401, ServiceError),
-        (403, ServiceError),
-        (404, NotFound),
-        (413, ConfigError),
-        (429, ServiceError),
-        (500, ServiceError),
-        (503, ServiceError),
-    ],
-)
+@each_refusal
 def test_each_refusal_of_a_job_is_what_it_means(open_bench, head, status, kind):
     bench = open_bench()
     head.steps, head.steps_for = [answer(status, b"these are the words") for _ in range(9)], "POST /api/jobs/"
