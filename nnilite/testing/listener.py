@@ -41,13 +41,23 @@ class Listener:
     def start(self, port: int | None = None) -> None:
         """Listen, on the same port as before if there was one, or on this one; 0 is any that is free."""
         wanted = self._port if port is None else port
-        self._server = _HttpServer((self.host, wanted or free_port()), self._handler)
+        self._server = self._bind(wanted) if wanted else self._bind_any()
         if self.tls is not None:
             self._server.socket = self.tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="listener", daemon=True).start()
+
+    def _bind(self, port: int) -> _HttpServer:
+        return _HttpServer((self.host, port), self._handler)
+
+    def _bind_any(self, attempts: int = 20) -> _HttpServer:
+        # Where a system hands out these ports to connections too, one can be taken between the look and the start.
+        for _ in range(attempts):
+            with contextlib.suppress(OSError):
+                return self._bind(free_port())
+        return self._bind(free_port())
 
     def stop(self) -> None:
         """Stop listening and break all connections."""
