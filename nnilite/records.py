@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any
 
-from nnilite._shapes import BYTES, HIDDEN, TIME, Form, choice, seconds_since_epoch, text, whole_number
+from nnilite._shapes import BYTES, HIDDEN, TIME, Form, Key, choice, seconds_since_epoch, text, whole_number
 
 Json = Any
 """Any JSON value that only passes through, such as the parameters and metrics of users."""
@@ -108,6 +108,20 @@ _EXIT_CODE = whole_number(-EXIT_CODE_MAX, EXIT_CODE_MAX)
 _METRIC_TEXT = Form(
     {"type": "string", "description": "the metric as JSON text; NaN and Infinity may stand in it"}, read=_json_text
 )
+
+
+_SECONDS = "seconds; null: no limit"
+
+
+@dataclass(frozen=True)
+class ExperimentLimits:
+    """Limits that can be changed while the experiment runs. None means no limit. Durations are seconds."""
+
+    concurrency: Annotated[int, COUNT, Key("trialConcurrency")]
+    max_trials: Annotated[int | None, COUNT, Key("maxTrialNumber")] = None
+    max_duration_s: Annotated[int | None, COUNT, Key("maxExperimentDuration"), _SECONDS] = None
+    max_trial_duration_s: Annotated[int | None, COUNT, Key("maxTrialDuration"), _SECONDS] = None
+    max_cost: Annotated[float | None, "no further trials start once this much is spent; null: no limit"] = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceM
 from nnilite._answers.changes import Changes, Reset, Subscription
 from nnilite._answers.queries import (
     CallbackAnswer,
-    ExperimentLimits,
     FileEntry,
     Listed,
     MetricPage,
@@ -35,7 +34,6 @@ __all__ = [
     "Backend",
     "CallbackAnswer",
     "Changes",
-    "ExperimentLimits",
     "FencedConflict",
     "FileEntry",
     "GapConflict",
@@ -85,8 +83,8 @@ class Backend(Protocol):
     async def update(self, changes: Mapping[str, Json]) -> Profile:
         """Change limits or the search space, all or nothing.
 
-        Keys are fields of ExperimentConfig: trial_concurrency (int), max_trial_number (int or None),
-        max_experiment_duration and max_trial_duration (int seconds, a text such as "2h", or None), search_space.
+        Keys are fields of ExperimentLimits, and search_space; the values have been checked. Raises: ConfigError,
+        TunerError, both for a search space.
         """
 
     async def stop(self) -> None:

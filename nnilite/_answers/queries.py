@@ -8,20 +8,7 @@ from enum import Enum
 from typing import Annotated
 
 from nnilite._shapes import HIDDEN, TIME, Form, Key
-from nnilite.records import COUNT, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
-
-_SECONDS = "seconds; null: no limit"
-
-
-@dataclass(frozen=True)
-class ExperimentLimits:
-    """Limits that can be changed while the experiment runs. None means no limit. Durations are seconds."""
-
-    trial_concurrency: Annotated[int, COUNT]
-    max_trial_number: Annotated[int | None, COUNT] = None
-    max_experiment_duration_s: Annotated[int | None, COUNT, Key("maxExperimentDuration"), _SECONDS] = None
-    max_trial_duration_s: Annotated[int | None, COUNT, Key("maxTrialDuration"), _SECONDS] = None
-    max_cost: Annotated[float | None, "null: no limit"] = None
+from nnilite.records import COUNT, ExperimentLimits, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ clock, no randomness and no I/O. Outputs are of two kinds: *records* to be commi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nnilite.records import (
     Attempt,
+    ExperimentLimits,
     ExperimentState,
     Json,
     KeeperEvent,
@@ -30,14 +31,9 @@ History = tuple[str, int, list[Json], bool, bool]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The part of the config that the rules use. None means no limit. All but the retry rules can be changed later."""
+class Settings(ExperimentLimits):
+    """The part of the config that the rules use: the limits, and what stays as it is."""
 
-    concurrency: int
-    max_trials: int | None = None
-    max_duration_s: float | None = None
-    max_trial_duration_s: float | None = None
-    max_cost: float | None = None  # no further trials start once this much is spent
     prices: Mapping[str, float] = field(default_factory=dict)  # by service, per hour and slot
     move_after_s: float | None = None  # a trial may leave a queue in which it has waited for so long
     retries_lost: int = 1  # further attempts for a trial whose worker was lost
@@ -49,6 +45,11 @@ class Settings:
     maximize: bool = True
     objectives: tuple[str, ...] = ("default",)  # what a final result must have numbers for
     assess: bool = False  # an assessor is configured
+
+    @property
+    def limits(self) -> ExperimentLimits:
+        """The limits alone."""
+        return ExperimentLimits(**{field.name: getattr(self, field.name) for field in fields(ExperimentLimits)})
 
 
 # ---------------------------------------------------------------- inputs

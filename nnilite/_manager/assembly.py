@@ -23,7 +23,7 @@ from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
 from nnilite._manager import search_from
 from nnilite._manager.guard import KeeperFile
-from nnilite._manager.manager import Machinery, Manager, Publisher, limits_of, new_trial_id
+from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
 from nnilite._manager.viewer import About, Progress, Viewer
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
@@ -167,7 +167,7 @@ def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token
         reason=known.reason,
         duration_s=known.duration_s,
         ended=store.moment("ended"),
-        limits=limits_of(settings),
+        limits=settings.limits,
         counts=known.counts,
         best=known.best,
         next_sequence=known.next_sequence,

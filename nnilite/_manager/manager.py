@@ -15,7 +15,6 @@ from typing import Any
 
 from nnilite._answers.backend import (
     CallbackAnswer,
-    ExperimentLimits,
     FencedConflict,
     GapConflict,
     Profile,
@@ -36,12 +35,11 @@ from nnilite._store.async_store import AsyncStore
 from nnilite._store.checkpoints import CheckpointFolders
 from nnilite._store.reader import Reader
 from nnilite._tuner_host.tuner_client import TunerHost
-from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
+from nnilite.errors import Conflict, NniliteError, NotFound, Place, ServiceError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, TrialState
 from nnilite.service import TrainingService
 from nnilite.space import SearchSpace
 from nnilite.tuning.learning import canonical
-from nnilite.units import parse_duration_s
 
 log = logging.getLogger(__name__)
 
@@ -189,8 +187,8 @@ class Manager(Viewer):
         space = changes.get("search_space")
         if space is not None:
             await self._check_space(space)
-        settings = _changed(self.engine.rules.settings, changes)
-        await self.engine.do(s.Changed(settings, space))
+        limits = {name: value for name, value in changes.items() if name != "search_space"}
+        await self.engine.do(s.Changed(replace(self.engine.rules.settings, **limits), space))
         if space is not None:
             self.about = replace(self.about, space=space)
         return await self.profile()
@@ -340,7 +338,7 @@ def _progress_of(rules: Rules) -> Progress:
         reason=rules.reason,
         duration_s=rules.duration_s,
         ended=rules.ended,
-        limits=limits_of(rules.settings),
+        limits=rules.settings.limits,
         counts=dict(rules.counts),
         best=rules.best,
         next_sequence=rules.next_sequence,
@@ -351,53 +349,7 @@ def _answer(taken: Taken) -> CallbackAnswer:
     return CallbackAnswer(taken.cancel, taken.metrics, taken.output)
 
 
-def limits_of(settings: s.Settings) -> ExperimentLimits:
-    """The limits as the REST interface shows them."""
-    return ExperimentLimits(
-        trial_concurrency=settings.concurrency,
-        max_trial_number=settings.max_trials,
-        max_experiment_duration_s=_whole(settings.max_duration_s),
-        max_trial_duration_s=_whole(settings.max_trial_duration_s),
-        max_cost=settings.max_cost,
-    )
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
 def _unknown(data: Sequence[tuple[Json, Json]], imported: Sequence[tuple[Json, Json]]) -> list[Json]:
     """Those results that were not imported before. This takes a second for a hundred thousand."""
     known = {canonical(pair) for pair in imported}
     return [{"parameter": p, "value": v} for p, v in data if canonical((p, v)) not in known]
-
-
-def _changed(settings: s.Settings, changes: Mapping[str, Json]) -> s.Settings:
-    """The settings with the user's changes. Raises: ConfigError that names the field."""
-    known: dict[str, Any] = {}
-    for name, value in changes.items():
-        if name in ("trial_concurrency", "max_trial_number"):
-            known["concurrency" if name == "trial_concurrency" else "max_trials"] = _count(name, value)
-        elif name in ("max_experiment_duration", "max_trial_duration"):
-            key = "max_duration_s" if name == "max_experiment_duration" else name + "_s"
-            known[key] = None if value is None else _duration(name, value)
-        elif name == "max_cost":
-            known[name] = None if value is None else float(value)
-        elif name != "search_space":
-            raise ConfigError("this cannot be changed while the experiment runs", Place(field=name))
-    return replace(settings, **known)
-
-
-def _count(name: str, value: Json) -> int | None:
-    if value is None and name == "max_trial_number":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"must be a whole number above 0, not {value!r}", Place(field=name))
-    return value
-
-
-def _duration(name: str, value: Json) -> int:
-    try:
-        return parse_duration_s(value)
-    except ValueError as error:
-        raise ConfigError(str(error), Place(field=name)) from error

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nnilite import _nni_folders, _registry
-from nnilite._answers.backend import ExperimentLimits, Piece
+from nnilite._answers.backend import Piece
 from nnilite._documents import read_document
 from nnilite._manager import assembly
 from nnilite._manager.viewer import About, Progress, Viewer, piece
@@ -21,7 +21,7 @@ from nnilite._nni_folders import COPY, COPY_CURE
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
 from nnilite.errors import Conflict, NotFound
-from nnilite.records import Json
+from nnilite.records import ExperimentLimits, Json
 from nnilite.units import parse_duration_s
 
 _LOGS = {"manager": "nnimanager.log", "tuner": "dispatcher.log"}
@@ -111,7 +111,7 @@ def _limits(config: Mapping[str, Json]) -> ExperimentLimits:
     found = ExperimentLimits(whole("trialConcurrency") or 1, whole("maxTrialNumber", "maxTrialNum"))
     return dataclasses.replace(
         found,
-        max_experiment_duration_s=_duration(config.get("maxExperimentDuration") or config.get("maxExecDuration")),
+        max_duration_s=_duration(config.get("maxExperimentDuration") or config.get("maxExecDuration")),
         max_trial_duration_s=_duration(config.get("maxTrialDuration")),
     )
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from nnilite import _registry, _version
 from nnilite._answers.backend import (
-    ExperimentLimits,
     Listed,
     MetricPage,
     MetricQuery,
@@ -26,6 +25,7 @@ from nnilite._store.tables import Insight
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import (
     Attempt,
+    ExperimentLimits,
     ExperimentState,
     Json,
     Trial,

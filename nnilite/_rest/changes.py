@@ -4,66 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nnilite._rest import wire
 from nnilite._rest.route import Schema
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
-from nnilite.units import MAX_CONCURRENCY
+from nnilite.units import MAX_CONCURRENCY, parse_duration_s
 
 _COUNT_MAX = 10**9
 _TEXT_MAX = 40
-_DURATION_WORDS = 'a number of seconds, a text such as "2h", or null for no limit'
 
 
-def _is_count(value: Json, most: int = _COUNT_MAX) -> bool:
-    return type(value) is int and 1 <= value <= most
+def _count(value: Json, most: int = _COUNT_MAX) -> int:
+    if type(value) is not int or not 1 <= value <= most:
+        raise ValueError(f"must be a whole number from 1 to {most}")
+    return value
 
 
-def _is_duration(value: Json) -> bool:
-    return _is_count(value) or (isinstance(value, str) and 0 < len(value) <= _TEXT_MAX)
+def _duration(value: Json) -> int:
+    if isinstance(value, str) and len(value) > _TEXT_MAX:
+        raise ValueError('must be a number of seconds, a text such as "2h", or null for no limit')
+    return parse_duration_s(value) if isinstance(value, str) else _count(value)
+
+
+def _money(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _COUNT_MAX:
+        raise ValueError("must be a number from 0, or null for no limit")
+    return value
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    if not isinstance(value, dict):
+        raise ValueError("must be an object")
+    return value
 
 
 @dataclass(frozen=True)
 class Changeable:
-    """One field."""
+    """One field. `read` gives the value for the manager, or raises ValueError with what it must be."""
 
-    name: str  # as the config has it in Python
+    name: str  # of ExperimentLimits
     schema: Schema
-    fits: Callable[[Json], bool]
-    wanted: str  # in words
+    read: Callable[[Json], Any]
+    may_be_null: bool = True
 
 
 _COUNT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": _COUNT_MAX}
-_DURATION: Schema = {"anyOf": [_COUNT, {"type": "string", "minLength": 1, "maxLength": _TEXT_MAX}]}
+_SPAN = r"^(0\.0*[1-9][0-9]{0,3}|[1-9][0-9]{0,6}(\.[0-9]{1,3})?) ?[dhms]$"
+_DURATION: Schema = {"anyOf": [_COUNT, {"type": "string", "maxLength": _TEXT_MAX, "pattern": _SPAN}]}
 
 CHANGEABLE: Mapping[str, Changeable] = {
     "trialConcurrency": Changeable(
-        "trial_concurrency",
+        "concurrency",
         {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENCY},
-        lambda value: _is_count(value, MAX_CONCURRENCY),
-        f"a whole number from 1 to {MAX_CONCURRENCY}",
+        lambda value: _count(value, MAX_CONCURRENCY),
+        may_be_null=False,
     ),
-    "maxTrialNumber": Changeable(
-        "max_trial_number",
-        _COUNT,
-        lambda value: value is None or _is_count(value),
-        "a whole number from 1, or null for no limit",
-    ),
-    **{
-        wire_name: Changeable(name, _DURATION, lambda value: value is None or _is_duration(value), _DURATION_WORDS)
-        for wire_name, name in (
-            ("maxExperimentDuration", "max_experiment_duration"),
-            ("maxTrialDuration", "max_trial_duration"),
-        )
-    },
-    "maxCost": Changeable(
-        "max_cost",
-        {"type": ["number", "null"], "minimum": 0, "maximum": _COUNT_MAX},
-        lambda value: value is None or (type(value) in (int, float) and 0 <= value <= _COUNT_MAX),
-        "a number from 0, or null for no limit",
-    ),
-    "searchSpace": Changeable("search_space", {"type": "object"}, lambda value: isinstance(value, dict), "an object"),
+    "maxTrialNumber": Changeable("max_trials", _COUNT, _count),
+    "maxExperimentDuration": Changeable("max_duration_s", _DURATION, _duration),
+    "maxTrialDuration": Changeable("max_trial_duration_s", _DURATION, _duration),
+    "maxCost": Changeable("max_cost", {"type": ["number", "null"], "minimum": 0, "maximum": _COUNT_MAX}, _money),
+    "searchSpace": Changeable("search_space", {"type": "object"}, _object, may_be_null=False),
 }
 
 CHANGES: Schema = {
@@ -76,17 +78,21 @@ CHANGES: Schema = {
 
 
 def read_changes(body: Json) -> dict[str, Json]:
-    """The requested changes, by the names of the config's fields. Raises: ConfigError."""
+    """The requested changes, by the fields of ExperimentLimits, and `search_space`. Raises: ConfigError."""
     given = wire.strict_object(body, list(CHANGEABLE))
     if not given:
         raise ConfigError(f"say what to change: {', '.join(CHANGEABLE)}")
-    changes = {}
-    for wire_name, value in given.items():
-        field = CHANGEABLE[wire_name]
-        changes[field.name] = _whole(value)
-        if not field.fits(changes[field.name]):
-            raise ConfigError(f"must be {field.wanted}", Place(field=wire_name))
-    return changes
+    return {CHANGEABLE[wire_name].name: _read(wire_name, _whole(value)) for wire_name, value in given.items()}
+
+
+def _read(wire_name: str, value: Json) -> Any:
+    field = CHANGEABLE[wire_name]
+    if value is None and field.may_be_null:
+        return None
+    try:
+        return field.read(value)
+    except ValueError as error:
+        raise ConfigError(str(error), Place(field=wire_name)) from error
 
 
 def _whole(value: Json) -> Json:

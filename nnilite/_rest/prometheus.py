@@ -53,8 +53,8 @@ def _numbers(profile: Profile) -> Iterator[tuple[str, str, float | None]]:
     yield "nnilite_best_value", "Best final metric so far", scalar(profile.best.value) if profile.best else None
     yield "nnilite_duration_seconds", "Time spent running, over all resumes", profile.duration_s
     yield "nnilite_created_seconds", "When the experiment was created, since the epoch", profile.created
-    yield "nnilite_trial_concurrency", "How many trials may run at a time", limits.trial_concurrency
-    yield "nnilite_max_trial_number", "How many trials there will be; absent: no limit", limits.max_trial_number
+    yield "nnilite_trial_concurrency", "How many trials may run at a time", limits.concurrency
+    yield "nnilite_max_trial_number", "How many trials there will be; absent: no limit", limits.max_trials
     yield "nnilite_waiting_trials", "Trials that wait for a reason", sum(one.count for one in profile.waiting)
     down = sum(host.state != "up" for host in profile.hosts)
     yield "nnilite_hosts", "Machines of the training services", len(profile.hosts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nnilite._answers.queries import (
     CallbackAnswer,
-    ExperimentLimits,
     FileEntry,
     Listed,
     MetricPage,
@@ -17,7 +16,18 @@ from nnilite._rest.experiment import IMPORT_MAX
 from nnilite._rest.route import Schema
 from nnilite._rest.trials import RERUN_MAX, WORKERS_MAX
 from nnilite._shapes import properties_of, required_of, schema_of
-from nnilite.records import EVENT_TYPES, Attempt, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.records import (
+    EVENT_TYPES,
+    Attempt,
+    ExperimentLimits,
+    ExperimentState,
+    Host,
+    Json,
+    Metric,
+    MetricKind,
+    Trial,
+    TrialState,
+)
 
 ANYTHING: Schema = {"description": "any JSON value, with NaN and infinities as strings"}
 TEXT: Schema = {"type": "string"}

@@ -11,12 +11,13 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from nnilite._store.rows import stored_end
 from nnilite.errors import StoreError
 from nnilite.keeper_events import read_value
-from nnilite.records import CallKind, ExperimentState, JobState, TrialState
+from nnilite.records import CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
 
 Check = Callable[[Any], bool]
 
@@ -147,10 +148,9 @@ def _meta_limits(text: str) -> bool:
 
 
 _LIMITS: dict[str, Check] = {
+    **{limit.name: _maybe(_limit) for limit in fields(ExperimentLimits)},  # the durations
     "concurrency": lambda value: _whole(value) and value > 0,
     "max_trials": _maybe(lambda value: _whole(value) and value > 0),
-    "max_duration_s": _maybe(_limit),
-    "max_trial_duration_s": _maybe(_limit),
     "max_cost": _maybe(_cost),
 }
 _META: dict[str, Check] = {

@@ -328,13 +328,9 @@ def _call_row(record: s.SaveCall) -> tuple[Any, ...]:
     return (record.number, CallKind(c.kind).value, c.trial_job_id, c.parameter_id, value, c.success, c.customized)
 
 
-_LIMITS = ("concurrency", "max_trials", "max_duration_s", "max_trial_duration_s", "max_cost")
-
-
 def _experiment_rows(record: s.SaveExperiment) -> Iterable[tuple[str, str]]:
     yield "state", record.state.value
     yield "reason", storable(record.reason)
     yield "duration_s", repr(record.duration_s)
     yield "ended", json.dumps(record.ended)
-    limits = {key: value for key, value in asdict(record.settings).items() if key in _LIMITS}
-    yield "limits", json.dumps(limits)
+    yield "limits", json.dumps(asdict(record.settings.limits))

@@ -13,7 +13,6 @@ from typing import Any
 from nnilite._answers.backend import (
     CallbackAnswer,
     Changes,
-    ExperimentLimits,
     FencedConflict,
     GapConflict,
     Listed,
@@ -30,6 +29,7 @@ from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 from nnilite.records import (
     Attempt,
     Exited,
+    ExperimentLimits,
     ExperimentState,
     KeeperEvent,
     Metric,
@@ -82,7 +82,7 @@ class FakeBackend:
         if self.failure is not None:
             raise self.failure
         counts = Counter(trial.state for trial in self.kept.values())
-        limits = ExperimentLimits(self.updates.get("trial_concurrency", 2), self.updates.get("max_trial_number", 10))
+        limits = ExperimentLimits(self.updates.get("concurrency", 2), self.updates.get("max_trials", 10))
         return Profile(
             self.experiment_id,
             "a fake",
@@ -104,8 +104,8 @@ class FakeBackend:
         )
 
     async def update(self, changes: Mapping[str, Any]) -> Profile:
-        if changes.get("max_trial_duration") == "soon":
-            raise ConfigError("soon is no duration")
+        if "refused" in changes.get("search_space", ()):
+            raise ConfigError("the tuner refuses it")
         self.updates.update(changes)
         self.revision += 1
         return await self.profile()

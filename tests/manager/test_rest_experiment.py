@@ -8,7 +8,7 @@ import io
 import json
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,10 @@ import pytest
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._rest import Options
+from nnilite._rest.changes import CHANGEABLE
+from nnilite._shapes import schema_of
 from nnilite.errors import ServiceError, StoreError
-from nnilite.records import TrialState
+from nnilite.records import ExperimentLimits, TrialState
 from nnilite.testing import eventually
 
 
@@ -47,7 +49,7 @@ def test_limits_can_be_changed(client: Client) -> None:
     reply = client.ask("PATCH", "/api/v1/experiment", {"trialConcurrency": 5, "maxExperimentDuration": "2h"})
     assert reply.status == 200
     assert reply.json["limits"]["trialConcurrency"] == 5
-    assert client.backend.updates == {"trial_concurrency": 5, "max_experiment_duration": "2h"}
+    assert client.backend.updates == {"concurrency": 5, "max_duration_s": 7200}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,7 @@ def test_limits_can_be_changed(client: Client) -> None:
         ({"trialConcurrency": None}, "trialConcurrency"),
         ({"maxTrialNumber": "ten"}, "maxTrialNumber"),
         ({"maxTrialDuration": []}, "maxTrialDuration"),
+        ({"maxTrialDuration": "soon"}, "maxTrialDuration"),
         ({"searchSpace": []}, "searchSpace"),
         ({"trialConcurency": 1}, "trialConcurency"),
         ({}, None),
@@ -70,9 +73,15 @@ def test_a_wrong_change_is_refused_with_its_field(client: Client, body: object, 
     assert client.backend.updates == {}
 
 
+def test_each_limit_can_be_changed() -> None:
+    names = {field.name for field in fields(ExperimentLimits)}
+    assert {field.name for field in CHANGEABLE.values()} == names | {"search_space"}
+    assert set(CHANGEABLE) == {*schema_of(ExperimentLimits)["properties"], "searchSpace"}
+
+
 def test_what_the_manager_refuses_is_answered_with_its_sentence(client: Client) -> None:
-    reply = client.ask("PATCH", "/api/v1/experiment", {"maxTrialDuration": "soon"})
-    assert (reply.status, reply.json["error"]) == (400, "soon is no duration")
+    reply = client.ask("PATCH", "/api/v1/experiment", {"searchSpace": {"refused": {}}})
+    assert (reply.status, reply.json["error"]) == (400, "the tuner refuses it")
 
 
 def test_stopping_is_asked_and_answered_at_once(client: Client) -> None:

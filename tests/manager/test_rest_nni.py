@@ -26,7 +26,7 @@ def test_the_state_is_told(client: Client) -> None:
 
 
 def test_the_profile_has_milliseconds_and_the_present_limits(client: Client) -> None:
-    client.backend.updates["trial_concurrency"] = 7
+    client.backend.updates["concurrency"] = 7
     profile = client.get("/nni/experiment").json
     assert (profile["startTime"], profile["execDuration"], profile["nextSequenceId"]) == (1_001_000, 5, 2)
     assert profile["params"]["trialConcurrency"] == 7
@@ -36,9 +36,9 @@ def test_the_profile_has_milliseconds_and_the_present_limits(client: Client) -> 
 @pytest.mark.parametrize(
     ("update", "params", "changed"),
     [
-        ("TRIAL_CONCURRENCY", {"trialConcurrency": 3, "maxTrialNumber": 99}, {"trial_concurrency": 3}),
-        ("MAX_TRIAL_NUM", {"maxTrialNumber": 30}, {"max_trial_number": 30}),
-        ("MAX_EXEC_DURATION", {"maxExperimentDuration": "2h"}, {"max_experiment_duration": "2h"}),
+        ("TRIAL_CONCURRENCY", {"trialConcurrency": 3, "maxTrialNumber": 99}, {"concurrency": 3}),
+        ("MAX_TRIAL_NUM", {"maxTrialNumber": 30}, {"max_trials": 30}),
+        ("MAX_EXEC_DURATION", {"maxExperimentDuration": "2h"}, {"max_duration_s": 7200}),
         ("SEARCH_SPACE", {"searchSpace": {}}, {"search_space": {}}),
     ],
 )
