@@ -151,7 +151,7 @@ def test_when_the_terminal_dies_the_experiment_is_stopped_too(write: Write) -> N
     process = _nnictl("create", "-c", write(5), "-p", 0, "-f")
     _until(lambda: bool(_registry.entries()) and _only().alive, "the manager runs")
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     _until(lambda: not _only().alive, "the manager has ended")
 
 

@@ -73,18 +73,18 @@ def test_the_front_has_the_same_trials_as_on_the_command_line(open_page: Any, ex
     page = open_page(f"{url}/#/charts/pareto")
     chips = page.get_by_role("region", name="On the front").locator("a.chip")
     chips.first.wait_for()
-    eventually(lambda: chips.count() == len(expected), 30)
+    eventually(lambda: chips.count() == len(expected))
     assert [text.partition(":")[0] for text in chips.all_inner_texts()] == expected
     assert page.get_by_label("Goal of x").input_value() == "maximize"
     page.get_by_label("Goal of x").select_option("minimize")
-    eventually(lambda: [text.partition(":")[0] for text in chips.all_inner_texts()] != expected, 30)
+    eventually(lambda: [text.partition(":")[0] for text in chips.all_inner_texts()] != expected)
 
 
 def test_the_overview_shows_each_objective_and_the_front(open_page: Any, experiment: Any) -> None:
     url, client = experiment
     page = open_page(f"{url}/")
     card = page.get_by_role("region", name="Objectives", exact=True)
-    eventually(lambda: card.locator(".big").inner_text() == str(len(front_of(client))), 30)
+    eventually(lambda: card.locator(".big").inner_text() == str(len(front_of(client))))
     assert card.locator("tbody td:nth-child(2)").all_inner_texts() == ["maximize", "minimize"]
     history = page.get_by_role("region", name=re.compile("^Metric of all trials"))
     history.get_by_label("Objective").select_option("size")
@@ -113,10 +113,10 @@ def test_numbers_are_written_as_people_write_them(open_page: Any, experiment: An
 
 def test_no_trial_is_shown_to_run_on_a_host_after_the_end(open_page: Any, experiment: Any) -> None:
     url, client = experiment
-    eventually(lambda: client.profile()["hosts"][0]["running"] == 0, 30)
+    eventually(lambda: client.profile()["hosts"][0]["running"] == 0)
     page = open_page(f"{url}/")
     hosts = page.get_by_role("region", name="Services and hosts")
-    eventually(lambda: hosts.locator("tbody td.number").inner_text() == "0", 30)
+    eventually(lambda: hosts.locator("tbody td.number").inner_text() == "0")
 
 
 def test_importance_is_asked_for_each_objective(experiment: Any) -> None:

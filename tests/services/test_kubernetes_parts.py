@@ -52,7 +52,7 @@ class Log:
     def lines(self) -> Iterator[bytes]:
         yield self.text[0]
         self.half.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         yield from self.text[1:]
 
 
@@ -69,9 +69,9 @@ def test_a_log_that_somebody_is_reading_when_its_pod_ends_is_whole(tmp_path):
     records = RoleRecords(Logs(early=early, last=last), "default", tmp_path)
     with ThreadPoolExecutor() as threads:
         looking = threads.submit(records.refresh, pod(), _ROLE)
-        assert early.half.wait(5)
+        assert early.half.wait(60)
         records.note(pod("Succeeded"), _ROLE)
-        assert last.half.wait(5)
+        assert last.half.wait(60)
         early.go_on.set()
         looking.result(5)
         last.go_on.set()
@@ -151,7 +151,7 @@ def test_a_fault_of_ours_in_what_a_watch_tells_does_not_end_the_watch(caplog):
 
     mirror = Mirror(Watched(), PODS, "default", "", changed)
     mirror.start()
-    eventually(lambda: "pod-2" in heard, 10)
+    eventually(lambda: "pod-2" in heard)
     mirror.close()
     assert "a fault of this program" in caplog.text
 
@@ -197,7 +197,7 @@ def test_closing_wakes_those_who_wait_for_the_head_of_an_answer(silent):
     with ThreadPoolExecutor() as threads:
         waiting = [threads.submit(cluster.log_stream, "default", "pod", "trial", 100, follow=True) for _ in range(2)]
         waiting.append(threads.submit(cluster.call, "GET", "/version"))
-        assert all(asked.acquire(timeout=5) for _ in waiting)
+        assert all(asked.acquire(timeout=60) for _ in waiting)
         cluster.close()
         assert all(isinstance(each.exception(5), ApiError) for each in waiting)
     with pytest.raises(ApiError):  # somebody who did not hear of it
@@ -222,7 +222,7 @@ class SlowCluster:
 
     def create(self, resource, namespace, body):
         self.created.release()
-        assert self.answer.wait(10)
+        assert self.answer.wait(60)
         return {**body, "metadata": {**body["metadata"], "uid": "u"}}
 
     def patch(self, *place):
@@ -237,7 +237,7 @@ def test_a_submit_that_goes_on_after_its_time_is_not_joined_by_others(tmp_path):
     job = Job("nni-e-T-0", "e", "T", 0, 0, {"report": "stdout"})
     with ThreadPoolExecutor() as threads:
         first = threads.submit(submitter.submit, cluster, job)
-        assert cluster.created.acquire(timeout=5)
+        assert cluster.created.acquire(timeout=60)
         with pytest.raises(ServiceError, match="still being sent") as refused:
             submitter.submit(cluster, job)
         assert not isinstance(refused.value, NoCapacity)  # that would say that the cluster does not have the job

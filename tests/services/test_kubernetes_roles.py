@@ -148,7 +148,7 @@ def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(mac
     readers = lambda: [each for each in threading.enumerate() if each.name.startswith("pod-logs")]  # noqa: E731
     eventually(readers)
     bench.close()
-    eventually(lambda: not readers(), 5)
+    eventually(lambda: not readers())
     bench.open()
     for pod in cluster.pods():
         machinery.node.run_of(pod["metadata"]["name"]).kill()

@@ -21,7 +21,7 @@ def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
 
     def slow(directory: Path) -> None:
         looks.set()
-        goes_on.wait(10)
+        goes_on.wait(60)
 
     monkeypatch.setattr(_registry, "make_folders", slow)
     lock = ManagerLock(tmp_path)
@@ -29,7 +29,7 @@ def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
     guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {tmp_path / "token": Kept(b"t")})
     look, close = threading.Thread(target=guard.look), threading.Thread(target=guard.close)
     look.start()
-    assert looks.wait(10)
+    assert looks.wait(60)
     close.start()
     assert close.is_alive()
     goes_on.set()

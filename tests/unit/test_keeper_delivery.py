@@ -73,7 +73,7 @@ def test_nothing_is_lost_when_the_manager_is_away_until_after_the_end(tmp_path):
         assert keeper.poll() is None
         bench.callback = Callback()
         address.write_text(bench.callback.url)
-        assert keeper.wait(20) == 0
+        assert keeper.wait(60) == 0
         assert bench.callback.values == list(range(10))
 
 
@@ -88,7 +88,7 @@ def test_a_manager_that_moved_is_found_at_once(tmp_path):
         with_old = bench.callback
         bench.callback = Callback()
         address.write_text(bench.callback.url)
-        until(lambda: bench.callback.values, 5)
+        until(lambda: bench.callback.values)
         assert with_old.values == []
         with_old.server_close()
         keeper.terminate()
@@ -101,7 +101,7 @@ def test_another_server_on_the_managers_port_is_not_taken_for_it(tmp_path):
         keeper = bench.start("echo 'final 1' >> \"$NNILITE_METRICS\"")
         until(lambda: bench.callback.requests > 2)
         bench.callback.answer = answer
-        assert keeper.wait(20) == 0
+        assert keeper.wait(60) == 0
 
 
 def test_the_keeper_leaves_when_its_time_to_stay_is_over(tmp_path):
@@ -122,7 +122,7 @@ def test_the_keeper_leaves_when_its_experiment_is_deleted(tmp_path):
         address.unlink()
         shutil.rmtree(bench.folder)
         bench.callback.script = ["forever 500"]
-        assert keeper.wait(10) == 0
+        assert keeper.wait(60) == 0
 
 
 def test_a_trial_whose_experiment_is_deleted_is_ended(tmp_path):
@@ -133,7 +133,7 @@ def test_a_trial_whose_experiment_is_deleted_is_ended(tmp_path):
         trial = bench.wait_for_start()
         address.unlink()
         shutil.rmtree(bench.folder)
-        assert keeper.wait(20) == 128 + 15
+        assert keeper.wait(60) == 128 + 15
         assert not running(trial)
 
 
@@ -170,21 +170,21 @@ def test_a_metric_arrives_soon_while_the_trial_runs(tmp_path):
         bench.wait_for_start()
         until(lambda: bench.callback.starts)
         (bench.folder / "go").write_text("now\n")
-        until(lambda: bench.callback.values, 1)
+        until(lambda: bench.callback.values)
 
 
 def test_a_slow_manager_does_not_delay_the_cancel(tmp_path):
     with Bench(tmp_path) as bench:
         gate = threading.Event()
         commit = bench.callback.commit
-        bench.callback.commit = lambda events: gate.wait(20) and commit(events)
+        bench.callback.commit = lambda events: gate.wait(100) and commit(events)
         keeper = bench.start("echo up; sleep 100")
         pid = bench.wait_for_start()
         until(lambda: bench.callback.requests)
         keeper.terminate()
-        until(lambda: not running(pid) and bench.inner("exit"), 5)
+        until(lambda: not running(pid) and bench.inner("exit"))
         gate.set()
-        assert keeper.wait(20) == 143
+        assert keeper.wait(60) == 143
 
 
 def test_output_is_sent_where_it_is_asked_for(tmp_path):
@@ -198,7 +198,7 @@ def test_output_is_sent_where_it_is_asked_for(tmp_path):
 def test_output_arrives_while_the_trial_runs(tmp_path):
     with Bench(tmp_path) as bench:
         bench.start("echo up; sleep 100", send_output=True)
-        until(lambda: bench.callback.output["stdout"] == b"up\n", 5)
+        until(lambda: bench.callback.output["stdout"] == b"up\n")
 
 
 def test_output_over_the_cap_keeps_its_head_and_its_tail(tmp_path):

@@ -61,7 +61,7 @@ def test_keepers_go_on_when_the_server_ends(bench):
     keeper = server.event()["pid"]
     bench.wait_for_start()
     server.process.stdin.close()
-    assert server.process.wait(10) == 0
+    assert server.process.wait(60) == 0
     assert server.process.stdout.read() == ""
     (bench.folder / "go").touch()
     until(lambda: bench.callback.exits)
@@ -76,7 +76,7 @@ def test_keepers_go_on_when_the_server_is_killed(tmp_path):
         bench.wait_for_start()
         os.killpg(os.getpgid(server.process.pid), 0)
         server.process.send_signal(signal.SIGKILL)
-        server.process.wait(10)
+        server.process.wait(60)
         (bench.folder / "go").touch()
         until(lambda: bench.callback.exits)
 

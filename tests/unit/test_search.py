@@ -95,7 +95,7 @@ def test_threads_run_so_many_trials_at_once_and_no_more():
         with lock:
             running.add(threading.get_ident())
             most[0] = max(most[0], len(running))
-        barrier.wait(timeout=20)
+        barrier.wait(timeout=60)
         with lock:
             running.discard(threading.get_ident())
         return parameters["x"]

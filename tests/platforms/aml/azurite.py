@@ -48,7 +48,7 @@ class Azurite:
             yield self
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
     def _answers(self) -> bool:
         with suppress(OSError):

@@ -18,6 +18,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -117,7 +118,7 @@ class Host:
         (self.folder / "authorized_keys").write_bytes(self._network.key.with_suffix(".pub").read_bytes())
         shutil.copy(HERE / "inside.sh", self.folder)
         facts = {"NAME": self.name, "ADDRESS": self.address, "GATEWAY": self._network.gateway}
-        facts |= {"HOME_FOLDER": self.home, "SSHD_OPTIONS": self._sshd_options}
+        facts |= {"HOME_FOLDER": self.home, "SSHD_OPTIONS": self._sshd_options, "PYTHON": sys.prefix}
         (self.folder / "facts").write_text("".join(f"{key}='{value}'\n" for key, value in facts.items()))
 
     def boot(self) -> None:
@@ -225,7 +226,7 @@ class Host:
         if self._process is not None:
             process, self._process = self._process, None
             process.send_signal(signal.SIGKILL)
-            process.wait(10)
+            process.wait(60)
 
     def power_on(self) -> None:
         self.mend()

@@ -13,6 +13,8 @@ mount --rbind /dev "$root/dev"
 mount -t sysfs sysfs "$root/sys"
 mount -t tmpfs tmpfs "$root/run"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+# Trials run this Python, and a clone of the project may lie below /tmp, which each host has for itself.
+case "$PYTHON" in /tmp/*) mkdir -p "$root$PYTHON" && mount --bind "$PYTHON" "$root$PYTHON" ;; esac
 mkdir -p "$root/run/sshd"
 [ ! -d "$folder/shared" ] || { mkdir -p "$root/shared"; mount --bind "$folder/shared" "$root/shared"; }
 chmod 711 "$root/root" # Pythons may live there; only this host's copy is changed

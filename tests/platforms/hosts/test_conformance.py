@@ -51,7 +51,7 @@ def sshd(tmp_path_factory):
         yield folder, port
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _listens(port: int) -> bool:

@@ -153,7 +153,7 @@ def far(hosts):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     yield int(process.stdout.readline())
     process.kill()
-    process.wait(10)
+    process.wait(60)
     process.stdout.close()
 
 

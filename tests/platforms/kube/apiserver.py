@@ -53,7 +53,7 @@ class KubeApiserver:
     def stop(self) -> None:
         for process in reversed(self._processes):
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
     def serve(self) -> None:
         """Start the API server alone."""
@@ -64,7 +64,7 @@ class KubeApiserver:
         """The API server is gone, without a word to those who watch."""
         process = self._processes.pop()
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
     def resume(self) -> None:
         self.serve()

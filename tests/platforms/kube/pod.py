@@ -275,7 +275,7 @@ class Run:
         for container in containers:
             process = self._processes[container["name"]]
             _signal(process, signal.SIGKILL)
-            code = process.wait(10)
+            code = process.wait(60)
             ended = {"exitCode": 128 - code if code < 0 else code, "finishedAt": now(), "startedAt": started or now()}
             message = self._message(container["name"])
             text = message.read_text()[:4096] if message.exists() else ""

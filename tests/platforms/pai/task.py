@@ -78,7 +78,7 @@ class PaiTask:
         if self._process is not None:
             for process in _all_of(self._process.pid):
                 process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
         self.finish(code)
 
 

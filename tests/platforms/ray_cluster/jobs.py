@@ -174,7 +174,7 @@ class FakeJob:
             self._send(signal.SIGKILL)
         self.process.poll()
         if not psutil.wait_procs(self.tree, timeout=0)[1]:
-            self.process.wait(10)
+            self.process.wait(60)
             self.end("STOPPED")
 
     def _send(self, number: int) -> None:
@@ -190,4 +190,4 @@ class FakeJob:
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)

@@ -72,7 +72,7 @@ class Server:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
     def forget(self) -> None:
         """A crash that takes all data with it."""
@@ -83,4 +83,4 @@ class Server:
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
-            process.wait(10)
+            process.wait(60)

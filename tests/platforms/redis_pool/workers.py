@@ -51,7 +51,7 @@ class WorkerProcess:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
         if self._process is not None:
-            self._process.wait(10)
+            self._process.wait(60)
 
     def wait(self, limit_s: float = 30.0) -> int:
         """Its exit code."""

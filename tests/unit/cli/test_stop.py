@@ -136,7 +136,7 @@ def test_a_manager_that_is_just_being_started_is_stopped(make: Make, capsys: pyt
     (folder / "manager.json").unlink()
     with starting(folder, 0.0) as process:
         assert run(["stop", "abcd"]) == 0
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_manager_that_gets_ready_while_its_start_is_undone_is_waited_for(make: Make) -> None:
