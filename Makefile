@@ -5,6 +5,7 @@
 # make bench       the budgets, as ratios against a baseline in the same run
 # make nni         a wheel by which `import nni` works in all programs, not only in trials
 # make docs        rebuild the reference pages that are made from the code
+# make site        the documentation as a site, in build/site
 
 PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
@@ -16,7 +17,7 @@ NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignor
 AZURITE := tests/platforms/azurite
 DIGITS := examples/sklearn_digits/config.yaml
 
-.PHONY: nni demo test test-long lint bench docs clean
+.PHONY: nni demo test test-long lint bench docs site clean
 
 demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
@@ -42,6 +43,9 @@ bench: $(VENV)/dev.stamp
 
 docs: $(VENV)/dev.stamp
 	$(RUN)/python scripts/reference_pages.py
+
+site: $(VENV)/packages.stamp node_modules/.package-lock.json
+	NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build  # the variable turns an advertisement off
 
 # A wheel by which `import nni` works outside of experiments: dist/nnilite_nni-*.whl
 nni: $(VENV)/packages.stamp
@@ -73,4 +77,4 @@ $(AZURITE)/node_modules/.package-lock.json: $(AZURITE)/package.json $(AZURITE)/p
 	touch $@
 
 clean:
-	rm -rf $(VENV) node_modules $(AZURITE)/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) node_modules $(AZURITE)/node_modules dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
