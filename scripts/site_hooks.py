@@ -18,6 +18,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 MERMAID = ROOT / "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
+"""Of version 11, for which the theme has its colours; what version 12 draws cannot be read in the dark."""
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+\.(?:md|example))\)")
 EXAMPLE_LINK = re.compile(r"\]\((?:\.\./)+examples/([\w-]+)/([\w./-]+)\)")
 OTHER_LINK = re.compile(r"\]\((?:\.\./)+(CHANGELOG\.md|CONTRIBUTING\.md|\.nniignore\.example)\)")
@@ -67,9 +68,7 @@ def navigation(docs: Path) -> Nav:
             section = group
             sections.append({line[3:]: section})
         elif line.startswith("- "):
-            group += [
-                {title[:1].upper() + title[1:]: pages_below(docs, target)} for title, target in LINK.findall(line)
-            ]
+            group += [{title: pages_below(docs, target)} for title, target in LINK.findall(line)]
         elif len(sections) > 1 and re.fullmatch(r"[A-Z][\w ,]+", line):
             group = []
             section.append({line: group})

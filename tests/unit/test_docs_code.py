@@ -29,6 +29,7 @@ from markdown_it import MarkdownIt
 import nnilite
 from nnilite._cli import program
 from nnilite.config import ExperimentConfig, from_dict
+from nnilite.errors import ConfigError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -147,8 +148,10 @@ def test_yaml_goes_through_the_loader_of_configs(block: Block, monkeypatch: pyte
     if not block.title:
         for name in re.findall(r"\$\{env:(\w+)\}", block.page.read_text("utf-8")):
             monkeypatch.setenv(name, "secret")
-        config = _config_with(block, given)
-        config.checked(paths=False).check_algorithms()
+        try:
+            _config_with(block, given).checked(paths=False).check_algorithms()
+        except (ConfigError, TypeError) as error:
+            pytest.fail(f"{block}: {error}. If the block is for another program, give it a title.")
 
 
 def _config_with(block: Block, given: dict[str, Any]) -> ExperimentConfig:
