@@ -101,7 +101,7 @@ def official_client(tmp_path_factory):
     return python
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.real
 @pytest.mark.timeout(420)
 def test_determineds_own_client_understands_the_stand_in(official_client, master, tmp_path):

@@ -100,7 +100,6 @@ def tuned(parameters: dict) -> float:
         ("Anneal", {}, numbers(5), sphere, 60),
         ("Anneal", {}, NESTED, tuned, 60),
         ("CMAES", {}, numbers(5), valley, 200),
-        pytest.param("SMAC", {}, CHOICES, matches, 60, marks=pytest.mark.slow),
         pytest.param("DNGO", {"trials_per_update": 10}, numbers(3), sphere, 40, marks=pytest.mark.slow),
     ],
 )
@@ -108,9 +107,17 @@ def test_a_tuner_beats_random_search(name, args, space, value, trials):
     assert wins(name, args, space, value, trials, MANY[0]) >= MANY[1]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in ("GP", "Metis")])
-def test_a_tuner_for_few_trials_beats_random_search(name):
-    assert wins(name, {}, numbers(2), branin, 25, FEW[0]) >= FEW[1]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "args", "space", "value", "trials"),
+    [
+        ("GP", {}, numbers(2), branin, 25),
+        ("Metis", {}, numbers(2), branin, 25),
+        ("SMAC", {}, CHOICES, matches, 60),
+    ],
+)
+def test_a_tuner_that_thinks_long_beats_random_search(name, args, space, value, trials):
+    assert wins(name, args, space, value, trials, FEW[0]) >= FEW[1]
 
 
 @pytest.mark.slow
