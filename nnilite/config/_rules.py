@@ -194,8 +194,13 @@ def _plugin_default(section: ServiceConfig) -> str | None:
 
 
 def _settle(values: Values, settings: list[TrialSettings]) -> None:
-    """Copy the settings of services to the experiment, if there is one service or the experiment sets none."""
+    """Copy the settings of services to the experiment, if there is one service or the experiment sets none.
+
+    GPUs and the manager's address of one service are not those of another.
+    """
     for field in dataclasses.fields(TrialSettings):
+        if len(settings) > 1 and field.name in ("trial_gpu_number", "nni_manager_ip"):
+            continue
         said = [getattr(item, field.name) for item in settings if getattr(item, field.name) is not None]
         if said and (len(settings) == 1 or values.get(field.name) is None):
             values[field.name] = said[0]

@@ -61,3 +61,10 @@ def test_bad_input_is_one_sentence_with_place_and_cure(
         checked(*services, **more)
     assert caught.value.place.field == place
     assert reason in caught.value.message
+
+
+def test_gpus_and_address_of_one_service_are_not_those_of_another_after_the_config_was_stored():
+    services = [{"platform": "local", "nniManagerIp": "10.0.0.1", "trialGpuNumber": 0}, {"platform": "local"}]
+    stored = from_dict({**MINIMAL, "trainingService": services}).checked().json(secrets=True)
+    second = from_dict(stored).checked().settings("local-2")
+    assert (second.nni_manager_ip, second.trial_gpu_number) == (None, None)
