@@ -87,6 +87,8 @@ class JobSpec:
     # Whether output is also sent as events.
     send_output: bool = False
     checkpoint_dir: str | None = None
+    # The experiment's shared storage, for its keepers alone. It may hold credentials.
+    storage: Mapping[str, Json] | None = None
 
     def json(self) -> dict[str, Json]:
         """The specification as JSON, without `directory`."""

@@ -20,11 +20,13 @@ from nnilite import codedir
 from nnilite._cli import screen
 from nnilite._cli.program import warn
 from nnilite._manager import assembly
+from nnilite._manager.shared_storage import shared_storage
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite._space_hints import space_hints
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.codedir import CodePackage
+from nnilite.config._secrets import without_secrets
 from nnilite.errors import ServiceError, SpaceError
 from nnilite.records import Attempt, Json, Trial
 from nnilite.space import SearchSpace
@@ -112,10 +114,10 @@ async def _rehearse(
         job = assembly.job_maker(directory, config, store, address)(
             Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)
         )
-        job = replace(job, spec={**job.spec, "token": HIDDEN})
+        job = replace(job, spec={**job.spec, "token": HIDDEN, "storage": without_secrets(job.spec["storage"])})
         service = assembly.make_service(directory, config, address, wake=lambda: None)
         described = service.describe(job)
-        unchecked = await _unchecked(service)
+        unchecked = await _unchecked(service) or await asyncio.to_thread(_storage_unchecked, directory, config)
     finally:
         store.close()
     names = [name for name, _, _ in config.services]
@@ -128,6 +130,17 @@ async def _unchecked(service: TrainingService) -> str:
         await asyncio.wait_for(service.check(), CHECK_TIMEOUT_S)
     except asyncio.TimeoutError:
         return f"{service.name} did not answer within {CHECK_TIMEOUT_S:.0f} s"
+    except ServiceError as error:
+        return str(error)
+    return ""
+
+
+def _storage_unchecked(directory: Path, config: ExperimentConfig) -> str:
+    """Why the shared storage could not be asked; "" if it can be used, or there is none. Raises: ConfigError."""
+    storage = shared_storage(config, directory.name)
+    try:
+        if storage is not None:
+            storage.look(directory)
     except ServiceError as error:
         return str(error)
     return ""

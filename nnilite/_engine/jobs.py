@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class JobMaker:
     checkpoints: Path
     report: str = "rest"  # or "stdout"
     authority: str = ""  # PEM text of the certificate that the manager serves with, "" without TLS
+    storage: Mapping[str, Json] | None = None  # the shared storage, with credentials
     callback: Callable[[], str] = str  # base URL of the manager's REST interface
 
     def name(self, trial: str, attempt: int) -> str:
@@ -68,6 +69,7 @@ class JobMaker:
             max_output_bytes=self.max_output_bytes,
             linger_s=self.linger_s,
             checkpoint_dir=str(self.checkpoints / trial.id),
+            storage=self.storage,
         )
         return Job(name, self.experiment, trial.id, attempt.number, trial.sequence, spec.json(), self.gpus)
 

@@ -22,6 +22,7 @@ SPEC.json holds a secret and must have mode 0600. Its fields, with the defaults 
     orphan_s null: the trial is ended after so long without an answer of the manager
     max_output_bytes 0: cap of each output file, 0 for none; send_output false: also send output as events
     checkpoint_dir null
+    storage null: the shared storage, an object (see `storage`); it may hold a secret
 
 There are three threads of control: the main thread owns the trial's process, the courier thread talks to the manager,
 and the trial itself writes its reports and output straight to files. If one dies or hangs, the others lose no data.
@@ -37,10 +38,15 @@ program       the command line
 spec          the specification of an attempt, checked once
 attempt       one attempt, from the specification to the last delivered event
 process       starts the trial's process, recognizes it later, and ends it with its group
+exit_code     exit codes in the form of shells, and in words
 working_copy  the trial's own copy of the code
 sdk_folder    the folder where the trial finds `import nnilite` and `import nni`
 spool         reads what the trial has reported
 output        the files that the trial prints to, with their cap
+storage       the shared storage: a mounted folder, or
+storage_http  S3 and Azure's blobs, by HTTP
+saver         copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
+saving        nothing of this, for an attempt without a shared storage
 folder        the files of one attempt, by which any process can learn how far it came
 attempt_files  an attempt's folder as programs other than its keeper use it
 outbox        the events that the manager does not have yet, and the batches that take them there

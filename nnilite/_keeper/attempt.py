@@ -16,10 +16,12 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from . import process
 from .courier import Courier
+from .exit_code import sentence, status
 from .folder import Folder, is_gone
 from .link import RestLink, link_of
 from .outbox import Outbox
 from .output import OutputFile
+from .saving import saver_of
 from .spec import Spec
 from .wake import Wake
 
@@ -98,6 +100,7 @@ class AttemptRun:
         outbox = Outbox(folder, self._outputs if spec.send_output else {})
         self._courier = Courier(spec, folder, outbox, link_of(spec), wake.poke)
         self._courier_works = False
+        self._saver = saver_of(spec, folder)
         self._why = ""  # the sentence on why the trial is being ended
         self._cause = ""  # the same as a value of `nnilite.records.EndCause`
         self._kill_at: Optional[float] = None
@@ -117,14 +120,22 @@ class AttemptRun:
         self._folder.write("started", started)
         self._courier.notify(_started(started))
         self._start_courier()
+        self._saver.start()
         code = self._watch(child)
         self._end_rest(child.pid)
         self._look()
-        self._tell_exit(code, self._message(code))
+        message = self._message(code)
+        if not self._courier.fenced:
+            asked = max(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
+            unsaved = self._saver.finish(
+                code == 0, lambda: self._wake.terminations <= asked and not self._courier.fenced
+            )
+            message = "\n".join(part for part in (message, unsaved) if part)
+        self._tell_exit(code, message)
         if self._courier.fenced:
             return FENCED
         self._linger()
-        return _status(code)
+        return status(code)
 
     def not_started(self, message: str) -> int:
         """Report to the manager why the command cannot be started."""
@@ -141,7 +152,7 @@ class AttemptRun:
         if exited is None:
             return ABANDONED
         code = exited.get("code")
-        return _status(code) if isinstance(code, int) else NOT_STARTED
+        return status(code) if isinstance(code, int) else NOT_STARTED
 
     def deliver(self) -> int:
         """End what still runs of an attempt whose keeper died, then deliver what is undelivered.
@@ -185,7 +196,10 @@ class AttemptRun:
         self._check_wanted()
         try:
             self._folder.write_parameters(self._spec.parameters)
+            if self._spec.storage:
+                self._start_courier()  # for heartbeats, since a storage may take its time
             directory = self._code()
+            self._saver.restore(self._wanted)
             env = self._environment(directory)
         except OSError as error:
             raise NotStarted("the trial's folder cannot be prepared: {}".format(error)) from error
@@ -212,11 +226,16 @@ class AttemptRun:
 
         target = os.path.join(self._folder.path, "code")
         try:
-            archive = self._spec.code.get("archive") or self._download()
+            archive = self._spec.code.get("archive")
+            archive = archive or self._saver.fetch_code(self._spec.code["download"], self._wanted) or self._download()
             working_copy.unpack(archive, target)
         except working_copy.CodeError as error:
             raise NotStarted(str(error)) from error
         return target
+
+    def _wanted(self) -> bool:
+        """Whether nothing has asked for the trial's end."""
+        return not (self._wake.terminations or self._courier.cancel or self._courier.fenced)
 
     def _download(self) -> str:
         """Fetch the code package from the manager, with heartbeats meanwhile."""
@@ -227,7 +246,7 @@ class AttemptRun:
             RestLink(self._spec),
             self._spec.code["download"],
             self._folder.inner,
-            lambda: bool(self._wake.terminations) or self._courier.cancel or self._courier.fenced,
+            lambda: not self._wanted(),
         )
 
     def _environment(self, directory: str) -> Dict[str, str]:
@@ -248,7 +267,7 @@ class AttemptRun:
             "NNILITE_JOB": spec.job,
             "NNILITE_ATTEMPT": str(spec.attempt),
             "NNILITE_METRICS": self._folder.metrics,
-            "NNILITE_CHECKPOINT_DIR": spec.checkpoint_dir,
+            "NNILITE_CHECKPOINT_DIR": self._saver.checkpoint_dir,
         }
         for name, value in {**own, **spec.env}.items():
             env.pop(name, None)
@@ -264,7 +283,7 @@ class AttemptRun:
         pause = shortest
         while True:
             self._wake.wait(pause)
-            code = _reap(child)
+            code = process.reap(child)
             if code is not None:
                 if code and not self._why and _sigterm_came(self._wake, code):
                     self._why, self._cause = self._reason(time.monotonic())
@@ -353,7 +372,7 @@ class AttemptRun:
 
     def _message(self, code: int) -> str:
         """One sentence on the end, and after a failure the last lines of the trial's standard error."""
-        parts = [self._why or _sentence(code)] if code or self._why else []
+        parts = [self._why or sentence(code)] if code or self._why else []
         if code and self._folder.disk_is_full():
             parts.append("the disk of the trial's folder {} is full".format(self._folder.path))
         if code and not self._why:
@@ -421,43 +440,6 @@ def _sigterm_came(wake: Wake, code: int) -> bool:
     while code in _BY_SIGTERM and not wake.terminations and time.monotonic() < deadline:
         wake.wait(deadline - time.monotonic())
     return bool(wake.terminations)
-
-
-def _reap(child: "subprocess.Popen[bytes]") -> Optional[int]:
-    """The command's exit code if it has ended, negative for a signal. This also reaps orphans, for which the keeper is
-    responsible if it is the first process of a container."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return child.poll()
-        if pid == 0:
-            return None
-        if pid == child.pid:
-            child.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            return child.returncode
-
-
-def _status(code: int) -> int:
-    """An exit code in the form that shells use."""
-    return 128 - code if code < 0 else code
-
-
-def _sentence(code: int) -> str:
-    number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
-    if number:
-        name = _signal_name(number)
-        why = ": the machine or the container may have been out of memory" if number == signal.SIGKILL else ""
-        return "killed by {}{}".format(name, why) if code < 0 else "exit code {} ({}{})".format(code, name, why)
-    hints = {126: ": a command of it cannot be executed", 127: ": a command of it was not found"}
-    return "exit code {}{}".format(code, hints.get(code, ""))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "signal {}".format(number)
 
 
 def _started(known: Mapping[str, Any]) -> Dict[str, Any]:

@@ -98,6 +98,8 @@ def _role(start: Mapping[str, Any], options: Mapping[str, str], environment: Map
     directory = options["work"]
     if not reports:
         spec.update(report="stdout", send_output=True)
+        if spec.get("storage"):  # the reporting process saves for all
+            spec["storage"] = dict(spec["storage"], read_only=True)
         if start.get("shared"):
             directory = os.path.join(directory, "{}-{}".format(name, rank))
     if options.get("task") == "resume":

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+=.,:/@%")
@@ -188,3 +188,18 @@ def _environment(pid: str) -> "set[bytes]":
             return set(file.read().split(b"\0"))
     except OSError:
         return set()
+
+
+def reap(child: "subprocess.Popen[bytes]") -> Optional[int]:
+    """The command's exit code if it has ended, negative for a signal. This also reaps orphans, for which the keeper is
+    responsible if it is the first process of a container."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return child.poll()
+        if pid == 0:
+            return None
+        if pid == child.pid:
+            child.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            return child.returncode

@@ -41,6 +41,7 @@ class Spec(NamedTuple):
     max_duration_s: Optional[float]
     max_output_bytes: int  # of each stream; 0: no cap
     checkpoint_dir: Optional[str]
+    storage: Dict[str, Any]  # {} or the shared storage: see `storage`
 
 
 def load(source: str) -> Spec:
@@ -90,6 +91,7 @@ def parse(data: Any) -> Spec:
         max_duration_s=field.number("max_duration_s", 0) or None,
         max_output_bytes=int(field.number("max_output_bytes", 0)),
         checkpoint_dir=field.text("checkpoint_dir", "") or None,
+        storage=field.mapping("storage"),
     )
     _check(spec)
     return spec

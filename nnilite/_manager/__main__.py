@@ -100,6 +100,7 @@ class Program:
             return
         if new:
             await asyncio.to_thread(assembly.take_results, config, store)
+        await asyncio.to_thread(assembly.prepare_storage, self._directory, config, new)
         parts = assembly.assemble(self._directory, config, store, self._address, token, self._write_state)
         self._guard = Guard(self._directory, lock, parts.keeper, self._files(config, token, parts.manager.about))
         await self._serve(parts, new)

@@ -24,6 +24,7 @@ from nnilite._engine.service_caller import WakeSignal
 from nnilite._manager import search_from
 from nnilite._manager.guard import KeeperFile
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
+from nnilite._manager.shared_storage import shared_storage
 from nnilite._manager.viewer import About, Progress, Viewer
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
@@ -31,7 +32,7 @@ from nnilite._store.reader import Reader
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings, from_dict
-from nnilite.errors import ConfigError, DamagedFile, PluginError
+from nnilite.errors import ConfigError, DamagedFile, NniliteError, PluginError
 from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
@@ -106,6 +107,21 @@ def take_results(config: ExperimentConfig, store: Store) -> None:
         store.write([s.SaveCall(1, Call(CallKind.IMPORT, value=known))])
     if config.search_from:
         log.info("the tuner learns from %d results of %s", len(known), ", ".join(config.search_from))
+
+
+def prepare_storage(directory: Path, config: ExperimentConfig, new: bool) -> None:
+    """Check the shared storage. Raises: NniliteError if it cannot be used, for a new experiment; else that is logged.
+
+    Blocks for a minute at most.
+    """
+    try:
+        storage = shared_storage(config, directory.name)
+        if storage is not None:
+            storage.prepare(directory)
+    except NniliteError as error:
+        if new:
+            raise
+        log.warning("%s", error)
 
 
 def assemble(
@@ -253,6 +269,7 @@ def is_maximizing(tuner: Mapping[str, Json]) -> bool:
 def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: Address) -> JobMaker:
     # With several services, the hybrid service gives each job the settings of its own service.
     own = config.settings(config.services[0].name)
+    storage = shared_storage(config, directory.name)
     return JobMaker(
         experiment=directory.name,
         secret=store.secret(),
@@ -266,6 +283,7 @@ def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: 
         report="stdout" if config.callback == "log" else "rest",
         callback=lambda: address.url,
         authority=address.certificate.read_text("ascii") if address.certificate else "",
+        storage=storage.entry if storage is not None else None,
     )
 
 
@@ -288,15 +306,17 @@ def make_service(
     """Make the training service of the experiment; several are wrapped into a hybrid service."""
     limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
     keeper = directory / KEEPER
+    storage = shared_storage(config, directory.name)
     members: list[Member] = []
     for name, platform, section in config.services:
         own = config.settings(name)
         code = Path(own.trial_code_directory or config.trial_code_directory)
+        pack = partial(codedir.pack, code, directory / "code", limits)
         context = ServiceContext(
             experiment=directory.name,
             directory=directory,
             code_directory=code,
-            package=partial(codedir.pack, code, directory / "code", limits),
+            package=pack if storage is None else storage.with_code(pack),
             keeper=keeper,
             callback_url=lambda: address.url,
             wake=wake,

@@ -14,6 +14,7 @@ _record      dataclasses as kinds, with a field of the YAML for each field of th
 _reading     the state of one check: the places of fields, and all faults so far
 _rules       rules between fields, and values that follow from other fields
 _services    the sections of training services, read by the plugins' own classes
+_shared_storage  the section `sharedStorage`
 _algorithm_trial  tries out tuner and assessor, so that a wrong argument is found at its line
 _load        makes an ExperimentConfig from a file or a mapping
 _source      the text of a file, and the line of each field
@@ -30,7 +31,6 @@ from nnilite.config._experiment import (
     CheckpointConfig,
     CodeLimits,
     ExperimentConfig,
-    SharedStorageConfig,
     TrackerConfig,
 )
 from nnilite.config._load import from_dict, load
@@ -39,6 +39,7 @@ from nnilite.config._reading import ConfigErrors
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._secrets import masked
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
+from nnilite.config._shared_storage import SharedStorageConfig
 from nnilite.config._source import read_yaml
 
 __all__ = [

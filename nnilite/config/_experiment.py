@@ -24,6 +24,7 @@ from nnilite.config._services import (
     service_object,
     shortcuts,
 )
+from nnilite.config._shared_storage import SharedStorageConfig
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
@@ -39,14 +40,10 @@ from nnilite.units import (
     NonNegativeInt,
     NonNegativeNumber,
     PositiveInt,
-    Secret,
 )
 
 _MIB = 1024**2
 _UNCHECKED = "this config is not checked yet; call checked() and use what it returns"
-_SHARED_STORAGE_UNUSED = (
-    "sharedStorage has no effect: no training service uses it yet, so trials must reach such storage by their own paths"
-)
 SERVICES = Union([ServiceKind(), ListOf(ServiceKind())], "object with a platform, or list of such")
 
 
@@ -100,29 +97,6 @@ class TrackerConfig(Fields):
     def __post_init__(self) -> None:
         if self.name == "mlflow" and not self.uri:
             raise ConfigError("is needed for mlflow: its tracking server, such as http://host:5000", Place(field="uri"))
-
-
-@dataclass
-class SharedStorageConfig(Fields):
-    """Storage that the manager's machine and the workers both mount; checked, but used by no training service yet."""
-
-    storage_type: Annotated[Literal["NFS", "AzureBlob"], "kind of storage"]
-    local_mount_point: Annotated[AnyPath, "where this machine has it mounted"]
-    remote_mount_point: Annotated[str, "where workers have it mounted"]
-    local_mounted: Annotated[
-        Literal["usermount", "nnimount", "nomount"], "who mounts it on this machine: you, the manager, nobody"
-    ] = "usermount"
-    nfs_server: Annotated[str | None, "NFS: host"] = None
-    exported_directory: Annotated[str | None, "NFS: folder that the host exports"] = None
-    storage_account_name: Annotated[str | None, "AzureBlob: account"] = None
-    storage_account_key: Annotated[Secret | None, "AzureBlob: key"] = None
-    container_name: Annotated[str | None, "AzureBlob: container"] = None
-
-    def __post_init__(self) -> None:
-        needed = {"NFS": ("nfs_server", "exported_directory")}
-        for name in needed.get(self.storage_type, ("storage_account_name", "container_name")):
-            if not getattr(self, name):
-                raise ConfigError(f"{camel(name)} is not set; storageType {self.storage_type} needs it")
 
 
 @dataclass(init=False, repr=False)
@@ -183,7 +157,7 @@ class ExperimentConfig(Fields):
     assessor: Annotated[AlgorithmConfig | None, "stops poor trials early"] = field(default_factory=AlgorithmConfig)
     advisor: Annotated[AlgorithmConfig | None, "older name of tuner"] = field(default_factory=AlgorithmConfig)
     shared_storage: Annotated[
-        SharedStorageConfig | None, "storage that workers mount; no training service uses it yet"
+        SharedStorageConfig | None, "storage for code, checkpoints and outputs that workers on all platforms reach"
     ] = None
     tuner_timeout: Annotated[GivenDuration, "time limit for one call of the tuner"] = 3600
     max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again after its worker was lost"] = 1
@@ -321,9 +295,9 @@ class ExperimentConfig(Fields):
     @property
     def warnings(self) -> list[str]:
         """Sentences on fields that are set but have no effect, or another one; once checked, its services' too."""
-        unused = [_SHARED_STORAGE_UNUSED] if self.shared_storage else []
+        storage = self.shared_storage.hints() if isinstance(self.shared_storage, SharedStorageConfig) else []
         said = [warning for service in self._services for warning in getattr(service.config, "warnings", ())]
-        return [*self._warnings, *unused, *said]
+        return [*self._warnings, *storage, *said]
 
     @property
     def secrets(self) -> frozenset[str]:

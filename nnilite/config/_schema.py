@@ -10,11 +10,11 @@ from nnilite.config._experiment import (
     CheckpointConfig,
     CodeLimits,
     ExperimentConfig,
-    SharedStorageConfig,
 )
 from nnilite.config._kinds import Quantity
 from nnilite.config._record import ConfigField, record_of
 from nnilite.config._services import SHARE, SHORTCUTS, platforms, service_record
+from nnilite.config._shared_storage import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.space import ParameterKind
 

@@ -232,16 +232,32 @@ def test_an_unknown_attribute_is_refused(change, hint):
         change(ExperimentConfig("local"))
 
 
-def test_shared_storage_is_checked_and_said_to_have_no_effect(tmp_path):
-    storage = {
-        "storageType": "NFS",
-        "localMountPoint": str(tmp_path),
-        "remoteMountPoint": "/mnt",
-        "nfsServer": "files",
-        "exportedDirectory": "/export",
-    }
-    assert checked().warnings == []
-    assert "sharedStorage has no effect" in checked(sharedStorage=storage).warnings[0]
+STORAGE = {"storageType": "NFS", "localMountPoint": "/mnt/here", "remoteMountPoint": "/mnt/there"}
+
+
+def test_shared_storage_in_nni_s_own_fields_says_that_nobody_mounts_it():
+    storage = {**STORAGE, "nfsServer": "files", "exportedDirectory": "/export"}
+    assert checked(sharedStorage=storage).warnings == []
+    said = checked(sharedStorage={**storage, "localMounted": "nnimount"}).warnings
+    assert "sudo mount -t nfs files:/export /mnt/here" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("storage", "says"),
+    [
+        ({"storageType": "NFS", "localMountPoint": "/mnt"}, "remoteMountPoint is not set; storageType NFS needs it"),
+        ({**STORAGE, "remoteMountPoint": "there"}, "must be an absolute path"),
+        ({"storageType": "S3"}, "bucket is not set"),
+        ({"storageType": "S3", "bucket": "b", "accessKey": "a"}, "accessKey and secretKey go together"),
+        ({"storageType": "S3", "bucket": "b", "endpoint": "minio:9000"}, "must be a URL"),
+        ({"storageType": "S3", "bucket": "b", "contents": ["logs"]}, "contents"),
+        ({"storageType": "AzureBlob", "containerName": "c"}, "storageAccountName is not set"),
+    ],
+)
+def test_a_shared_storage_that_cannot_work_is_refused(storage, says):
+    with pytest.raises(ConfigError, match=says) as error:
+        checked(sharedStorage=storage)
+    assert "sharedStorage" in str(error.value)
 
 
 def test_the_default_folder_is_that_of_the_moment(tmp_path, monkeypatch):

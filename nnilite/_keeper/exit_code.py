@@ -1,0 +1,28 @@
+"""Exit codes of commands, in the form that shells use and in words."""
+
+from __future__ import annotations
+
+import signal
+
+
+def status(code: int) -> int:
+    """An exit code in the form that shells use."""
+    return 128 - code if code < 0 else code
+
+
+def sentence(code: int) -> str:
+    """What an exit code says, and what may be behind it."""
+    number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
+    if number:
+        name = _signal_name(number)
+        why = ": the machine or the container may have been out of memory" if number == signal.SIGKILL else ""
+        return "killed by {}{}".format(name, why) if code < 0 else "exit code {} ({}{})".format(code, name, why)
+    hints = {126: ": a command of it cannot be executed", 127: ": a command of it was not found"}
+    return "exit code {}{}".format(code, hints.get(code, ""))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal {}".format(number)

@@ -1,0 +1,343 @@
+"""Copies what an attempt saves to the shared storage, and brings it what earlier attempts have saved there.
+
+The trial writes to a folder on its own machine, so that a slow or missing storage never holds it up. Checkpoints are
+copied as they change; checkpoints and outputs once more after its command has ended, before its end is told, so that
+the next attempt finds them wherever it runs.
+
+Each attempt has a list of its newest checkpoint, `checkpoints/<trial>/<attempt>.json`, written after its files:
+
+    saved   time of the newest file (seconds)
+    files   {path: {"object": name in the storage, "size": bytes, "mtime_ns": time} or {"link": target}}
+
+An attempt that its manager has given up, but that still runs somewhere, so never changes what its successor reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .folder import Folder
+from .spec import Spec
+from .storage import Storage, StorageError, open_storage
+
+CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
+_PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
+_PATIENCE_S = 60.0
+_PAUSE_S = (0.2, 5.0)
+_LOOK_S = 0.2
+_MOST_EARLIER = 50
+_State = Tuple[int, int]  # of a file: size and time of the last change
+
+
+class Saver:
+    """The attempt's side of the shared storage. Its threads may hang with the storage; its caller never does."""
+
+    def __init__(self, spec: Spec, folder: Folder) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._entry = spec.storage
+        self._parts = [str(part) for part in self._entry.get("parts") or ()]
+        self._storage: Optional[Storage] = None
+        self._stop = threading.Event()
+        self._busy = threading.Lock()
+        self._progress = time.monotonic()
+        self._told = ""
+        self._files: Dict[str, Dict[str, Any]] = {}  # the checkpoint in the storage, as its list has it
+        self._states: Dict[str, _State] = {}
+        self._number = 0
+        self.checkpoint_dir = spec.checkpoint_dir or os.path.join(spec.directory, CHECKPOINTS)
+
+    def restore(self, wanted: Callable[[], bool]) -> None:
+        """Bring the newest checkpoint of earlier attempts, unless a newer one is here. Without one, it starts anew.
+
+        `wanted` says whether the trial is still to start.
+        """
+        if "checkpoints" in self._parts and self._spec.attempt:
+            trouble = self._bounded(self._restore, wanted)
+            if trouble:
+                self._tell("the trial starts without the checkpoints of its earlier attempts: " + trouble)
+
+    def fetch_code(self, name: str, wanted: Callable[[], bool]) -> Optional[str]:
+        """The path of the code package `name`, a hash; None if the storage does not have it, or not now."""
+        if "code" not in self._parts:
+            return None
+        path = os.path.join(self._folder.inner, name + ".tar.gz")
+        found: List[bool] = []
+
+        def fetch() -> None:
+            found.append(self._open().get("code/{}.tar.gz".format(name), path, self._moved))
+
+        trouble = self._bounded(fetch, wanted, patience_s=0.0)
+        if trouble:
+            self._folder.note("the code comes from the manager: " + trouble)
+        return path if found == [True] else None
+
+    def start(self) -> None:
+        """Begin to copy checkpoints as they change."""
+        if "checkpoints" in self._parts and not self._entry.get("read_only"):
+            threading.Thread(target=self._save_regularly, name="saver", daemon=True).start()
+
+    def finish(self, succeeded: bool, wanted: Callable[[], bool]) -> str:
+        """Copy what is not in the storage yet. Returns why that was not possible, as a sentence; "" if it was."""
+        self._stop.set()
+        if self._entry.get("read_only"):
+            return ""
+        told = []
+        for part, save in (("checkpoints", self._save_checkpoints), ("outputs", self._save_outputs)):
+            if part in self._parts:
+                trouble = self._bounded(save, wanted)
+                if trouble:
+                    told.append("its {} stay in {} on its machine: {}".format(part, self._place_of(part), trouble))
+        if succeeded and not told and self._entry.get("keep") == "none":
+            self._bounded(self._forget, wanted)
+        for sentence in told:
+            self._tell(sentence)
+        return "\n".join(told)
+
+    def _place_of(self, part: str) -> str:
+        return self.checkpoint_dir if part == "checkpoints" else self._spec.directory
+
+    def _bounded(self, work: Callable[[], None], wanted: Callable[[], bool], patience_s: Optional[float] = None) -> str:
+        """Do some work in a thread, with patience while the storage is away. Returns why it was not done, or ""."""
+        limit = self._entry.get("patience_s", _PATIENCE_S) if patience_s is None else patience_s
+        trouble: List[str] = []
+        given_up = threading.Event()
+        self._progress = time.monotonic()
+
+        def patiently() -> None:
+            pause, longest = _PAUSE_S
+            while True:
+                try:
+                    with self._busy:
+                        work()
+                    return
+                except (StorageError, OSError, ValueError) as error:
+                    said = "{}: {}".format(self._title(), error)
+                    if not getattr(error, "away", False) or time.monotonic() - self._progress >= limit:
+                        trouble.append(said)
+                        return
+                if given_up.wait(pause):
+                    return
+                pause = min(longest, 2 * pause)
+
+        thread = threading.Thread(target=patiently, name="storage", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_LOOK_S)
+            if thread.is_alive() and not wanted():
+                trouble.append("there was no time left for {}".format(self._title()))
+                break
+            # A request that hangs has its own limit; a mounted folder that hangs has none.
+            if time.monotonic() - self._progress > limit + 2 * _PATIENCE_S:
+                trouble.append("{} has not answered for {:.0f} s".format(self._title(), limit + 2 * _PATIENCE_S))
+                break
+        given_up.set()
+        return trouble[0] if trouble else ""
+
+    def _title(self) -> str:
+        return "the shared storage" if self._storage is None else self._storage.title
+
+    def _open(self) -> Storage:
+        if self._storage is None:
+            self._storage = open_storage(self._entry)
+        return self._storage
+
+    def _moved(self, count: int) -> None:
+        self._progress = time.monotonic()
+
+    def _tell(self, sentence: str) -> None:
+        """Tell the user by the trial's standard error and the keeper's log, each sentence once."""
+        if sentence == self._told:
+            return
+        self._told = sentence
+        self._folder.note(sentence)
+        try:
+            with open(self._folder.stderr, "ab") as file:
+                file.write("nnilite: {}\n".format(sentence).encode("utf-8", "replace"))
+        except OSError:  # the keeper's log has it
+            return
+
+    def _save_regularly(self) -> None:
+        while not self._stop.wait(float(self._entry.get("save_every_s") or _PATIENCE_S)):
+            try:
+                with self._busy:
+                    if not self._stop.is_set():
+                        self._save_checkpoints()
+                self._told = ""
+            except (StorageError, OSError, ValueError) as error:
+                self._tell("checkpoints stay on this machine for now: {}: {}".format(self._title(), error))
+
+    # Checkpoints
+
+    def _restore(self) -> None:
+        storage = self._open()
+        for number in range(self._spec.attempt - 1, max(-1, self._spec.attempt - 1 - _MOST_EARLIER), -1):
+            known = self._list_of(storage, number)
+            if known is not None:
+                if known["saved"] > _newest(self.checkpoint_dir):
+                    self._bring(storage, known["files"])
+                return
+
+    def _list_of(self, storage: Storage, number: int) -> Optional[Dict[str, Any]]:
+        with tempfile.TemporaryDirectory(dir=self._folder.inner) as scratch:
+            path = os.path.join(scratch, "list")
+            if not storage.get(self._list_name(number), path, self._moved):
+                return None
+            with open(path, encoding="utf-8") as file:
+                known = json.load(file)
+        if not isinstance(known, dict) or not isinstance(known.get("files"), dict):
+            raise ValueError("the list {} is damaged".format(self._list_name(number)))
+        known["saved"] = float(known.get("saved") or 0)
+        return known
+
+    def _bring(self, storage: Storage, files: Dict[str, Any]) -> None:
+        """Put the files in the place of what is here, all or none."""
+        os.makedirs(os.path.dirname(self.checkpoint_dir), exist_ok=True)
+        draft = tempfile.mkdtemp(prefix=".checkpoint-", dir=os.path.dirname(self.checkpoint_dir))
+        try:
+            for path, facts in sorted(files.items()):
+                _check_inside(path)
+                target = os.path.join(draft, path)
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                if "link" in facts:
+                    _check_inside(os.path.join(os.path.dirname(path), str(facts["link"])))
+                    os.symlink(str(facts["link"]), target)
+                    continue
+                if not storage.get(str(facts["object"]), target, self._moved):
+                    raise ValueError("the file {} is gone from it".format(facts["object"]))
+                if os.path.getsize(target) != facts["size"]:
+                    raise ValueError("the file {} has lost a part of its bytes".format(facts["object"]))
+                os.utime(target, ns=(int(facts["mtime_ns"]), int(facts["mtime_ns"])))
+            shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
+            os.rename(draft, self.checkpoint_dir)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        self._files = dict(files)
+        self._states = _states(self.checkpoint_dir)
+
+    def _save_checkpoints(self) -> None:
+        """Copy what has changed since the last time, then write the new list."""
+        now = _states(self.checkpoint_dir)
+        if now == self._states:
+            return
+        storage, files = self._open(), {}
+        states = dict(now)
+        for path in sorted(now):
+            if path in self._files and now[path] == self._states.get(path):
+                files[path] = self._files[path]
+                continue
+            facts = self._send(storage, path, now[path])
+            if facts is None:  # it is being written: the version before has to do, and the next look takes it
+                states.pop(path)
+                facts = self._files.get(path)
+            if facts is not None:
+                files[path] = facts
+        saved = max((facts.get("mtime_ns", 0) for facts in files.values()), default=0) / 1e9
+        self._put_json(storage, self._list_name(self._spec.attempt), {"saved": saved, "files": files})
+        before, self._files, self._states = self._files, files, states
+        kept = {facts.get("object") for facts in files.values()}
+        for facts in before.values():
+            name = str(facts.get("object") or "")
+            if name.startswith(self._own_name("")) and name not in kept:
+                storage.delete(name)
+
+    def _send(self, storage: Storage, path: str, state: _State) -> Optional[Dict[str, Any]]:
+        """Copy one file. None if it changes meanwhile, or is gone."""
+        here = os.path.join(self.checkpoint_dir, path)
+        if os.path.islink(here):
+            return {"link": os.readlink(here)}
+        self._number += 1
+        name = self._own_name("{}/{}".format(self._number, path))
+        try:
+            storage.put(name, here, self._moved)
+        except StorageError:
+            if _state(here) == state:
+                raise
+        if _state(here) != state:
+            storage.delete(name)
+            return None
+        return {"object": name, "size": state[0], "mtime_ns": state[1]}
+
+    def _forget(self) -> None:
+        """Delete what the trial has saved: the experiment keeps no checkpoints."""
+        storage = self._open()
+        for number in range(self._spec.attempt, max(-1, self._spec.attempt - _MOST_EARLIER), -1):
+            known = self._list_of(storage, number) or {"files": {}}
+            for facts in known["files"].values():
+                if facts.get("object"):
+                    storage.delete(str(facts["object"]))
+            storage.delete(self._list_name(number))
+
+    def _list_name(self, number: int) -> str:
+        return "checkpoints/{}/{}.json".format(self._spec.trial, number)
+
+    def _own_name(self, path: str) -> str:
+        return "checkpoints/{}/{}/{}".format(self._spec.trial, self._spec.attempt, path)
+
+    def _put_json(self, storage: Storage, name: str, value: Any) -> None:
+        with tempfile.TemporaryDirectory(dir=self._folder.inner) as scratch:
+            path = os.path.join(scratch, "list")
+            with open(path, "w", encoding="ascii") as file:
+                json.dump(value, file)
+            storage.put(name, path, self._moved)
+
+    # Outputs
+
+    def _save_outputs(self) -> None:
+        """Copy the attempt's folder, but for what is ours."""
+        storage = self._open()
+        for path in sorted(_states(self._spec.directory, _is_private)):
+            here = os.path.join(self._spec.directory, path)
+            if os.path.abspath(here).startswith(self.checkpoint_dir + os.sep) or os.path.islink(here):
+                continue
+            storage.put("trials/{}/{}/{}".format(self._spec.trial, self._spec.attempt, path), here, self._moved)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith(".") or name in _PRIVATE
+
+
+def _is_draft(name: str) -> bool:
+    """Whether a file is one that `nnilite.checkpoint` is about to rename."""
+    return name.startswith(".") and name.endswith(".new")
+
+
+def _check_inside(path: str) -> None:
+    """Raises: ValueError for a path that leads out of the folder."""
+    if os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] == ".." or "\0" in path:
+        raise ValueError("its list names {!r}, outside of the folder for checkpoints".format(path))
+
+
+def _states(folder: str, hidden: Callable[[str], bool] = _is_draft) -> Dict[str, _State]:
+    """The files and links of a folder, by their relative paths. `hidden` names at its top are left out."""
+    found: Dict[str, _State] = {}
+    for place, folders, names in os.walk(folder):
+        if place == folder:
+            folders[:] = [name for name in folders if not hidden(name)]
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        for name in [*names, *links]:
+            state = None if _is_draft(name) or (place == folder and hidden(name)) else _state(os.path.join(place, name))
+            if state is not None:
+                found[os.path.relpath(os.path.join(place, name), folder)] = state
+    return found
+
+
+def _state(path: str) -> Optional[_State]:
+    """Size and time of a file or link; None if it is gone or something else."""
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return None
+    return (facts.st_size, facts.st_mtime_ns) if stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode) else None
+
+
+def _newest(folder: str) -> float:
+    """The time of the newest file of a folder, in seconds; 0 if it has none."""
+    return max((state[1] for state in _states(folder).values()), default=0) / 1e9

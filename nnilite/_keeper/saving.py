@@ -1,0 +1,41 @@
+"""What an attempt does with the shared storage: nothing, unless its specification names one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Optional, Union
+
+from .folder import Folder
+from .spec import Spec
+
+if TYPE_CHECKING:
+    from .saver import Saver
+
+
+class NoStorage:
+    """A `Saver` for an attempt without a shared storage."""
+
+    def __init__(self, checkpoint_dir: Optional[str]) -> None:
+        self.checkpoint_dir = checkpoint_dir
+
+    def fetch_code(self, name: str, wanted: Callable[[], bool]) -> Optional[str]:
+        """There is none: the code comes from the manager."""
+        return None
+
+    def restore(self, wanted: Callable[[], bool]) -> None:
+        """Checkpoints are where the service keeps them."""
+
+    def start(self) -> None:
+        """Nothing is copied."""
+
+    def finish(self, succeeded: bool, wanted: Callable[[], bool]) -> str:
+        """Nothing is missing."""
+        return ""
+
+
+def saver_of(spec: Spec, folder: Folder) -> "Union[Saver, NoStorage]":
+    """What keeps the attempt's files. The modules for storages are loaded where one is used only."""
+    if not spec.storage:
+        return NoStorage(spec.checkpoint_dir)
+    from .saver import Saver
+
+    return Saver(spec, folder)

@@ -1,0 +1,178 @@
+"""The shared storage of an experiment, as files by their names: a mounted folder, an S3 bucket or an Azure container.
+
+The experiment's part of the storage is `nni/<experiment>/`, in which names are paths with slashes:
+
+    code/<hash>.tar.gz                          the code package
+    trials/<trial>/<attempt>/...                what an attempt has left in its folder
+    checkpoints/<trial>/<attempt>.json          the newest checkpoint of an attempt (see `saver`)
+    checkpoints/<trial>/<attempt>/...           its files
+
+`open_storage` makes one from a specification's `storage`:
+
+    kind        "folder", "s3" or "azure"
+    parts       which of "code", "checkpoints" and "outputs" go there
+    save_every_s 60: the time between two looks for changed checkpoints
+    read_only   false; true for processes of a job that load checkpoints but save none
+    folder:     paths (where the experiment's part may be on a worker), marked (whether it has the file MARKER)
+    s3:         url (of the bucket), prefix, region, access_key, secret, session_token (from AWS's environment
+                variables of the worker if empty)
+    azure:      url (of the container), prefix, sas_token
+
+The manager uses the same code, so that both sides agree on it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import IO, Any, Callable, List, Mapping, Optional
+
+MARKER = ".nnilite-storage"
+PARTS = ("code", "checkpoints", "outputs")
+_CHUNK_BYTES = 1 << 20
+
+
+class StorageError(Exception):
+    """The storage has not done what was asked. The text is a clause on what is wrong, with the cure."""
+
+    def __init__(self, text: str, away: bool = False) -> None:
+        super().__init__(text)
+        # Whether a further try may succeed, as with a storage that does not answer.
+        self.away = away
+
+
+def nothing(count: int) -> None:
+    """The default for those who do not watch the progress."""
+
+
+class Storage:
+    """The experiment's part of a storage. All methods block, and raise StorageError."""
+
+    title = "the shared storage"
+
+    def put(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> None:
+        """Copy a file to the storage, whole or not at all. `progress` gets the number of bytes of each piece."""
+        raise NotImplementedError
+
+    def get(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> bool:
+        """Copy a file from the storage to `path`. False: the storage has no such file."""
+        raise NotImplementedError
+
+    def delete(self, name: str) -> None:
+        """Remove a file from the storage. Harmless if there is none."""
+        raise NotImplementedError
+
+
+def open_storage(entry: Mapping[str, Any]) -> Storage:
+    """The storage that a specification describes. Raises: StorageError."""
+    kind = entry.get("kind")
+    if kind == "folder":
+        return FolderStorage([str(path) for path in entry.get("paths") or ()], bool(entry.get("marked")))
+    from .storage_http import AzureStorage, S3Storage
+
+    if kind == "s3":
+        return S3Storage(entry, os.environ)
+    if kind == "azure":
+        return AzureStorage(entry)
+    raise StorageError("this keeper knows no storage of the kind {!r}".format(kind))
+
+
+class FolderStorage(Storage):
+    """A folder that is mounted on this machine, by NFS or in another way."""
+
+    def __init__(self, paths: List[str], marked: bool) -> None:
+        self._paths = paths
+        self._marked = marked
+        self._found: Optional[str] = None
+        self.title = "the shared storage at {}".format(" or ".join(paths))
+
+    def put(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> None:
+        target = self._path(name)
+        draft = "{}.{}.new".format(target, os.urandom(4).hex())
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(path, "rb") as source, open(draft, "wb") as file:
+                _copy(source, file, progress)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, target)
+        except OSError as error:
+            _remove(draft)
+            raise self._error(error, target) from error
+
+    def get(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> bool:
+        source = self._path(name)
+        try:
+            with open(source, "rb") as file, open(path, "wb") as target:
+                _copy(file, target, progress)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._error(error, source) from error
+        return True
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._error(error, path) from error
+        try:
+            os.rmdir(os.path.dirname(path))
+        except OSError:  # it has other files
+            return
+
+    def _path(self, name: str) -> str:
+        """The path of a file. A folder that is not the storage is refused, as its files would stay on this machine."""
+        if self._found is None:
+            known = [path for path in self._paths if os.path.isdir(path)]
+            if self._marked:
+                known = [path for path in known if os.path.exists(os.path.join(path, MARKER))]
+            if not known:
+                raise StorageError(
+                    "there is no folder of this experiment at {} on this machine; mount the storage there, so that "
+                    "this user can write to it".format(" or ".join(self._paths)),
+                    away=True,
+                )
+            self._found = known[0]
+        return os.path.join(self._found, *name.split("/"))
+
+    def _error(self, error: OSError, path: str) -> StorageError:
+        self._found = None  # it may be mounted anew, at another place
+        cure = "give this user the right to write there" if isinstance(error, PermissionError) else "look at its server"
+        what = error.strerror or str(error)
+        return StorageError("{}: {}; {}".format(path, what, cure), away=not isinstance(error, PermissionError))
+
+
+def _copy(source: IO[bytes], target: IO[bytes], progress: Callable[[int], None]) -> None:
+    while True:
+        chunk = source.read(_CHUNK_BYTES)
+        if not chunk:
+            return
+        target.write(chunk)
+        progress(len(chunk))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:  # it was not made
+        return
+
+
+def fits(storage: Storage, name: str, path: str) -> None:
+    """Copy a file there and back, and delete it: whether the storage can be used. Raises: StorageError, OSError."""
+    back = path + ".back"
+    storage.put(name, path)
+    try:
+        if not storage.get(name, back):
+            raise StorageError("{} does not have what was just written to it".format(storage.title))
+        with open(path, "rb") as sent, open(back, "rb") as got:
+            if sent.read() != got.read():
+                raise StorageError("{} gives back other bytes than it was given".format(storage.title))
+    finally:
+        shutil.rmtree(back, ignore_errors=True)
+        _remove(back)
+    storage.delete(name)

@@ -1,0 +1,194 @@
+"""The manager's side of the shared storage: what keepers are told of it, whether it can be used, and the code in it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import hmac
+import logging
+import os
+import tempfile
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import urlencode
+
+from nnilite._keeper.storage import MARKER, StorageError, fits, open_storage
+from nnilite.codedir import CodePackage
+from nnilite.config import ExperimentConfig, SharedStorageConfig
+from nnilite.config._shared_storage import account_key
+from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.records import Json
+from nnilite.units import checked_number
+
+log = logging.getLogger(__name__)
+
+_PLACE = Place(field="sharedStorage")
+_CHECK_S = 60.0
+_SIGNATURE_DAYS = 30
+_AZURE_VERSION = "2020-12-06"
+
+
+class SharedStorage:
+    """An experiment's part of the storage of its config. `entry` is what its keepers get, with credentials."""
+
+    def __init__(self, config: SharedStorageConfig, experiment: str, keep: str, environment: Mapping[str, str]) -> None:
+        self._config = config
+        self._folder = f"nni/{experiment}"
+        self._sent: set[str] = set()
+        self.entry: dict[str, Json] = {
+            "parts": list(config.contents),
+            "save_every_s": checked_number(config.save_every),
+            "keep": keep,
+            **_ENTRIES[config.storage_type](config, self._folder, environment),
+        }
+
+    def prepare(self, scratch: Path) -> None:
+        """Make the experiment's part, and check that files can be written there and read back.
+
+        Blocks for a minute at most. Raises: ConfigError if it can never work, ServiceError if it cannot work now.
+        """
+        if self._config.storage_type == "NFS" and self._config.local_mounted == "nomount":
+            return
+        self._bounded(lambda: self._try(scratch))
+
+    def look(self, scratch: Path) -> None:
+        """Like `prepare`, but nothing is written."""
+        self._bounded(lambda: self._look(scratch))
+
+    def with_code(self, pack: Callable[[], CodePackage]) -> Callable[[], CodePackage]:
+        """A function that packs the code and puts it into the storage, once. Without the storage, workers ask us."""
+        if "code" not in self._config.contents:
+            return pack
+
+        def packed() -> CodePackage:
+            package = pack()
+            if package.hash not in self._sent:
+                try:
+                    open_storage(self.entry).put(f"code/{package.hash}.tar.gz", str(package.archive))
+                    self._sent.add(package.hash)
+                except StorageError as error:
+                    log.warning("the code is not in the shared storage, so workers get it from here: %s", error)
+            return package
+
+        return packed
+
+    def _try(self, scratch: Path) -> None:
+        if self._config.storage_type == "NFS":
+            self._make_folder()
+        with tempfile.TemporaryDirectory(dir=scratch) as place:
+            path = Path(place, "probe")
+            path.write_bytes(os.urandom(64))
+            fits(open_storage(self.entry), f"probe-{os.getpid()}", str(path))
+
+    def _look(self, scratch: Path) -> None:
+        if self._config.storage_type == "NFS":
+            if self._config.local_mounted != "nomount":
+                self._check_mounted()
+            return
+        with tempfile.TemporaryDirectory(dir=scratch) as place:
+            open_storage(self.entry).get("probe", str(Path(place, "probe")))
+
+    def _check_mounted(self) -> None:
+        point = Path(str(self._config.local_mount_point))
+        if not point.is_dir():
+            raise StorageError(f"there is no folder {point} on this machine; mount it: {self._config.mount_command()}")
+        if not os.access(point, os.R_OK | os.W_OK | os.X_OK):
+            raise StorageError(f"this user may not write to {point}; change its rights")
+
+    def _make_folder(self) -> None:
+        """Make the experiment's folder, with a file by which workers know that the right thing is mounted."""
+        self._check_mounted()
+        folder = Path(str(self._config.local_mount_point), self._folder)
+        try:
+            folder.parent.mkdir(exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            (folder / MARKER).touch()
+        except OSError as error:
+            raise StorageError(f"{folder} cannot be made: {error.strerror}; give this user the right to") from error
+
+    def _bounded(self, work: Callable[[], None]) -> None:
+        """Do it in a thread of its own: a mounted folder whose server is away may hold it for ever."""
+        faults: list[Exception] = []
+
+        def run() -> None:
+            try:
+                work()
+            except (StorageError, OSError) as error:
+                faults.append(error)
+
+        thread = threading.Thread(target=run, name="storage", daemon=True)
+        thread.start()
+        thread.join(_CHECK_S)
+        if thread.is_alive():
+            raise ServiceError(f"sharedStorage: it has not answered for {_CHECK_S:.0f} s; look at its server")
+        for fault in faults:
+            if getattr(fault, "away", isinstance(fault, OSError)):
+                raise ServiceError(f"sharedStorage: {self._where()}: {fault}") from fault
+            raise ConfigError(f"{self._where()}: {fault}", _PLACE) from fault
+
+    def _where(self) -> str:
+        where = self.entry.get("url") or self._config.local_mount_point
+        return f"{self._config.storage_type} {where}"
+
+
+def shared_storage(config: ExperimentConfig, experiment: str) -> SharedStorage | None:
+    """The shared storage of an experiment, with credentials of the config or the environment. Raises: ConfigError."""
+    if config.shared_storage is None:
+        return None
+    return SharedStorage(config.shared_storage, experiment, config.checkpoint.keep, os.environ)
+
+
+def _folder(config: SharedStorageConfig, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
+    points = [str(config.remote_mount_point)]
+    if config.local_mount_point is not None and config.local_mounted != "nomount":
+        points.append(str(config.local_mount_point))
+    paths: list[Json] = list(dict.fromkeys(f"{point.rstrip('/')}/{folder}" for point in points))
+    return {"kind": "folder", "paths": paths, "marked": config.local_mounted != "nomount"}
+
+
+def _s3(config: SharedStorageConfig, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
+    bucket, region = str(config.bucket), config.region
+    if config.endpoint:
+        url = f"{config.endpoint.rstrip('/')}/{bucket}"
+    elif "." in bucket:  # AWS's certificates are for names without further dots
+        url = f"https://s3.{region}.amazonaws.com/{bucket}"
+    else:
+        url = f"https://{bucket}.s3.{region}.amazonaws.com"
+    key, secret, session = config.access_key, config.secret_key, ""
+    if not key:
+        key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
+        session = environment.get("AWS_SESSION_TOKEN", "")
+    credentials = {"access_key": str(key or ""), "secret": str(secret or ""), "session_token": session}
+    return {"kind": "s3", "url": url, "prefix": _prefixed(config, folder), "region": region, **credentials}
+
+
+def _azure(config: SharedStorageConfig, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
+    account, container = str(config.storage_account_name), str(config.container_name)
+    base = (config.endpoint or f"https://{account}.blob.core.windows.net").rstrip("/")
+    key = config.storage_account_key or environment.get("AZURE_STORAGE_KEY")
+    token = environment.get("AZURE_STORAGE_SAS_TOKEN", "")
+    if key:
+        token = _signature(account, container, account_key(str(key)))
+    if not token:
+        cure = "is not set; give it, or set AZURE_STORAGE_KEY where the experiment is created or resumed"
+        raise ConfigError(cure, Place(field="sharedStorage.storageAccountKey"))
+    return {"kind": "azure", "url": f"{base}/{container}", "prefix": _prefixed(config, folder), "sas_token": token}
+
+
+def _prefixed(config: SharedStorageConfig, folder: str) -> str:
+    return "/".join(part for part in (config.prefix.strip("/"), folder) if part)
+
+
+def _signature(account: str, container: str, key: bytes) -> str:
+    """A shared access signature: it opens one container for some time, so that the account's key stays here."""
+    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=_SIGNATURE_DAYS)
+    expiry, rights = until.strftime("%Y-%m-%dT%H:%M:%SZ"), "rcwd"
+    # The empty lines are what else may be signed: a start, addresses, a protocol, a snapshot, headers of the answer.
+    lines = [rights, "", expiry, f"/blob/{account}/{container}", "", "", "", _AZURE_VERSION, "c", *[""] * 7]
+    signed = b64encode(hmac.new(key, "\n".join(lines).encode(), hashlib.sha256).digest()).decode()
+    return urlencode({"sv": _AZURE_VERSION, "sr": "c", "sp": rights, "se": expiry, "sig": signed})
+
+
+_ENTRIES = {"NFS": _folder, "S3": _s3, "AzureBlob": _azure}

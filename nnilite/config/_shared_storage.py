@@ -1,0 +1,82 @@
+"""The config's `sharedStorage`, with NNI's fields, and S3 besides."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from nnilite.config._fields import Fields, camel
+from nnilite.errors import ConfigError, Place
+from nnilite.units import AnyPath, GivenDuration, Secret
+
+_NEEDED = {
+    "NFS": ("local_mount_point", "remote_mount_point"),
+    "AzureBlob": ("storage_account_name", "container_name"),
+    "S3": ("bucket",),
+}
+
+
+@dataclass
+class SharedStorageConfig(Fields):
+    """Storage that all workers reach: an NFS folder, an S3 bucket or an Azure container."""
+
+    storage_type: Annotated[Literal["NFS", "AzureBlob", "S3"], "kind of storage; NFS is any folder that is mounted"]
+    local_mount_point: Annotated[AnyPath | None, "NFS: where this machine has it mounted"] = None
+    remote_mount_point: Annotated[str | None, "NFS: where workers have it mounted"] = None
+    local_mounted: Annotated[
+        Literal["usermount", "nnimount", "nomount"],
+        "NFS: who mounts it on this machine: you; as in NNI, but do it yourself; nobody",
+    ] = "usermount"
+    nfs_server: Annotated[str | None, "NFS: host, named where something is not mounted"] = None
+    exported_directory: Annotated[str | None, "NFS: folder that the host exports"] = None
+    storage_account_name: Annotated[str | None, "AzureBlob: account"] = None
+    storage_account_key: Annotated[Secret | None, "AzureBlob: key; default: that of AZURE_STORAGE_KEY"] = None
+    container_name: Annotated[str | None, "AzureBlob: container"] = None
+    bucket: Annotated[str | None, "S3: bucket"] = None
+    prefix: Annotated[str, "S3, AzureBlob: what all names begin with"] = ""
+    endpoint: Annotated[str | None, "S3, AzureBlob: URL of the service, if it is not that of AWS or Azure"] = None
+    region: Annotated[str, "S3: region"] = "us-east-1"
+    access_key: Annotated[Secret | None, "S3, with secretKey; default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"] = (
+        None
+    )
+    secret_key: Annotated[Secret | None, 'S3; better "${env:S3_SECRET}"'] = None
+    contents: Annotated[list[Literal["code", "checkpoints", "outputs"]], "what goes there"] = field(
+        default_factory=lambda: ["code", "checkpoints", "outputs"]
+    )
+    save_every: Annotated[GivenDuration, "time between two copies of changed checkpoints"] = 60
+
+    def __post_init__(self) -> None:
+        for name in _NEEDED.get(self.storage_type, ()):
+            if not getattr(self, name):
+                raise ConfigError(f"{camel(name)} is not set; storageType {self.storage_type} needs it")
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ConfigError("accessKey and secretKey go together; give both, or none and AWS's variables")
+        if self.storage_type == "NFS" and not str(self.remote_mount_point).startswith("/"):
+            raise ConfigError("must be an absolute path, such as /mnt/nni", Place(field="remoteMountPoint"))
+        for url in (self.endpoint,):
+            if url is not None and not url.startswith(("http://", "https://")):
+                raise ConfigError("must be a URL, such as https://minio.lab:9000", Place(field="endpoint"))
+
+    def hints(self) -> list[str]:
+        """Sentences on what has another effect than in NNI."""
+        if self.storage_type == "NFS" and self.local_mounted == "nnimount":
+            return [f"sharedStorage.localMounted: nnilite mounts nothing; run `{self.mount_command()}` yourself"]
+        return []
+
+    def mount_command(self) -> str:
+        """The command that mounts an NFS folder on this machine."""
+        server, folder = self.nfs_server or "SERVER", self.exported_directory or "/EXPORTED"
+        return f"sudo mount -t nfs {server}:{folder} {self.local_mount_point}"
+
+
+def account_key(text: str) -> bytes:
+    """The bytes of an Azure account's key. Raises: ConfigError."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(
+            "is not the key of a storage account, which is Base64; copy it anew",
+            Place(field="sharedStorage.storageAccountKey"),
+        ) from None
