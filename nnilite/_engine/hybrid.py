@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
-from nnilite.errors import ConfigError, NniliteError, NoCapacity, ServiceError
+from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 
@@ -237,13 +237,20 @@ class HybridService(TrainingService):
         return {name: member.describe(self._own[name](job)) for name, member in self._members.items()}
 
     async def check(self) -> None:
-        """All members are asked, whatever the first ones answer."""
+        """Ask all members, whatever the first ones answer. Raises: ConfigError that names those that cannot work."""
         untold: list[str] = []
+        impossible: list[str] = []
         for name, member in self._members.items():
             try:
                 await _within(name, member.check())
             except ServiceError as error:
                 untold.append(f"{name}: {error}")
+            except ConfigError as error:
+                impossible.append(f"{name}: {error}")
+        if len(impossible) == len(self._members):
+            raise ConfigError("no service can run a trial: " + "; ".join(impossible), Place(field="trainingService"))
+        if impossible:
+            raise ConfigError("; ".join(impossible), Place(field="trainingService"))
         if untold:
             raise ServiceError("; ".join(untold))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._engine.hybrid import HybridService, Member
-from nnilite.errors import NoCapacity, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.service import Job, JobState
 from nnilite.testing.fakes import BadService, FakeService, fake_context
 
@@ -196,3 +196,22 @@ def test_what_is_left_behind_is_told_though_another_service_cannot_be_closed(
     hybrid = HybridService("hybrid", [Member(service, "a", None) for service in made], fake_context(tmp_path))
     with pytest.raises(ServiceError, match=r"^near was away$"):
         asyncio.run(asyncio.wait_for(hybrid.close(), 5))
+
+
+@pytest.mark.parametrize(
+    ("faults", "says"),
+    [
+        ({"near": "has 1 GPU"}, r"^trainingService: near: has 1 GPU$"),
+        ({"near": "has 1 GPU", "far": "has none"}, "no service can run a trial: near: has 1 GPU; far: has none"),
+    ],
+)
+def test_a_dry_run_says_which_services_can_never_run_a_trial(tmp_path: Path, faults: dict[str, str], says: str) -> None:
+    class Small(FakeService):
+        async def check(self) -> None:
+            if self.name in faults:
+                raise ConfigError(faults[self.name])
+
+    context = fake_context(tmp_path)
+    members = [Member(Small(name, None, context), "a", 2) for name in ("near", "far")]
+    with pytest.raises(ConfigError, match=says):
+        asyncio.run(HybridService("hybrid", members, context).check())

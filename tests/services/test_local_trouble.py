@@ -335,3 +335,9 @@ def test_nobody_is_woken_for_the_keeper_of_a_removed_job(bench):
     eventually(lambda: not bench.service._removed)
     assert bench.wakes == before
     assert bench.wait(name).state.ended
+
+
+def test_gpus_that_this_machine_may_not_give_are_refused_before_anything_starts():
+    with pytest.raises(ConfigError, match="names fewer GPUs than the 2 that trialGpuNumber asks for") as error:
+        LocalConfig(use_active_gpu=True, trial_gpu_number=2, gpu_indices=[1])
+    assert error.value.place.field == "gpuIndices"

@@ -361,3 +361,11 @@ def test_what_is_pending_outlives_the_manager_and_nothing_is_left_when_it_is_set
     assert not place.exists()
     place.write_text("[[")
     again.load()
+
+
+def test_gpus_that_no_machine_may_give_are_refused_before_anything_starts():
+    machines = [MachineConfig(host=name, user="u", password="p", gpu_indices=[0]) for name in "ab"]
+    with pytest.raises(ConfigError, match="is 2, but no machine's gpuIndices names so many") as error:
+        RemoteConfig(machines, trial_gpu_number=2)
+    assert error.value.place.field == "trialGpuNumber"
+    RemoteConfig([*machines, MachineConfig(host="c", user="u", password="p")], trial_gpu_number=2)

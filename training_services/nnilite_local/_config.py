@@ -41,5 +41,11 @@ class LocalConfig:
                     "may trials get GPUs on which programs of others run?",
                     Place(field="useActiveGpu"),
                 )
+            if self.gpu_indices is not None and len(set(self.gpu_indices)) < self.trial_gpu_number:
+                raise ConfigError(
+                    f"names fewer GPUs than the {self.trial_gpu_number} that trialGpuNumber asks for, so no "
+                    "trial could ever run; name more, or ask for fewer",
+                    Place(field="gpuIndices"),
+                )
         elif self.max_trial_number_per_gpu != 1:
             raise ConfigError("has a meaning only if trialGpuNumber is above 0", Place(field="maxTrialNumberPerGpu"))

@@ -70,9 +70,7 @@ class LocalService(TrainingService):
         self._publish_address()
         if self.config.reuse_mode:
             log.info("reuseMode has no effect: starting a trial here costs next to nothing")
-        wanted = self.config.trial_gpu_number or self.context.defaults.get("trialGpuNumber")
-        if wanted:
-            await self._gpus.check(int(wanted))
+        await self.check()
         self._gpus.restore(self._holds_gpus)
         if self.config.isolate_code:
             await self._packed()
@@ -114,7 +112,10 @@ class LocalService(TrainingService):
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
         known = await asyncio.to_thread(lambda: [self._look(handle) for handle in handles])
-        statuses = [self._status(folder, status) for folder, status in known]
+        statuses = [
+            self._abandoned(folder, status.started) if status.state is JobState.LOST else status
+            for folder, status in known
+        ]
         for handle, status in zip(handles, statuses, strict=True):
             if status.state.ended:
                 self._gpus.free(str(handle["job"]))
@@ -159,6 +160,11 @@ class LocalService(TrainingService):
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
         spec = job.spec_for(self._folder(job).path, code=code)
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
+
+    async def check(self) -> None:
+        wanted = self.config.trial_gpu_number or self.context.defaults.get("trialGpuNumber")
+        if wanted:
+            await self._gpus.check(int(wanted))
 
     def hosts(self) -> list[Host]:
         return [Host(self._host, "up", running=len(self._at_work))]
@@ -270,9 +276,6 @@ class LocalService(TrainingService):
         except OSError as error:
             reason = f"its folder {folder.path} cannot be read now: {error.strerror}"
             return folder, JobStatus(JobState.UNKNOWN, reason, host=self._host)
-
-    def _status(self, folder: AttemptFolder, status: JobStatus) -> JobStatus:
-        return self._abandoned(folder, status.started) if status.state is JobState.LOST else status
 
     def _has_keeper(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""

@@ -77,6 +77,13 @@ class RemoteConfig(SshSettings):
                     "has a meaning only if trialGpuNumber is above 0",
                     Place(field=f"machineList[{number}].maxTrialNumberPerGpu"),
                 )
+        wanted = self.trial_gpu_number or 0
+        if all(m.gpu_indices is not None and len(set(m.gpu_indices)) < wanted for m in self.machine_list):
+            raise ConfigError(
+                f"is {wanted}, but no machine's gpuIndices names so many, so no trial could ever run; name more, or "
+                "ask for fewer",
+                Place(field="trialGpuNumber"),
+            )
         missing = [label for label in self.machine_labels if not any(label in m.labels for m in self.machine_list)]
         if missing:
             raise ConfigError(f"no machine has the label {missing[0]!r}", Place(field="machineLabels"))
