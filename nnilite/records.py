@@ -86,6 +86,9 @@ EXIT_CODE_MAX = 2**32
 HOST_MAX = 255
 MESSAGE_MAX = 64 * 1024
 
+DRILLED = "interrupted by a drill"
+"""How the message of an attempt begins that `nnictl drill` has ended. Such attempts do not count as retries."""
+
 COUNT = whole_number(0)
 
 

@@ -101,6 +101,12 @@ class Backend(Protocol):
 
     async def cancel_trial(self, trial: str) -> Trial: ...
 
+    async def interrupt_trial(self, trial: str) -> Trial:
+        """End the running attempt as the loss of its machine would: it is tried again, whatever maxTrialRetries says.
+
+        Raises: NotFound, Conflict if the trial does not run.
+        """
+
     async def scale_trial(self, trial: str, workers: int) -> Trial:
         """Change the number of workers of an elastic trial while it goes on. Raises: NotFound, Conflict."""
 

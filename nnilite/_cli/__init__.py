@@ -17,12 +17,14 @@ interrupt   makes one sentence and exit code 130 of Ctrl-C
 unpack      loads a saved experiment from a zip file that anybody may have made
 unpack_nni  the same for a zip file that NNI has written
 trial_folders  compares the folders of trials with the database, for `verify`
+drill_report  what a drill has cost, from attempts and metrics
 
 create, resume, view, stop, update     the life of an experiment: one module for each command
 experiment, trial, top, log, config    commands that show experiments and trials, and change some of them
 algo, platform, webui                  what is installed, and where the web page is
 doctor                                 finds out why experiments do not work here
 verify                                 recomputes whether a finished experiment is whole
+drill                                  interrupts running trials as spot nodes do
 tensorboard                            opens TensorBoard on an experiment
 worker                                 offers this machine to a pool of workers
 """

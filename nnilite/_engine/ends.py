@@ -7,7 +7,7 @@ from dataclasses import replace
 from nnilite._engine import messages as s
 from nnilite._engine.live_trial import Live, Phase, error_kind, retry_delay_s
 from nnilite._engine.state import OVER, STOPS, State, joined
-from nnilite.records import CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
+from nnilite.records import DRILLED, CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
 from nnilite.tuner import Call
 
 INTERRUPTED = "it was told to stop (SIGTERM) on its platform, and not by this experiment"
@@ -36,7 +36,9 @@ class Ends(State):
         if end.cause is EndCause.DURATION and live.cancel is None:
             live.cancel, live.cancel_reason = TrialState.SYS_CANCELED, end.message
         well = end.code == 0 and live.trial.value is not None
-        if end.cause not in _LOST or well or live.cancel is not None:
+        if live.drilled and live.cancel is None and not well:
+            self._lose(live, DRILLED)
+        elif end.cause not in _LOST or well or live.cancel is not None:
             self._end(live)
         elif end.cause is not EndCause.INTERRUPTED or live.phase is not Phase.SUBMITTED:
             self._lose(live, ": ".join(filter(None, [_LOST[end.cause], end.message])))
@@ -69,16 +71,28 @@ class Ends(State):
 
     def _lose(self, live: Live, reason: str) -> None:
         """The attempt's worker is gone: make a further attempt, or let the trial fail."""
+        reason = DRILLED if live.drilled else reason
         message = joined(reason, live.complaint)
         self._charge(live, self._now - live.running_since)
         self._update(live, state=JobState.LOST, ended=self._now, message=message)
         if live.cancel:
             self._finish(live, live.cancel, live.cancel_reason, self._now)
-        elif live.lost < self.settings.retries_lost and self.state not in OVER:
-            live.lost += 1
+        elif (live.drilled or live.lost < self.settings.retries_lost) and self.state not in OVER:
+            # A drill must not use up the further attempts that the user has allowed for real losses.
+            live.lost += not live.drilled
             self._again(live, f"attempt {live.trial.attempt + 1} was lost: {reason}")
         else:
             self._finish(live, TrialState.FAILED, f"lost: {reason}", self._now)
+
+    def _interrupt(self, message: s.Interrupt) -> None:
+        live = self.live.get(message.trial)
+        # It may have ended since it was looked at, and an experiment that ends begins no further attempts.
+        if live is None or live.attempt is None or not live.may_be_drilled or self.state in OVER:
+            return
+        live.drilled = True
+        # The next manager must know of it, too.
+        self._update(live, message=DRILLED)
+        self._out.actions.append(s.Cancel(live.attempt))
 
     def _move(self, message: s.Move) -> None:
         live = self._current(message.trial, message.attempt)

@@ -202,7 +202,7 @@ class Engine:
         """Work until the experiment is STOPPED and cleaned up. Raises: StoreError if the database is beyond use."""
         for live in self.rules.live.values():
             # The last manager may have ended between recording the cancellation and calling the service.
-            if live.cancel is not None and live.attempt is not None:
+            if (live.cancel is not None or live.drilled) and live.attempt is not None:
                 self.caller.put(s.Cancel(live.attempt))
         caller = asyncio.create_task(self.caller.run())
         works = (self._tuner_task(), self._tick_task(), self._rounds())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nnilite._engine.messages import LiveTrial, Settings
-from nnilite.records import Attempt, Exited, Json, Trial, TrialState
+from nnilite.records import DRILLED, Attempt, Exited, Json, Trial, TrialState
 from nnilite.tuner import scalar
 
 _LONGEST_RETRY_DELAY_S = 60.0
@@ -73,6 +73,7 @@ class Live:
     # The state in which the trial is to end, once its end was asked for.
     cancel: TrialState | None = None
     cancel_reason: str = ""
+    drilled: bool = False  # a drill has asked for the end of the current attempt
     end: Exited | None = None
     # Since when, in lived time, the rules wait for the platform to say why it ended the attempt.
     held: float | None = None
@@ -90,6 +91,7 @@ class Live:
         """The trial as it stood when the last manager ended."""
         attempt = known.attempt if known.attempt and known.attempt.number == known.trial.attempt else None
         cancel = attempt.cancel if attempt else None
+        drilled = attempt is not None and attempt.message.startswith(DRILLED)
         return cls(
             trial=known.trial,
             attempt=attempt,
@@ -99,7 +101,8 @@ class Live:
             lost=known.lost,
             failed=known.failed,
             cancel=cancel,
-            complaint=attempt.message if attempt else "",
+            drilled=drilled,
+            complaint="" if attempt is None or drilled else attempt.message,
             cancel_reason="its end was asked for before the manager restarted" if cancel else "",
             end=attempt.reported_end if attempt else None,
             # An end that is kept though the service has the job waits for the platform's reason for it.
@@ -116,7 +119,7 @@ class Live:
         self.attempt, self.told_cost = None, None
         self.phase = Phase.QUEUED
         self.not_before, self.busy, self.unanswered = not_before, False, False
-        self.cancel, self.cancel_reason = None, ""
+        self.cancel, self.cancel_reason, self.drilled = None, "", False
         self.end, self.held, self.complaint = None, None, ""
         self.last_intermediate = None
         self.reported = 0
@@ -132,6 +135,12 @@ class Live:
         """Whether a service has the trial and has not begun it, and nobody has asked for its end."""
         waits = self.phase is Phase.SUBMITTED and self.trial.state is TrialState.WAITING
         return waits and self.cancel is None and self.end is None
+
+    @property
+    def may_be_drilled(self) -> bool:
+        """Whether its command runs, and nobody has asked for its end."""
+        runs = self.phase is Phase.SUBMITTED and self.trial.state is TrialState.RUNNING
+        return runs and self.cancel is None and self.end is None and not self.drilled
 
     def is_with_silent_member(self) -> bool:
         """Whether a member of a hybrid service was asked to take the job, and has said neither yes nor no."""

@@ -183,6 +183,14 @@ class CancelTrial:
 
 
 @dataclass(frozen=True)
+class Interrupt:
+    """A drill: end the running attempt as the loss of its machine would, so that the trial is tried again."""
+
+    trial: str
+    now: float
+
+
+@dataclass(frozen=True)
 class Rerun:
     """Run an ended trial again, as a new attempt."""
 
@@ -239,6 +247,7 @@ Input = (
     | Move
     | Assessed
     | CancelTrial
+    | Interrupt
     | Rerun
     | Changed
     | Imported

@@ -9,7 +9,18 @@ from nnilite._engine import messages as s
 from nnilite._engine.ends import INTERRUPTED, Ends
 from nnilite._engine.live_trial import Live, Phase
 from nnilite._engine.state import joined
-from nnilite.records import Attempt, Exited, JobState, Metric, MetricKind, Reported, Started, Trial, TrialState
+from nnilite.records import (
+    DRILLED,
+    Attempt,
+    Exited,
+    JobState,
+    Metric,
+    MetricKind,
+    Reported,
+    Started,
+    Trial,
+    TrialState,
+)
 
 _DELIVERING_S = 3.0  # keepers with more to send do so several times a second
 
@@ -147,6 +158,9 @@ class Reports(Ends):
         code = {JobState.SUCCEEDED: 0, JobState.FAILED: status.exit_code or None}.get(status.state, status.exit_code)
         if status.state is JobState.LOST:
             self._lose(live, status.reason or "its worker was lost")
+        # A drill has ended it, unless it has come to its end all the same.
+        elif live.drilled and live.cancel is None and not (code == 0 and live.trial.value is not None):
+            self._lose(live, DRILLED)
         # The keeper reported SIGTERM from its platform, whose reason for it was awaited.
         elif live.held is not None:
             self._lose(live, status.reason or INTERRUPTED)

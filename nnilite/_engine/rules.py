@@ -333,6 +333,7 @@ _HANDLERS: dict[type, Callable[[Rules, Any], None]] = {
     s.Move: Rules._move,
     s.Assessed: Rules._assessed,
     s.CancelTrial: Rules._cancel_trial,
+    s.Interrupt: Rules._interrupt,
     s.Rerun: Rules._rerun,
     s.Changed: Rules._changed,
     s.Imported: Rules._imported,

@@ -11,7 +11,7 @@ from typing import Any
 from nnilite._engine import messages as s
 from nnilite._engine.live_trial import Live, Removal
 from nnilite._engine.spending import Spending
-from nnilite.records import Attempt, ExperimentState, Trial, TrialState
+from nnilite.records import DRILLED, Attempt, ExperimentState, Trial, TrialState
 from nnilite.tuner import Call, scalar
 
 _ACTIVE = (ExperimentState.RUNNING, ExperimentState.NO_MORE_TRIAL, ExperimentState.TUNER_NO_MORE_TRIAL)
@@ -178,7 +178,7 @@ class State:
             live.complaint += _AND_MORE
         else:
             return
-        self._update(live, message=live.complaint)
+        self._update(live, message=joined(DRILLED if live.drilled else "", live.complaint))
         self._say(live, "")
 
     def _set(self, live: Live, **changes: Any) -> None:

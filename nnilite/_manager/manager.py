@@ -233,6 +233,17 @@ class Manager(Viewer):
             await self.engine.do(s.CancelTrial(trial, self.engine.now()))
         return (await self.reader.trial(trial))[0]
 
+    async def interrupt_trial(self, trial: str) -> Trial:
+        self._check_open()
+        found, _ = await self.reader.trial(trial)
+        live = self.engine.rules.live.get(trial)
+        if live is None or not live.may_be_drilled:
+            state = "being ended" if found.state is TrialState.RUNNING else found.state.value
+            raise Conflict(f"Trial {trial} is {state}; only running trials can be interrupted.")
+        await self.engine.do(s.Interrupt(trial, self.engine.now()))
+        log.info("trial %s is interrupted by a drill", trial)
+        return found
+
     async def scale_trial(self, trial: str, workers: int) -> Trial:
         """Scale the running attempt only. The platform keeps the number, and a further attempt begins as configured."""
         found, _ = await self.reader.trial(trial)

@@ -28,6 +28,9 @@ class ReadOnly:
     async def cancel_trial(self, trial: str) -> Trial:
         raise self._refusal("changed")
 
+    async def interrupt_trial(self, trial: str) -> Trial:
+        raise self._refusal("changed")
+
     async def scale_trial(self, trial: str, workers: int) -> Trial:
         raise self._refusal("changed")
 

@@ -26,6 +26,7 @@ from nnilite._rest.stream import StreamHandler
 from nnilite._rest.trials import (
     FileHandler,
     FilesHandler,
+    InterruptHandler,
     MetricsHandler,
     OutputHandler,
     RerunHandler,
@@ -238,6 +239,19 @@ TRIAL_ROUTES = (
                 "Change the number of workers of an elastic trial while it goes on",
                 Response("the platform has taken it; the trial", s.ref("Trial")),
                 body=s.WORKERS,
+                writes=True,
+            )
+        },
+        (TRIAL,),
+    ),
+    Route(
+        "/trials/{id}/interrupt",
+        InterruptHandler,
+        {
+            "POST": Operation(
+                "End the running attempt as the loss of its machine would, so that the trial is tried again",
+                Response("it begins to end; the trial", s.ref("Trial"), status=202),
+                body=s.EMPTY,
                 writes=True,
             )
         },

@@ -55,6 +55,14 @@ class WorkersHandler(ApiHandler):
         self.send_json(to_json(await self.backend.scale_trial(id, workers)))
 
 
+class InterruptHandler(ApiHandler):
+    """Ends the running attempt of a trial as the loss of its machine would."""
+
+    async def post(self, id: str) -> None:
+        wire.strict_object(self.json(), [])
+        self.send_json(to_json(await self.backend.interrupt_trial(id)), 202)
+
+
 class RerunHandler(ApiHandler):
     """Runs ended trials again."""
 

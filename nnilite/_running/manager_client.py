@@ -114,6 +114,10 @@ class Client(ManagerConnection):
         """Stop a waiting or running trial."""
         return _trial(self.ask("DELETE", f"/trials/{_part(trial)}"))
 
+    def interrupt(self, trial: str) -> dict[str, Any]:
+        """End the running attempt of a trial as the loss of its machine would, so that it is tried again."""
+        return _trial(self.ask("POST", f"/trials/{_part(trial)}/interrupt", body={}))
+
     def scale(self, trial: str, workers: int) -> dict[str, Any]:
         """Change the number of workers of an elastic trial while it goes on."""
         return _trial(self.ask("PUT", f"/trials/{_part(trial)}/workers", body={"workers": workers}))

@@ -141,6 +141,11 @@ class FakeBackend:
             raise Conflict(f"trial {trial} has ended already")
         return self.put(replace(self.kept[trial], state=TrialState.USER_CANCELED))
 
+    async def interrupt_trial(self, trial: str) -> Trial:
+        if self.known(trial).state is not TrialState.RUNNING:
+            raise Conflict(f"trial {trial} does not run")
+        return self.known(trial)
+
     async def scale_trial(self, trial: str, workers: int) -> Trial:
         found = self.known(trial)
         if found.state.ended or workers > 4:

@@ -12,6 +12,7 @@ from nnilite._engine import messages as s
 from nnilite._engine.dedupe import MetricCursor, fresh
 from nnilite._engine.rules import Rules
 from nnilite.records import (
+    DRILLED,
     Attempt,
     EndCause,
     Exited,
@@ -107,7 +108,7 @@ class Committed:
 
     def _live(self, trial: Trial) -> s.LiveTrial:
         attempts = [a for (name, _), a in sorted(self.attempts.items()) if name == trial.id]
-        lost = sum(a.state == "LOST" for a in attempts)
+        lost = sum(a.state == "LOST" and not a.message.startswith(DRILLED) for a in attempts)
         failed = sum(a.state == "FAILED" for a in attempts)
         return s.LiveTrial(trial, attempts[-1] if attempts else None, None, 0, lost, failed)
 
@@ -303,6 +304,12 @@ class World:
         names = list(self.committed.trials)
         if names:
             self.give(s.CancelTrial(names[index % len(names)], self.now))
+
+    def drill(self, index: int) -> None:
+        """Somebody rehearses the loss of a machine. Only trials that run can be meant; others are left as they are."""
+        names = list(self.committed.trials)
+        if names:
+            self.give(s.Interrupt(names[index % len(names)], self.now))
 
     def rerun(self, index: int) -> None:
         ended = [trial for trial in self.committed.trials.values() if trial.state.ended]

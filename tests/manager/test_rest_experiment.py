@@ -131,6 +131,13 @@ def test_an_elastic_trial_is_scaled(client: Client) -> None:
     assert client.ask("PUT", "/api/v1/trials/Nope1/workers", {"workers": 3}).status == 404
 
 
+def test_a_running_trial_is_interrupted(client: Client) -> None:
+    reply = client.ask("POST", "/api/v1/trials/Run01/interrupt", {})
+    assert (reply.status, reply.json["id"]) == (202, "Run01")
+    assert client.ask("POST", "/api/v1/trials/Run01/interrupt", {"now": True}).status == 400
+    assert client.ask("POST", "/api/v1/trials/Nope1/interrupt", {}).status == 404
+
+
 @pytest.mark.parametrize("body", [{}, {"workers": 0}, {"workers": True}, {"workers": "3"}, {"workers": 3, "x": 1}])
 def test_a_wrong_number_of_workers_is_refused(client: Client, body: object) -> None:
     assert client.ask("PUT", "/api/v1/trials/Run01/workers", body).status == 400

@@ -28,6 +28,7 @@ STEP = st.one_of(
     st.tuples(st.just("lose"), INDEX),
     st.tuples(st.just("interrupt"), INDEX, st.sampled_from([0, -15])),
     st.tuples(st.just("orphan"), INDEX),
+    st.tuples(st.just("drill"), INDEX),
     st.tuples(st.just("be_stopped"), st.sampled_from([10.0, 100_000.0])),
     st.tuples(st.just("deliver"), INDEX, INDEX, st.integers(1, 10)),
     st.tuples(st.just("poll"), INDEX),

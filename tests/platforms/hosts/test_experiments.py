@@ -246,3 +246,44 @@ def test_a_cut_of_ten_minutes_loses_nothing(begin, hosts):
     assert [[step for _, step, _ in steps_of(running, trial)] for trial in trials] == [list(range(seconds))] * 3
     assert [len(attempts_of(running, trial)) for trial in trials] == [1, 1, 1]
     assert {hosts_of(running, trial, hosts)[0] for trial in trials} == set(hosts)
+
+
+STEADY = """
+import signal, sys, time
+import nnilite
+ending = []
+signal.signal(signal.SIGTERM, lambda *_: ending.append(True))
+saved = nnilite.checkpoint_dir() / "step"
+for step in range(int(saved.read_text()) if saved.exists() else 0, 60):
+    nnilite.report_intermediate_result({"default": step, "step": step})
+    with nnilite.checkpoint("step") as path:
+        path.write_text(str(step + 1))
+    if ending:
+        sys.exit(143)
+    time.sleep(0.2)
+nnilite.report_final_result(60)
+"""
+
+
+def drilled(running) -> list:
+    """The interruptions of a drill of some seconds; it has found no fault."""
+    words = ["drill", "interrupt", running.entry.id, "--rate", "1/s", "--for", "6s", "--seed", "16", "--json"]
+    told = json.loads(nnictl(*words))
+    assert all(0 <= one["lostSeconds"] < 60 for one in told["interruptions"])
+    return told["interruptions"]
+
+
+def test_a_drill_loses_and_doubles_no_metric_and_counts_as_no_retry(begin, hosts):
+    running = begin(STEADY, "python3 trial.py", trialConcurrency=3, maxTrialNumber=3, maxTrialRetries=0)
+    one_each(running, hosts, least=2)
+    struck = drilled(running)
+    running.wait("DONE", timeout_s=120)
+    trials = running.trials()
+    assert [(trial["state"], trial["value"]) for trial in trials] == [("SUCCEEDED", 60)] * 3
+    assert 0 < len(struck) == sum(trial["attempt"] for trial in trials)
+    for trial in trials:
+        found = running.client.metrics(trial["id"], kind="PERIODICAL")
+        assert [one["value"]["step"] for one in found] == list(range(60))
+    told = json.loads(nnictl("drill", "report", running.entry.id, "--json"))
+    assert {curve["outcome"] for curve in told["curves"]} == {"whole"}
+    assert len(told["interruptions"]) == len(struck)

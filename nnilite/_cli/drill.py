@@ -1,0 +1,219 @@
+"""Rehearse what spot nodes do: interrupt running trials at random, and report what that has cost.
+
+An interrupted trial is tried again from its checkpoint, as if its machine had been lost. This does not count as one of
+its further attempts (maxTrialRetries). Ctrl-C ends the drill, and the report comes all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nnilite._cli import access, interrupt, screen
+from nnilite._cli.drill_report import FAULTY, Report, Study, study, summed
+from nnilite._running.manager_client import Client
+from nnilite.errors import Conflict, NniliteError, NotFound
+from nnilite.records import DRILLED, TrialState
+
+_UNITS_S = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0}
+_RATE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*/\s*([a-z]+)\s*")
+_HIGHEST_PER_S = 10.0
+_OVER = ("DONE", "ERROR", "STOPPING", "STOPPED")
+_LOOK_EVERY_S = 1.0
+# A command has the grace of its experiment to end, and its service some seconds to tell.
+_SETTLE_S = 60.0
+_COMPARED = 20
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    groups = parser.add_subparsers(required=True, metavar="WHAT")
+    one = groups.add_parser("interrupt", help="interrupt running trials at random, and report what was lost")
+    access.experiment_argument(one)
+    one.add_argument(
+        "--rate", type=per_second, required=True, metavar="N/TIME", help="how many a time on average, such as 0.2/min"
+    )
+    one.add_argument(
+        "--for", type=span_s, dest="for_s", metavar="TIME", help="how long, such as 10m (default: until it has ended)"
+    )
+    one.add_argument("--seed", type=int, metavar="N", help="draw the same moments and places again")
+    one.set_defaults(command=interrupt_trials)
+    told = groups.add_parser("report", help="report what the drills of an experiment have cost so far")
+    access.experiment_argument(told)
+    told.set_defaults(command=report)
+    for command in (one, told):
+        command.add_argument(
+            "--step",
+            default="step",
+            metavar="NAME",
+            help="the number in the intermediate results that counts their steps (default: step)",
+        )
+        access.json_argument(command)
+
+
+def per_second(text: str) -> float:
+    """A rate such as 0.2/min from the command line, as interruptions in a second."""
+    found = _RATE.fullmatch(text.lower())
+    if found is None or found[2] not in _UNITS_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write a number and a time, such as 0.2/min or 3/h")
+    rate = float(found[1]) / _UNITS_S[found[2]]
+    if not 0 < rate <= _HIGHEST_PER_S:
+        raise argparse.ArgumentTypeError(f"{text!r}: a rate is more than 0, and {_HIGHEST_PER_S:g}/s at most")
+    return rate
+
+
+def span_s(text: str) -> int:
+    """A duration from the command line, in seconds."""
+    from nnilite.units import parse_duration_s
+
+    try:
+        return parse_duration_s(int(text) if text.isascii() and text.isdigit() else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+class Drill:
+    """Draws moments and trials. `clock` and `wait` are those of the machine, but for tests."""
+
+    def __init__(
+        self,
+        manager: Client,
+        rate_per_s: float,
+        chance: random.Random,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.struck: list[tuple[str, int]] = []  # trials and attempts
+        self._manager = manager
+        self._rate, self._chance = rate_per_s, chance
+        self._clock, self._wait = clock, wait
+
+    def run(self, for_s: float | None) -> Iterator[dict[str, Any]]:
+        """Interrupt trials until the time is over, or the experiment is; each one is given as it happens."""
+        end = float("inf") if for_s is None else self._clock() + for_s
+        due = self._clock() + self._chance.expovariate(self._rate)
+        while (now := self._clock()) < end and self._manager.profile()["state"] not in _OVER:
+            if now < due:
+                self._wait(min(due - now, end - now, _LOOK_EVERY_S))
+                continue
+            due += self._chance.expovariate(self._rate)
+            trial = self._strike()
+            if trial is not None:
+                yield trial
+
+    def settle(self) -> None:
+        """Wait until the interrupted attempts have ended, for a limited time."""
+        end = self._clock() + _SETTLE_S
+        for trial, number in self.struck:
+            while self._clock() < end and self._manager.trial(trial)["attempts"][number]["ended"] is None:
+                self._wait(_LOOK_EVERY_S)
+
+    def _strike(self) -> dict[str, Any] | None:
+        running = self._manager.trials(states=[TrialState.RUNNING.value])
+        found = [trial for trial in running if (trial["id"], trial["attempt"]) not in self.struck]
+        if not found:
+            return None
+        victim = self._chance.choice(found)
+        try:
+            self._manager.interrupt(victim["id"])
+        except (Conflict, NotFound):  # it has ended since
+            return None
+        self.struck.append((victim["id"], victim["attempt"]))
+        return victim
+
+
+def interrupt_trials(options: argparse.Namespace) -> int:
+    options.id = access.find(options).id
+    stopped = False
+    with access.running(options) as manager:
+        drill = Drill(manager, options.rate, random.Random(options.seed))
+        try:
+            for trial in drill.run(options.for_s):
+                if not options.json:
+                    print(f"Trial {trial['id']} is interrupted in attempt {trial['attempt'] + 1}.", flush=True)
+            drill.settle()
+        except KeyboardInterrupt:
+            stopped = True
+        except NniliteError as error:  # the manager has ended with its experiment, or is away
+            from nnilite._cli.program import warn
+
+            warn(f"The drill ends: {error}")
+    code = _tell(options, set(drill.struck))
+    return interrupt.INTERRUPTED if stopped else code
+
+
+def report(options: argparse.Namespace) -> int:
+    return _tell(options, None)
+
+
+def _tell(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> int:
+    """Print the report on these attempts, None for all. 1 if a curve has a gap or a doubled value."""
+    with access.reading(options) as manager:
+        studies = list(_studies(manager, options.step, struck))
+    found = summed(studies)
+    if options.json:
+        screen.show_json(found)
+    else:
+        _show(found)
+    return int(any(curve["outcome"] in FAULTY for curve in found["curves"]))
+
+
+def _studies(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[Study]:
+    usual: list[int | None] = []
+    for known in list(manager.trials()):
+        untouched = known["attempt"] == 0 and known["state"] == "SUCCEEDED"
+        if untouched or (struck is not None and known["id"] not in {trial for trial, _ in struck}):
+            continue
+        trial = manager.trial(known["id"])
+        drilled = [
+            one["number"]
+            for one in trial["attempts"]
+            if (one["message"] or "").startswith(DRILLED) and (struck is None or (trial["id"], one["number"]) in struck)
+        ]
+        if drilled:
+            usual = usual or [_usual_count(manager)]
+            yield study(trial, drilled, list(manager.metrics(trial["id"])), key, usual[0])
+
+
+def _usual_count(manager: Client) -> int | None:
+    """How many intermediate results a trial of one attempt has, None if there is none, or they differ."""
+    whole = [trial for trial in manager.trials(states=["SUCCEEDED"], limit=10 * _COMPARED) if trial["attempt"] == 0]
+    counts = {len(list(manager.metrics(trial["id"], kind="PERIODICAL"))) for trial in whole[:_COMPARED]}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _show(found: Report) -> None:
+    rows = [
+        (
+            one["trial"],
+            one["attempt"] + 1,
+            one["service"],
+            one["host"],
+            _at_least(one, screen.span(one["lostSeconds"])),
+            _at_least(one, screen.money(one["lostCost"])),
+            screen.span(one["waitedSeconds"]),
+        )
+        for one in found["interruptions"]
+    ]
+    screen.show_table(("TRIAL", "ATTEMPT", "SERVICE", "HOST", "LOST", "COST", "WAITED"), rows, "Nothing was lost.")
+    if not rows:
+        return
+    print()
+    curves = [(one["trial"], one["state"], one["outcome"], one["detail"]) for one in found["curves"]]
+    screen.show_table(("TRIAL", "STATE", "CURVE", "DETAIL"), curves, "")
+    lost, cost = screen.span(found["lostSeconds"]) or "0 s", screen.money(found["lostCost"])
+    price = "whose price is not known" if cost is None else f"which cost {cost}"
+    count = f"{len(rows)} interruption{'s' * (len(rows) > 1)}"
+    print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_waited(found)} to go on.")
+
+
+def _waited(found: Report) -> str:
+    return screen.span(found["waitedSeconds"]) or "0 s"
+
+
+def _at_least(one: dict[str, Any], text: str | None) -> str | None:
+    """Marks an amount that may become more when the trial has gone on."""
+    return f">= {text}" if text is not None and one["atLeast"] else text
