@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +16,40 @@ from nnilite.errors import ConfigError, NoCapacity
 from nnilite.records import JobState, MetricKind, Reported
 from nnilite.service import Job
 from nnilite.testing.fakes import fake_context
-from nnilite_simulated import Plan, SimulatedConfig, SimulatedService, Trace, _generate, made_plan, read_trace, shipped
+from nnilite_simulated import (
+    Crew,
+    Plan,
+    SimulatedConfig,
+    SimulatedService,
+    Trace,
+    _generate,
+    made_plan,
+    read_trace,
+    shipped,
+)
 
 HOUR = 3600.0
 PAGE = Path(__file__).parents[2] / "docs/how-to/spot.md"
 STEPS, STEP_S, START_S = 32, 0.25 * HOUR, 60.0
+ONE, RIGID, ELASTIC = Crew(), Crew(4, 4), Crew(4, 1)
 
 
-def attempts(trial: int, trace: Trace, every: int | None) -> Iterator[Plan]:
+def attempts(trial: int, trace: Trace, every: int | None, crew: Crew) -> Iterator[Plan]:
     """The attempts of a trial, one after the other, until one has come to its end."""
     now_s, first = trial * 1.68 * HOUR, 0
     for number in range(1000):
-        plan = made_plan(f"{trial}-{number}", trace, now_s, [0.0] * STEPS, (START_S, STEP_S, first))
+        plan = made_plan(f"{trial}-{number}", trace, now_s, [0.0] * STEPS, (START_S, STEP_S, first), crew)
         yield plan
         if not plan.is_lost:
             return
         now_s, first = plan.end_s, plan.saved(plan.end_s, every)
 
 
-def row(name: str, trace: Trace, every: int | None) -> str:
-    runs = [list(attempts(trial, trace, every)) for trial in range(200)]
+def row(name: str, trace: Trace, every: int | None, crew: Crew = ONE) -> str:
+    runs = [list(attempts(trial, trace, every, crew)) for trial in range(200)]
     cost = sum(plan.cost(trace, plan.end_s) for run in runs for plan in run) / len(runs)
     hours = sum(run[-1].end_s - run[0].begin_s for run in runs) / len(runs) / HOUR
-    saved = 1 - cost / ((STEPS * STEP_S + START_S) / HOUR)
+    saved = 1 - cost / (crew.workers * (STEPS * STEP_S + START_S) / HOUR)
     count = sum(map(len, runs)) / len(runs)
     against = f"{saved:.0%} less" if saved > 0.005 else "the same"
     return f"| {name} | {cost:.2f} | {against} | {count:.2f} | {hours:.1f} |"
@@ -51,8 +62,67 @@ def table() -> str:
     return "\n".join(row(*one) for one in rows)
 
 
-def test_the_figures_of_the_page_are_those_of_the_simulation() -> None:
-    assert table() in PAGE.read_text()
+def elastic_table() -> str:
+    spot = shipped("spot")
+    rows = [
+        row("on demand", shipped("steady"), 1, RIGID),
+        row("spot, elastic, a checkpoint after each step", spot, 1, ELASTIC),
+        row("spot, elastic, no checkpoints", spot, None, ELASTIC),
+        row("spot, not elastic, a checkpoint after each step", spot, 1, RIGID),
+        row("spot, not elastic, no checkpoints", spot, None, RIGID),
+    ]
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("made", [table, elastic_table])
+def test_the_figures_of_the_page_are_those_of_the_simulation(made: Callable[[], str]) -> None:
+    assert made() in PAGE.read_text()
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.floats(1, 9000), st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_whatever_machines_do_each_step_is_done_once_and_paid_by_the_machines_that_are_there(
+    workers: int, least: int, replace_s: float, chances: list[float]
+) -> None:
+    crew = Crew(max(workers, least), least, replace_s)
+    trace = Trace(900.0, (1.0,) * len(chances), tuple(chances))
+    plan = made_plan("t", trace, 0.0, [0.0] * 8, (60.0, 300.0, 2), crew)
+    assert plan.is_lost == (len(plan.moments) < 6)
+    assert list(plan.moments) == sorted(set(plan.moments))
+    assert plan.done(plan.end_s) == 2 + len(plan.moments)
+    assert all(crew.least <= count <= crew.workers for _, _, count in plan.phases)
+    assert [end for _, end, _ in plan.phases[:-1]] == [begin for begin, _, _ in plan.phases[1:]]
+    paid_s = sum((end - begin) * count for begin, end, count in plan.phases)
+    assert plan.cost(trace, plan.end_s) == pytest.approx(paid_s / HOUR)
+    # A step is the work of all machines for its time, however many do it.
+    assert paid_s >= len(plan.moments) * 300.0 * crew.workers - 1e-6
+
+
+def test_an_elastic_trial_goes_on_with_fewer_machines_and_then_with_all() -> None:
+    # Machines may be lost in the first hour only.
+    trace = Trace(HOUR, (1.0, 1.0, 1.0), (0.5, 0.0, 0.0))
+    name = next(name for name in map(str, range(99)) if len(elastic(name, trace).phases) == 3)
+    plan, rigid = elastic(name, trace), elastic(name, trace, least=2)
+    assert [count for *_, count in plan.phases] == [2, 1, 2]
+    assert not plan.is_lost
+    assert rigid.is_lost
+    assert rigid.end_s == plan.phases[0][1]
+    assert plan.phases[1][1] - plan.phases[1][0] == pytest.approx(600.0)
+
+
+def elastic(name: str, trace: Trace, least: int = 1) -> Plan:
+    return made_plan(name, trace, 0.0, [0.0] * 4, (60.0, 1500.0, 0), Crew(2, least))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"workers": 2, "min_workers": 3}, r"minWorkers: 3 is more than workers \(2\)"),
+        ({"trace": "spot", "trace_file": Path("x.csv")}, "trace: spot and traceFile are both given"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        SimulatedConfig(objective="objective.py:curve", **given)
 
 
 def test_the_shipped_trace_is_the_one_that_its_generator_makes() -> None:
@@ -63,7 +133,7 @@ def test_the_shipped_trace_is_the_one_that_its_generator_makes() -> None:
 @pytest.mark.parametrize(
     ("lines", "line", "reason"),
     [
-        (["0,1,0", "1,1,0", "3,1,0"], 4, "there is a gap: after hour 1 comes hour 2"),
+        (["0,1,0", "1,1,0", "3,1,0"], 4, "there is a gap: after hour 1 comes hour 2; write a row for each time"),
         (["0,1,0", "0,1,0"], 3, "there is a gap"),
         (["0,-1,0"], 2, "a price is at least 0, not -1"),
         (["0,1,2"], 2, "a probability from 0 to 1, not 2"),

@@ -9,8 +9,8 @@ _generate   makes the file traces/spot.csv
 """
 
 from nnilite_simulated._config import SimulatedConfig
-from nnilite_simulated._plan import Plan, made_plan
+from nnilite_simulated._plan import Crew, Plan, made_plan
 from nnilite_simulated._service import SimulatedService
 from nnilite_simulated._trace import Trace, read_trace, shipped
 
-__all__ = ["Plan", "SimulatedConfig", "SimulatedService", "Trace", "made_plan", "read_trace", "shipped"]
+__all__ = ["Crew", "Plan", "SimulatedConfig", "SimulatedService", "Trace", "made_plan", "read_trace", "shipped"]

@@ -32,10 +32,19 @@ class SimulatedConfig:
     checkpoint_every: Annotated[
         PositiveInt | None, "after so many steps an attempt saves; default: a further attempt begins anew"
     ] = None
+    workers: Annotated[PositiveInt, "machines of a trial, each at the price of a slot"] = 1
+    min_workers: Annotated[
+        PositiveInt | None, "a trial goes on as long as it has so many, and more slowly; default: all of them"
+    ] = None
+    replace_time: Annotated[Duration, "simulated time until another machine is there for a lost one"] = 600
     # No command is run.
     trial_command: Annotated[str, "has no effect here"] = ""
 
     def __post_init__(self) -> None:
+        if self.min_workers is not None and self.min_workers > self.workers:
+            raise ConfigError(f"minWorkers: {self.min_workers} is more than workers ({self.workers}); raise workers")
+        if self.trace_file is not None and self.trace == "spot":
+            raise ConfigError("trace: spot and traceFile are both given; leave one of them out")
         if (self.objective is None) == (self.curves is None):
             raise ConfigError("needs either objective (file.py:function) or curves (a file)")
         if self.objective is not None and not all(self.objective.rpartition(":")[::2]):

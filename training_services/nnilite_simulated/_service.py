@@ -22,7 +22,7 @@ from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Host, Json, KeeperEvent, MetricKind, Reported, Started
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_simulated._config import SimulatedConfig
-from nnilite_simulated._plan import Plan, made_plan
+from nnilite_simulated._plan import Crew, Plan, made_plan
 from nnilite_simulated._trace import Trace, read_trace, shipped
 
 _OBJECTIVE_TIMEOUT_S = 30.0
@@ -68,7 +68,7 @@ class SimulatedService(TrainingService):
         curve = last["curve"] if last else await self._curve(job)
         first = min(_plan(last).saved(now_s, self.config.checkpoint_every), len(curve) - 1) if last else 0
         times = (float(self.config.start_time), float(self.config.step_time), first)
-        plan = made_plan(job.name, self._trace, now_s, curve, times)
+        plan = made_plan(job.name, self._trace, now_s, curve, times, self._crew())
         handle = {"job": job.name, "trial": job.trial, "plan": plan.json(), "curve": curve}
         _write(place, handle)
         left_s = (plan.end_s - now_s) / self.config.speed_up
@@ -93,7 +93,7 @@ class SimulatedService(TrainingService):
         curve, done = handle["curve"], plan.done(now_s)
         events: list[KeeperEvent] = [Started(self._wall(plan.begin_s), self.name)]
         for index, step in enumerate(range(plan.first, done)):
-            when = self._wall(plan.begin_s + plan.start_s + (index + 1) * plan.step_s)
+            when = self._wall(plan.moments[index])
             events.append(Reported(index, MetricKind.PERIODICAL, index, curve[step], when))
         if plan.has_ended(now_s) and not plan.is_lost:
             count = done - plan.first
@@ -129,6 +129,10 @@ class SimulatedService(TrainingService):
     def _runs(self, place: Path, now_s: float) -> bool:
         known = _document(place)
         return bool(known) and "plan" in known and not _plan(known).has_ended(now_s)
+
+    def _crew(self) -> Crew:
+        workers, least = self.config.workers, self.config.min_workers
+        return Crew(workers, workers if least is None else least, float(self.config.replace_time))
 
     async def _curve(self, job: Job) -> list[float]:
         if self._curves:

@@ -74,8 +74,12 @@ def read_trace(path: Path) -> Trace:
     step = found[1][0] - found[0][0] if len(found) > 1 else 1.0
     for number, (before, after) in enumerate(pairwise(found), 3):
         if step <= 0 or abs(after[0] - before[0] - step) > _TOLERANCE:
-            raise _fault(path, number, f"there is a gap: after hour {before[0]:g} comes hour {before[0] + abs(step):g}")
+            raise _fault(path, number, _gap(before[0], step))
     return Trace(step * _HOUR_S, tuple(row[1] for row in found), tuple(row[2] for row in found))
+
+
+def _gap(before: float, step: float) -> str:
+    return f"there is a gap: after hour {before:g} comes hour {before + abs(step):g}; write a row for each time"
 
 
 def _row(path: Path, number: int, row: Sequence[str]) -> tuple[float, float, float]:
