@@ -30,10 +30,19 @@ class LocalConfig:
         default=False,
         metadata=_about("run each trial in a copy of the code as it was at the start, not in the folder itself"),
     )
+    max_slots: PositiveInt | None = field(
+        default=None,
+        metadata=_about("how many trials run at once on this machine, in all experiments that set this; default: any"),
+    )
+    priority: int = field(
+        default=0, metadata=_about("with maxSlots: experiments of a higher one are served first, also a negative one")
+    )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
 
     def __post_init__(self) -> None:
+        if self.priority and self.max_slots is None:
+            raise ConfigError("has a meaning only with maxSlots; set that, too", Place(field="priority"))
         if self.trial_gpu_number:
             if self.use_active_gpu is None:
                 raise ConfigError(

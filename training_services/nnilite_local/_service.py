@@ -35,6 +35,7 @@ from nnilite_local._config import LocalConfig
 from nnilite_local._fork_server import ForkServer
 from nnilite_local._gpus import GpuDesk, rules_of
 from nnilite_local._second_keepers import SecondKeepers
+from nnilite_local._slots import SlotDesk
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,15 @@ class LocalService(TrainingService):
         self._directory = Path(os.path.abspath(context.directory))  # noqa: PTH100 - links must stay as they are
         self._server = ForkServer(context.keeper, self._directory / "fork-server.log", self._keeper_ended)
         self._gpus = GpuDesk(context.experiment, rules_of(config), self._directory / "gpus.json")
+        slots = self._directory.parent / ".slots" / f"{context.experiment}.{name}.json"
         self._host = socket.gethostname()
+        self._slots = SlotDesk(
+            slots,
+            context.experiment,
+            config.priority,
+            config.max_slots,
+            lambda directory: self._holds_gpus(directory) if _was_begun(directory, self._host) else None,
+        )
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
@@ -91,8 +100,11 @@ class LocalService(TrainingService):
             else _in_place(self.context.code_directory)
         )
         try:
+            if self._slots.is_limited:
+                await asyncio.to_thread(self._slots.take, job.name, folder.path)
             gpus = await self._book(job, folder)
         except NoCapacity:
+            await asyncio.to_thread(self._slots.give_back, job.name)
             # A fork server that was slow may still have the order of an earlier try: it starts nothing without this.
             with contextlib.suppress(OSError):
                 folder.forget_spec()
@@ -102,10 +114,10 @@ class LocalService(TrainingService):
             handle = self._handle(job, folder, await self._server.run(job.name, folder.spec_file), gpus)
             folder.keep_note(handle)
         except OSError as error:
-            self._gpus.free(job.name)
+            await _free(job.name, self._gpus, self._slots)
             raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
         except ServiceError:
-            self._gpus.free(job.name)
+            await _free(job.name, self._gpus, self._slots)
             raise
         self._at_work.add(job.name)
         return handle
@@ -118,7 +130,7 @@ class LocalService(TrainingService):
         ]
         for handle, status in zip(handles, statuses, strict=True):
             if status.state.ended:
-                self._gpus.free(str(handle["job"]))
+                await _free(str(handle["job"]), self._gpus, self._slots)
         pairs = zip(handles, statuses, strict=True)
         self._at_work = {str(handle["job"]) for handle, status in pairs if status.state is JobState.RUNNING}
         return statuses
@@ -176,7 +188,7 @@ class LocalService(TrainingService):
         ends now; and one whose trial goes on, although somebody has reported its end, would go on with it.
         """
         folder = AttemptFolder(Path(str(handle["directory"])))
-        self._gpus.free(str(handle["job"]))
+        await _free(str(handle["job"]), self._gpus, self._slots)
         self._at_work.discard(str(handle["job"]))  # the last job of all is polled no more
         with _read(folder):
             ended = folder.ended(self._host) is not None
@@ -316,6 +328,18 @@ def _read(folder: AttemptFolder) -> Iterator[None]:
         yield
     except OSError as error:
         raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
+
+
+def _was_begun(directory: Path, host: str) -> bool:
+    """Whether the job in this folder, of whatever experiment, was begun."""
+    folder = AttemptFolder(directory)
+    return folder.handle() is not None or folder.ended(host) is not None
+
+
+async def _free(job: str, gpus: GpuDesk, slots: SlotDesk) -> None:
+    gpus.free(job)
+    if slots.is_limited:
+        await asyncio.to_thread(slots.free, job)
 
 
 def _is_at_work(handle: Handle) -> bool:

@@ -1,0 +1,176 @@
+"""Slots of this machine that experiments share: who is next, who one waits for, and what dead managers leave."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnilite.errors import ConfigError, NoCapacity
+from nnilite_local import LocalConfig
+from nnilite_local._queue import Claim, reason_to_wait
+from nnilite_local._slots import RENEWED_S, STARTING_S, SlotDesk
+
+
+class Machine:
+    """A folder of experiments, and the truth about their trials."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place / "it's\n $x"
+        self.now = 1000.0
+        self.running: set[str] = set()
+
+    def desk(self, experiment: str, limit: int | None = 1, priority: int = 0, name: str = "local") -> SlotDesk:
+        def runs(directory: Path) -> bool | None:
+            return directory.name in self.running if directory.name != "starting" else None
+
+        desk = SlotDesk(self.place / f"{experiment}.{name}.json", experiment, priority, limit, runs)
+        desk._clock = lambda: self.now
+        return desk
+
+    def take(self, desk: SlotDesk, job: str) -> str:
+        """Why the job waits; "" if it runs now."""
+        self.now += 1.0
+        self.running.add(job)
+        try:
+            desk.take(job, Path("/trials") / job)
+        except NoCapacity as wait:
+            self.running.discard(job)
+            return str(wait)
+        return ""
+
+    def end(self, desk: SlotDesk, job: str) -> None:
+        self.running.discard(job)
+        desk.free(job)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_first_come_first_served_and_it_is_said_who_one_waits_for(machine: Machine) -> None:
+    a, b, c = (machine.desk(name) for name in "abc")
+    assert machine.take(a, "a1") == ""
+    assert machine.take(b, "b1") == "waits for a slot of this machine: 1 of 1 (maxSlots) are taken, by a"
+    assert machine.take(c, "c1") == "waits for experiment b, which asked before"
+    machine.end(a, "a1")
+    assert machine.take(a, "a2") == "waits for experiment b, which asked before"
+    assert machine.take(c, "c1") == "waits for experiment b, which asked before"
+    assert machine.take(b, "b1") == ""
+
+
+def test_a_higher_priority_is_served_first_and_interrupts_nobody(machine: Machine) -> None:
+    low, high = machine.desk("low"), machine.desk("high", priority=5)
+    assert machine.take(low, "l1") == ""
+    assert machine.take(low, "l2").endswith("are taken, by low")
+    assert machine.take(high, "h1").endswith("are taken, by low")
+    assert machine.running == {"l1"}
+    machine.end(low, "l1")
+    assert machine.take(low, "l2") == "waits for experiment high, whose priority 5 is higher"
+    assert machine.take(high, "h1") == ""
+
+
+def test_a_claim_that_is_not_renewed_holds_nobody_up_and_has_its_place_again_later(machine: Machine) -> None:
+    a, killed, c = (machine.desk(name) for name in "akc")
+    machine.take(a, "a1")
+    machine.take(killed, "k1")
+    machine.take(c, "c1")
+    machine.end(a, "a1")
+    machine.now += RENEWED_S
+    assert machine.take(c, "c1") == ""
+    assert machine.take(a, "a2").endswith("are taken, by c")
+    assert machine.take(machine.desk("k"), "k1").endswith("are taken, by c")
+    machine.end(c, "c1")
+    assert machine.take(a, "a2") == "waits for experiment k, which asked before"
+
+
+def test_a_dead_manager_s_slot_is_free_when_its_trial_has_ended(machine: Machine) -> None:
+    a, b = machine.desk("a"), machine.desk("b")
+    machine.take(a, "a1")
+    machine.now += 3600.0
+    assert machine.take(b, "b1").endswith("are taken, by a"), "the trial goes on without its manager"
+    machine.running.discard("a1")
+    assert machine.take(b, "b1") == ""
+
+
+def test_a_slot_of_a_trial_that_was_never_begun_is_free_after_a_while(machine: Machine) -> None:
+    a, b = machine.desk("a"), machine.desk("b")
+    assert machine.take(a, "starting") == ""
+    assert machine.take(b, "b1").endswith("are taken, by a")
+    machine.now += STARTING_S
+    assert machine.take(b, "b1") == ""
+
+
+def test_a_job_that_was_about_to_start_when_its_manager_died_has_its_slot(machine: Machine) -> None:
+    assert machine.take(machine.desk("a"), "starting") == ""
+    assert machine.take(machine.desk("a"), "starting") == ""
+
+
+def test_who_cannot_use_a_slot_now_keeps_the_place(machine: Machine) -> None:
+    a, b = machine.desk("a"), machine.desk("b")
+    machine.take(a, "a1")
+    a.give_back("a1")
+    assert machine.take(b, "b1") == ""
+    assert machine.take(b, "b2").endswith("are taken, by b")
+    machine.take(a, "a1")
+    assert machine.take(b, "b2") == "waits for experiment a, which asked before"
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"held":{"x":1},"waiting":{},"priority":0}', b"\xff"])
+def test_a_broken_file_of_another_experiment_is_left_out(machine: Machine, content: bytes) -> None:
+    machine.place.mkdir()
+    (machine.place / "other.json").write_bytes(content)
+    assert machine.take(machine.desk("a"), "a1") == ""
+    assert list(json.loads((machine.place / "a.local.json").read_text())["held"]) == ["a1"]
+
+
+def test_a_manager_that_is_stopped_with_the_lock_makes_others_wait_and_say_so(machine: Machine) -> None:
+    machine.place.mkdir()
+    with (machine.place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "the manager of another experiment" in machine.take(machine.desk("a"), "a1")
+
+
+def test_two_services_of_one_experiment_share_the_slots(machine: Machine) -> None:
+    one, other = machine.desk("a", limit=2), machine.desk("a", limit=2, name="other")
+    assert [machine.take(one, "a1"), machine.take(other, "a2")] == ["", ""]
+    assert machine.take(one, "a3") == "waits for a slot of this machine: 2 of 2 (maxSlots) are taken, by a"
+
+
+def test_without_a_limit_an_experiment_takes_no_part(machine: Machine) -> None:
+    assert machine.take(machine.desk("a", limit=None), "a1") == ""
+    assert not machine.place.exists()
+    with pytest.raises(ConfigError, match="only with maxSlots"):
+        LocalConfig(priority=3)
+
+
+TRIALS = st.lists(
+    st.tuples(st.sampled_from("ABC"), st.integers(-1, 1), st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=12
+)
+
+
+@given(TRIALS, st.randoms(use_true_random=False))
+def test_no_limit_is_passed_and_no_trial_starves(trials: list[tuple[str, int, int, int]], chance: object) -> None:
+    """Trials ask in any order, and those that run end at some time: each starts, in the order of the rule."""
+    claims = {
+        Claim(f"{experiment}{k}", experiment, priority, float(since)): limit
+        for k, (experiment, priority, since, limit) in enumerate(trials)
+    }
+    waiting, running, started = dict(claims), [], []
+    while waiting:
+        asking = list(waiting)
+        chance.shuffle(asking)  # type: ignore[attr-defined]
+        for claim in asking:
+            if not reason_to_wait(claim, set(waiting) - {claim}, [one.experiment for one in running], claims[claim]):
+                running.append(claim)
+                started.append(claim)
+                del waiting[claim]
+                assert len(running) <= claims[claim]
+        assert running, "nobody runs, and yet all wait"
+        running.pop(0)
+    assert started == sorted(claims, key=lambda claim: claim.place)
