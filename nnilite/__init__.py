@@ -51,6 +51,7 @@ _cli           nnictl
 _engine        the engine, which owns all trials of an experiment
 _keeper        the program that runs one attempt of a trial on a worker
 _doctor        finds out why experiments do not work here
+_hub           serves one page for all experiments of a user
 _manager       the manager's program, which puts engine, store and REST interface together
 _nni_shim      what `import nni` finds
 _rest          the REST interface
@@ -63,6 +64,7 @@ _algorithms    tuners and assessors that the user has registered under a name
 _shapes        from a record's type hints to its JSON and its schema
 _plugins       from a plugin's name to its class
 _registry      the experiments of this machine
+_remarks       what people have written about an experiment: another name, tags, a note
 _nni_folders   the experiments that Microsoft NNI has left on this machine
 _nni_records   what NNI's Python API returns, made from the REST interface's answers
 _nniignore     which files `.nniignore` leaves out

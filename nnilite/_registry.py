@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite import _locking, _nni_folders
+from nnilite import _locking, _nni_folders, _remarks
 from nnilite._documents import read_content, read_document, write_json
 from nnilite._locking import ManagerLock
 from nnilite._nni_folders import NniExperiment
+from nnilite._remarks import Remarks
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
-from nnilite.records import ExperimentState
+from nnilite.records import ExperimentState, Json
 
 FOLDERS = ("log", "trials", "code", "checkpoint")
 """The subfolders that every experiment's folder has from its beginning."""
@@ -42,6 +43,7 @@ _STATES = {state.value for state in ExperimentState}
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _ADDRESS = re.compile(r"https?://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}(/[!-~]*)?")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,512}")
+NO_REMARKS = Remarks()
 _LARGEST_PID = 2**31 - 1
 
 
@@ -63,6 +65,7 @@ class RegistryEntry:
     damage: str = ""  # one sentence with a cure; "" if its files are whole
     # What Microsoft NNI left of it, if NNI has made it. `directory` is then the folder of ours that stands for it.
     origin: NniExperiment | None = None
+    remarks: Remarks = NO_REMARKS  # of people; `name` is theirs if they gave it another one
 
 
 @dataclass(frozen=True)
@@ -286,6 +289,27 @@ def is_alive(directory: Path) -> bool:
     return _locking.is_held(directory)
 
 
+def as_json(entry: RegistryEntry) -> dict[str, Json]:
+    """An experiment as it is listed for programs."""
+    return {
+        "id": entry.id,
+        "name": entry.name,
+        "state": entry.state,
+        "alive": entry.alive,
+        "url": entry.url,
+        "port": entry.port,
+        "pid": entry.pid,
+        "platform": entry.platform,
+        "started": entry.started,
+        "ended": entry.ended,
+        "directory": str((entry.origin or entry).directory),
+        "madeBy": "nni" if entry.origin else "nnilite",
+        "damage": entry.damage,
+        "tags": list(entry.remarks.tags),
+        "note": entry.remarks.note,
+    }
+
+
 def _folder() -> Path:
     return root() / ".nnilite"
 
@@ -326,7 +350,9 @@ def _with_word(entry: RegistryEntry) -> RegistryEntry:
     except (DamagedFile, UnreadableFile) as error:
         return replace(entry, state=_state_of(error), alive=alive, damage=str(error))
     state = word.state if word.state and (alive or word.state in _FINAL) else ExperimentState.STOPPED.value
-    known = replace(entry, state=state, ended=word.ended, alive=alive)
+    remarks = _remarks.read(directory)
+    named = replace(entry, name=remarks.name or entry.name, remarks=remarks)
+    known = replace(named, state=state, ended=word.ended, alive=alive)
     return replace(known, port=word.port, url=word.url, pid=word.pid) if alive else known
 
 

@@ -22,6 +22,7 @@ drill_report  what a drill has cost, from attempts and metrics
 create, resume, view, stop, update     the life of an experiment: one module for each command
 experiment, trial, top, log, config    commands that show experiments and trials, and change some of them
 algo, platform, webui                  what is installed, and where the web page is
+ui                                     serves one page for all experiments
 doctor                                 finds out why experiments do not work here
 verify                                 recomputes whether a finished experiment is whole
 drill                                  interrupts running trials as spot nodes do

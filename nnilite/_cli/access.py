@@ -15,6 +15,7 @@ from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
+from nnilite._running.reading import opened
 from nnilite.errors import ConfigError, NotFound
 from nnilite.units import parse_size_bytes
 
@@ -34,9 +35,9 @@ def state(text: str) -> str:
     return text.upper()
 
 
-def manager_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options on where a new manager listens."""
-    parser.add_argument("-p", "--port", type=port, help="port (default: 8080, or the next free one; 0: any)")
+def manager_arguments(parser: argparse.ArgumentParser, first_port: int = 8080) -> None:
+    """Add the options on where a new server listens."""
+    parser.add_argument("-p", "--port", type=port, help=f"port (default: {first_port}, or the next free one; 0: any)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument(
         "-u",
@@ -143,12 +144,5 @@ def running(options: argparse.Namespace) -> Iterator[Client]:
 @contextmanager
 def reading(options: argparse.Namespace, *, timeout_s: float = managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
     """A client for reading: of the experiment's manager or, if it has none, of its folder."""
-    entry = find(options, read_only=True)
-    if entry.alive:
-        with managers.connect(entry, timeout_s=timeout_s) as found:
-            yield found
-        return
-    from nnilite._running import offline
-
-    with offline.opened(entry) as found:
+    with opened(find(options, read_only=True), timeout_s=timeout_s) as found:
         yield found

@@ -33,6 +33,7 @@ SAVED_CODE = "saved_code"
 """The folder into which `load` puts the code directory by default."""
 
 _FILES = {DATABASE, CONFIG}
+_REMARKS = "remarks.json"
 _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
 _OF_A_MANAGER = {"lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log"}
 _OF_A_SERVICE = ("-jobs.json", "-owed.json", "-shm", "-wal")
@@ -42,7 +43,7 @@ _OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and
 def is_kept(parts: tuple[str, ...]) -> bool:
     """Whether a file at this path of an experiment's folder is saved, and loaded again. Nothing else ever is."""
     if len(parts) == 1:
-        return parts[0] in _FILES
+        return parts[0] in {*_FILES, _REMARKS}
     return parts[0] in _FOLDERS and not _is_of_an_attempt(parts)
 
 

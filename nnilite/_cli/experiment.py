@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from nnilite._cli import access, screen
 from nnilite._cli.program import warn
 from nnilite._cli.stop import warn_of_left
 from nnilite._registry import RegistryEntry
-from nnilite.errors import Conflict, NniliteError, NotFound
+from nnilite._running import removal
+from nnilite.errors import NotFound
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def show_list(options: argparse.Namespace) -> None:
         if entry.damage:
             warn(screen.clean(entry.damage))
     if options.json:
-        screen.show_json([_as_json(entry) for entry in found])
+        screen.show_json([_registry.as_json(entry) for entry in found])
         return
     rows = [
         (
@@ -113,24 +113,6 @@ def show_list(options: argparse.Namespace) -> None:
 def _is_damaged(entry: RegistryEntry) -> bool:
     """Whether to list an experiment as damaged. One whose folder is gone is only listed with --all."""
     return bool(entry.damage) and entry.directory.exists()
-
-
-def _as_json(entry: RegistryEntry) -> dict[str, object]:
-    return {
-        "id": entry.id,
-        "name": entry.name,
-        "state": entry.state,
-        "alive": entry.alive,
-        "url": entry.url,
-        "port": entry.port,
-        "pid": entry.pid,
-        "platform": entry.platform,
-        "started": entry.started,
-        "ended": entry.ended,
-        "directory": str((entry.origin or entry).directory),
-        "madeBy": "nni" if entry.origin else "nnilite",
-        "damage": entry.damage,
-    }
 
 
 def show(options: argparse.Namespace) -> None:
@@ -198,13 +180,13 @@ def delete(options: argparse.Namespace) -> None:
     elif options.id is None:
         raise NotFound("Which experiment is to be deleted? Give its id, or --all.")
     else:
-        chosen = [_stopped(_registry.find(options.id, damaged=True), "deleted")]
+        chosen = [removal.check_stopped(_registry.find(options.id, damaged=True), "deleted")]
     deleted: list[str] = []
     for entry in chosen:
         warn_of_left(entry)
         name = screen.clean(entry.id)
         if options.yes or screen.confirm(f"Delete experiment {name} and all of {screen.clean(entry.directory)}?"):
-            _delete(entry)
+            removal.delete(entry)
             deleted.append(entry.id)
             said = f"Experiment {name} is deleted."
         else:
@@ -215,29 +197,10 @@ def delete(options: argparse.Namespace) -> None:
         screen.show_json({"deleted": deleted})
 
 
-def _stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
-    if entry.alive:
-        raise Conflict(f"Experiment {entry.id} is running; stop it before it is {wish}: `nnictl stop {entry.id}`.")
-    return entry
-
-
-def _delete(entry: RegistryEntry) -> None:
-    """Delete the folder first: if that fails half-way, the experiment is still listed and can be deleted again."""
-    if not entry.directory.is_dir():  # the folder is gone, or its place is unknown
-        _registry.remove(entry.id)
-        return
-    if entry.directory.is_symlink() or entry.directory.name != entry.id:
-        raise NniliteError(
-            f"{entry.directory} does not look like the folder of experiment {entry.id}; it is left alone."
-        )
-    shutil.rmtree(entry.directory)
-    _registry.remove(entry.id)
-
-
 def save(options: argparse.Namespace) -> None:
     from nnilite._cli import archive
 
-    entry = _stopped(access.find(options), "saved")
+    entry = removal.check_stopped(access.find(options), "saved")
     path = archive.save(entry, options.path, with_code=options.code)
     if options.json:
         screen.show_json({"id": entry.id, "file": str(path)})

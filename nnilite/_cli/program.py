@@ -33,6 +33,7 @@ COMMANDS = {
     "log": "read the logs of an experiment and the output of its trials",
     "top": "watch the running experiments",
     "config": "show an experiment's configuration or the schema, and convert other programs' files",
+    "ui": "serve one page for all experiments",
     "webui": "print the address of an experiment's web page",
     "doctor": "find out why experiments do not work here",
     "verify": "recompute whether a finished experiment is whole",

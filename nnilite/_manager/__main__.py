@@ -28,7 +28,7 @@ from nnilite._manager.guard import Guard, Kept
 from nnilite._manager.port_choice import listening
 from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
-from nnilite._rest import Options, SecretFilter, Site, listen, make_application
+from nnilite._rest import Options, Premises, SecretFilter, listen, make_application
 from nnilite._store.async_store import AsyncStore
 from nnilite._trackers.keeping import keep_fed
 from nnilite.config import ExperimentConfig
@@ -76,7 +76,7 @@ class Program:
         self._own_user = False  # whether this user's own programs need no token
         # The names, beside its address, by which workers call this manager.
         self._names: list[str] = []
-        self._site: Site | None = None
+        self._site: Premises | None = None
         self._idle_timeout_s = math.inf
         self._trackers: list[str] = []
 

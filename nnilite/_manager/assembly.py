@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nnilite import _plugins, _registry, codedir
+from nnilite import _plugins, _registry, _remarks, codedir
 from nnilite._answers.queries import ServiceState
 from nnilite._documents import read_document, write_content
 from nnilite._engine import messages as s
@@ -204,6 +204,7 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
         objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
         pid=os.getpid(),
         services=service_states(config),
+        name=_remarks.read(directory).name,
     )
 
 

@@ -15,10 +15,10 @@ FIRST = 8080
 _TRIED = 100  # ports counted up from the first one; then any free one is taken
 
 
-def listening(listen: Callable[[int], T], asked: int | None, directory: Path) -> T:
+def listening(listen: Callable[[int], T], asked: int | None, directory: Path, first: int = FIRST) -> T:
     """What `listen(port)` returns for the port that was asked for or, where none was, for the first free one.
 
-    An experiment that was served before gets its former port again if that is free: workers and open pages know it.
+    What was served before gets its former port again if that is free: workers and open pages know it.
     Raises: Conflict, with the experiment that has the port, if the one that was asked for is taken; what `listen` does.
     """
     if asked is not None:
@@ -26,7 +26,7 @@ def listening(listen: Callable[[int], T], asked: int | None, directory: Path) ->
             return listen(asked)
         except Conflict as error:
             raise _by_whom(error, asked) from error
-    for port in _candidates(directory):
+    for port in _candidates(directory, first):
         try:
             return listen(port)
         except Conflict:
@@ -34,11 +34,11 @@ def listening(listen: Callable[[int], T], asked: int | None, directory: Path) ->
     return listen(0)
 
 
-def _candidates(directory: Path) -> Iterator[int]:
+def _candidates(directory: Path, first: int) -> Iterator[int]:
     former = _registry.last_word(directory).port
     if former:
         yield former
-    yield from (port for port in range(FIRST, FIRST + _TRIED) if port != former)
+    yield from (port for port in range(first, first + _TRIED) if port != former)
 
 
 def _by_whom(error: Conflict, port: int) -> Conflict:

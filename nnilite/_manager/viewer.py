@@ -51,6 +51,7 @@ class About:
     url: str = ""
     pid: int = 0
     services: tuple[ServiceState, ...] = ()
+    name: str = ""  # the one that a person gave it later; "" leaves that of the config
 
     @property
     def has_prices(self) -> bool:
@@ -105,7 +106,7 @@ class Viewer(ReadOnly, Insight):
         about, now = self.about, self.progress()
         return Profile(
             id=about.id,
-            name=str(about.config.get("experimentName", "")),
+            name=about.name or str(about.config.get("experimentName", "")),
             state=now.state,
             reason=now.reason,
             config=about.config,

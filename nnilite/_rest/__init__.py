@@ -40,9 +40,9 @@ refusal_log     keeps refused sign-ins from filling the log
 
 from nnilite._answers.backend import Backend
 from nnilite._answers.changes import Changes, Subscription
-from nnilite._rest.application import RestApplication, listen, make_application, sign_in_path
+from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_path
 from nnilite._rest.connections import RestServer
-from nnilite._rest.handler import Site
+from nnilite._rest.handler import Premises, Site
 from nnilite._rest.log_filter import SecretFilter
 from nnilite._rest.options import Options
 
@@ -50,11 +50,13 @@ __all__ = [
     "Backend",
     "Changes",
     "Options",
+    "Premises",
     "RestApplication",
     "RestServer",
     "SecretFilter",
     "Site",
     "Subscription",
+    "assembled",
     "listen",
     "make_application",
     "sign_in_path",

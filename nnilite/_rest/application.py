@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 from tornado.routing import URLSpec
@@ -14,15 +15,16 @@ from nnilite._answers.backend import Backend
 from nnilite._network import is_loopback
 from nnilite._rest.auth import AccessGate
 from nnilite._rest.connections import RestServer
-from nnilite._rest.handler import Answering, Site
+from nnilite._rest.handler import Answering, Premises, Site
 from nnilite._rest.log_filter import guard_server_logs
 from nnilite._rest.openapi import document
 from nnilite._rest.options import Options
 from nnilite._rest.ports import bind
-from nnilite._rest.route import SERVER_BODY_MAX
+from nnilite._rest.route import SERVER_BODY_MAX, Route
 from nnilite._rest.routes import ROUTES
 from nnilite._rest.web import PlainPage, WebHandler
 from nnilite.errors import ConfigError
+from nnilite.records import Json
 
 access_log = logging.getLogger("tornado.access")
 
@@ -32,7 +34,7 @@ HEADERS_MAX = 32 * 1024  # bytes
 class RestApplication(Application):
     """A tornado application that knows its site."""
 
-    site: Site
+    site: Premises
 
 
 def make_application(backend: Backend, options: Options | None = None) -> RestApplication:
@@ -41,13 +43,19 @@ def make_application(backend: Backend, options: Options | None = None) -> RestAp
     Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
     """
     options = options or Options()
-    site = Site(backend, AccessGate(backend, options), options)
+    site = Site(AccessGate(backend, options, backend.experiment_id), options, backend=backend)
     guard_server_logs([backend.token])
+    return assembled(site, ROUTES, document(ROUTES, options.prefix, site.gate.cookie))
+
+
+def assembled(site: Premises, routes: Sequence[Route], openapi: Json) -> RestApplication:
+    """The application of these routes and of the site's page."""
+    options = site.options
     application = RestApplication(
-        _rules(site),
+        _rules(site, routes),
         default_handler_class=Answering,
         default_handler_args={"site": site},
-        openapi=document(ROUTES, options.prefix, site.gate.cookie),
+        openapi=openapi,
         log_function=_log_request,
         websocket_ping_interval=options.ping_s,
         websocket_ping_timeout=options.ping_s,
@@ -63,21 +71,21 @@ def sign_in_path(application: RestApplication) -> str:
     return f"{site.options.prefix}/?token={site.gate.sign_in.link()}"
 
 
-def _rules(site: Site) -> list[URLSpec]:
+def _rules(site: Premises, routes: Sequence[Route]) -> list[URLSpec]:
     prefix = re.escape(site.options.prefix)
     rules = [
-        URLSpec(f"{prefix}/api/v1{route.pattern}", route.handler, {"site": site, "route": route}) for route in ROUTES
+        URLSpec(f"{prefix}/api/v1{route.pattern}", route.handler, {"site": site, "route": route}) for route in routes
     ]
     rules.append(URLSpec(rf"{prefix}/api(?:/.*)?", Answering, {"site": site}))
-    rules.append(_web_rule(site, prefix))
+    rules.append(_web_rule(site, prefix, routes))
     return rules
 
 
-def _web_rule(site: Site, prefix: str) -> URLSpec:
+def _web_rule(site: Premises, prefix: str, routes: Sequence[Route]) -> URLSpec:
     pattern = rf"{prefix}(?:/(?P<path>.*))?"
-    if (site.options.web_folder / "index.html").is_file():
+    if (site.options.web_folder / site.options.page).is_file():
         return URLSpec(pattern, WebHandler, {"site": site})
-    return URLSpec(pattern, PlainPage, {"site": site, "routes": ROUTES})
+    return URLSpec(pattern, PlainPage, {"site": site, "routes": routes})
 
 
 def _log_request(handler: RequestHandler) -> None:

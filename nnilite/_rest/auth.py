@@ -23,11 +23,11 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from enum import Enum
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPServerRequest, split_host_and_port
 
-from nnilite._answers.backend import Backend
 from nnilite._keeper.proof import same
 from nnilite._network import ip_address, is_loopback
 from nnilite._rest import wire
@@ -112,17 +112,31 @@ class SignIn:
         return hmac.new(self._key, end.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-class AccessGate:
-    """Checks every request before its handler runs. Raises: Refusal."""
+class Keys(Protocol):
+    """The tokens of one server."""
 
-    def __init__(self, backend: Backend, options: Options) -> None:
-        self._backend = backend
+    @property
+    def token(self) -> str:
+        """The token of its user."""
+
+    def callback_token(self, job: str) -> str:
+        """The token of a job. Every text gets one, also if there is no such job."""
+
+
+class AccessGate:
+    """Checks every request before its handler runs. Raises: Refusal.
+
+    `name` is different for all servers of a user: all ports of a host share cookies, so each has one of its own name.
+    """
+
+    def __init__(self, keys: Keys, options: Options, name: str) -> None:
+        self._keys = keys
+        self._command = options.sign_in_command
         self._hosts = HostNames(options.bind, options.hosts)
         self._prefix = options.prefix
         self._peers = Peers({0, os.geteuid()}) if options.own_user else None  # 0: root
-        # All ports of a host share cookies, so the cookie of each experiment has a name of its own.
-        self.cookie = f"nnilite-{backend.experiment_id}"
-        self.sign_in = SignIn(backend.token)
+        self.cookie = f"nnilite-{name}"
+        self.sign_in = SignIn(keys.token)
         self.proofs = Proofs()
 
     async def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> Signed | None:
@@ -146,13 +160,13 @@ class AccessGate:
 
     async def check_manager(self, request: HTTPServerRequest) -> None:
         """Check for the manager's token, a sign-in cookie or, if allowed, a connection of this user's."""
-        if same(bearer(request), self._backend.token):
+        if same(bearer(request), self._keys.token):
             return
         if self.signed_in(request):
             if request.method not in _SAFE and "Origin" not in request.headers:
                 raise HttpRefusal(403, "a signed-in browser must say its origin to change anything")
         elif self._peers is None or not await self._peers.is_own(request):
-            raise HttpRefusal(401, "sign in first: `nnictl webui url` prints a link, scripts send the manager's token")
+            raise HttpRefusal(401, f"sign in first: `{self._command}` prints a link, scripts send the manager's token")
 
     def signed_in(self, request: HTTPServerRequest) -> bool:
         cookie = request.cookies.get(self.cookie)
@@ -165,7 +179,7 @@ class AccessGate:
         """
         if not job:
             raise HttpRefusal(401, "say in the header X-Nnilite-Job whose token this is")
-        token = self._backend.callback_token(job)
+        token = self._keys.callback_token(job)
         if same(bearer(request), token):
             return None
         path = (request.uri or "").removeprefix(self._prefix)

@@ -7,7 +7,7 @@ import asyncio
 from nnilite import _version
 from nnilite._rest import wire
 from nnilite._rest.changes import read_changes
-from nnilite._rest.handler import ApiHandler
+from nnilite._rest.handler import ApiHandler, RouteHandler
 from nnilite._rest.trials import oddity, send_piece
 from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
@@ -76,7 +76,7 @@ class ExperimentsHandler(ApiHandler):
         self.send_json({"experiments": [to_json(item) for item in await self.backend.others()]})
 
 
-class SignInLinkHandler(ApiHandler):
+class SignInLinkHandler(RouteHandler):
     """A one-time link to the user interface."""
 
     def post(self) -> None:

@@ -23,7 +23,7 @@ from nnilite._rest.connections import ServerConnections
 from nnilite._rest.options import Options
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.refusal_log import RefusalLog
-from nnilite._rest.route import SERVER_BODY_MAX, Route, read_query
+from nnilite._rest.route import SERVER_BODY_MAX, Operation, Route, read_query
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 
@@ -63,10 +63,9 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class Site:
-    """The objects that all handlers of one application share."""
+class Premises:
+    """The objects that all handlers of one server share, whatever it serves."""
 
-    backend: Backend
     gate: AccessGate
     options: Options
     streams: StreamCount = field(default_factory=StreamCount)
@@ -79,6 +78,13 @@ class Site:
         return 0.0 if self.streams.open else time.monotonic() - self.activity.last
 
 
+@dataclass(frozen=True, kw_only=True)
+class Site(Premises):
+    """The same for the server of a manager."""
+
+    backend: Backend
+
+
 @stream_request_body
 class Answering(RequestHandler):
     """Checks, headers and errors for handlers of any kind. Its own check refuses all requests as not found.
@@ -86,12 +92,12 @@ class Answering(RequestHandler):
     The checks run once the headers have come. Of a refused request, no byte of the body is kept.
     """
 
-    site: Site
+    site: Premises
     policy = API_POLICY
     signed: Signed | None = None  # set for a request whose answer needs a proof
     refusal = ""  # why the sender has to sign in first
 
-    def initialize(self, site: Site) -> None:
+    def initialize(self, site: Premises) -> None:
         self.site = site
 
     def set_default_headers(self) -> None:
@@ -206,19 +212,18 @@ class Answering(RequestHandler):
             super().log_exception(kind, error, trace)
 
 
-class ApiHandler(Answering):
-    """A handler of one row of the table of routes.
+class RouteHandler(Answering):
+    """A handler of one row of a table of routes.
 
-    A handler can use `self.query` (by snake_case name, checked, with defaults), `self.json()` and `self.backend`.
+    A handler can use `self.query` (by snake_case name, checked, with defaults) and `self.json()`.
     """
 
     route: Route
     query: Mapping[str, Json]
 
-    def initialize(self, site: Site, route: Route) -> None:  # type: ignore[override]
+    def initialize(self, site: Premises, route: Route) -> None:  # type: ignore[override]
         super().initialize(site)
         self.route = route
-        self.backend = site.backend
         self._body = bytearray()
 
     async def check(self) -> None:
@@ -226,10 +231,12 @@ class ApiHandler(Answering):
         operation = self.route.operations.get(self.request.method or "")
         if operation is None:
             raise HTTPError(405)
-        if operation.writes and self.backend.read_only:
-            raise Conflict("this experiment is opened for viewing only; resume it to change something")
+        self.check_operation(operation)
         self.query = read_query(operation.query, self.request.query_arguments)
         self._check_body()
+
+    def check_operation(self, operation: Operation) -> None:
+        """Make the checks of the method itself. Raises: NniliteError."""
 
     def job(self) -> str | None:
         """The job that a worker's request is about."""
@@ -261,3 +268,17 @@ class ApiHandler(Answering):
 
     def body(self) -> bytes:
         return bytes(self._body)
+
+
+class ApiHandler(RouteHandler):
+    """A handler of a manager's route; it can use `self.backend`, too."""
+
+    site: Site
+
+    def initialize(self, site: Site, route: Route) -> None:  # type: ignore[override]
+        super().initialize(site, route)
+        self.backend = site.backend
+
+    def check_operation(self, operation: Operation) -> None:
+        if operation.writes and self.backend.read_only:
+            raise Conflict("this experiment is opened for viewing only; resume it to change something")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nnilite import _version
 from nnilite._keeper.proof import SCHEME
 from nnilite._rest.auth import Access
-from nnilite._rest.handler import ApiHandler
+from nnilite._rest.handler import RouteHandler
 from nnilite._rest.route import Operation, Param, Route
 from nnilite._rest.schemas import COMPONENTS
 from nnilite.records import Json
@@ -36,21 +36,21 @@ _ALWAYS = (400, 401, 403, 503)
 _WITH_BODY = (411, 413, 415)
 
 
-class OpenApiHandler(ApiHandler):
+class OpenApiHandler(RouteHandler):
     """Serves the document."""
 
     def get(self) -> None:
         self.send_json(self.settings["openapi"])
 
 
-def document(routes: Sequence[Route], prefix: str, cookie: str) -> Object:
+def document(routes: Sequence[Route], prefix: str, cookie: str, about: str = "One experiment.") -> Object:
     """The document for a server with its API below `<prefix>/api/v1`."""
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "nnilite",
             "version": _version.__version__,
-            "description": "One experiment. Times are seconds since the epoch; NaN and infinities are strings.",
+            "description": f"{about} Times are seconds since the epoch; NaN and infinities are strings.",
         },
         "servers": [{"url": f"{prefix}/api/v1"}],
         "paths": {route.path: _path(route) for route in routes},

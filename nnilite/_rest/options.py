@@ -18,6 +18,8 @@ class Options:
     own_user: bool = False  # whether this user's and root's programs need no token; only if bound to loopback
     url_prefix: str = ""  # "nni/abc" serves everything below /nni/abc/, for a reverse proxy
     web_folder: Path = WEB_FOLDER
+    page: str = "index.html"  # the page in that folder that is the user interface
+    sign_in_command: str = "nnictl webui url"  # prints a link for whoever has to sign in
     head_timeout_s: float = 15.0  # a new connection without a request by then is closed
     idle_timeout_s: float = 75.0  # so is one without a further request; keepers send one every 10 s
     body_timeout_s: float = 60.0  # any real worker sends 8 MB in a minute; slower clients are cut off

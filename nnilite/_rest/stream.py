@@ -30,6 +30,8 @@ _TRY_AGAIN_LATER = 1013  # a close code of WebSocket
 class StreamHandler(Answering, WebSocketHandler):
     """One reader of the stream. Its own messages are ignored."""
 
+    site: Site
+
     def initialize(self, site: Site, route: Route) -> None:  # type: ignore[override]
         self.site = site
         self.route = route

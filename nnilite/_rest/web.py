@@ -11,16 +11,12 @@ from typing import Any
 
 from tornado.web import HTTPError, StaticFileHandler
 
-from nnilite._rest.handler import Answering, Site
+from nnilite._rest.handler import Answering, Premises
 from nnilite._rest.refusal import HttpRefusal, status_of
 from nnilite._rest.route import Route
 
 WEB_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
-_SIGN_IN = (
-    "You need to sign in to this experiment. Run “nnictl webui url” on the machine where it was started, "
-    "and open the link that it prints."
-)
-_USED_LINK = "This link was used already, or is too old. Run “nnictl webui url” for a new one."
+_USED_LINK = "This link was used already, or is too old."
 
 
 class WebHandler(Answering, StaticFileHandler):
@@ -28,9 +24,9 @@ class WebHandler(Answering, StaticFileHandler):
 
     policy = WEB_POLICY
 
-    def initialize(self, site: Site) -> None:  # type: ignore[override]
+    def initialize(self, site: Premises) -> None:  # type: ignore[override]
         self.site = site
-        StaticFileHandler.initialize(self, str(site.options.web_folder), "index.html")
+        StaticFileHandler.initialize(self, str(site.options.web_folder), site.options.page)
 
     async def check(self) -> None:
         self.site.gate.check_source(self.request)
@@ -91,7 +87,7 @@ class WebHandler(Answering, StaticFileHandler):
         if status == 405:
             self.set_header("Allow", ", ".join(self.allowed()))
         if status == 401:
-            message = _USED_LINK if str(error) == _USED_LINK else _SIGN_IN
+            message = _how_to_sign_in(self.site.options.sign_in_command, is_used=str(error) == _USED_LINK)
         else:
             message = str(error) if isinstance(error, HttpRefusal) else "There is no such page."
         self.finish(page("nnilite", f"<p>{escape(message)}</p>"))
@@ -103,7 +99,7 @@ class WebHandler(Answering, StaticFileHandler):
 class PlainPage(WebHandler):
     """Replaces the user interface if its files are not installed, by a list of the API's routes."""
 
-    def initialize(self, site: Site, routes: tuple[Route, ...]) -> None:  # type: ignore[override]
+    def initialize(self, site: Premises, routes: tuple[Route, ...]) -> None:  # type: ignore[override]
         super().initialize(site)
         self._routes = routes
 
@@ -115,6 +111,14 @@ class PlainPage(WebHandler):
             raise HTTPError(404)
         rows = "".join(_row(route) for route in self._routes)
         self.finish(page("nnilite", f"<p>The API of this experiment:</p><table>{rows}</table>"))
+
+
+def _how_to_sign_in(command: str, *, is_used: bool) -> str:
+    if is_used:
+        return f"{_USED_LINK} Run “{command}” for a new one."
+    return (
+        f"You need to sign in. Run “{command}” on the machine where this was started, and open the link that it prints."
+    )
 
 
 def page(title: str, body: str) -> str:

@@ -68,6 +68,10 @@ class Client(ManagerConnection):
         """Ask the manager to stop the experiment and to end. Returns before it has ended."""
         self.ask("POST", "/experiment/stop", body={})
 
+    def resume(self) -> None:
+        """Ask a viewer to become a manager, at the same address. Returns before it has."""
+        self.ask("POST", "/experiment/resume", body={})
+
     def sign_in_link(self) -> str:
         """The address of the web page; with a token it signs in once, within ten minutes."""
         parts = urlsplit(self.url)

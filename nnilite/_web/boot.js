@@ -1,5 +1,5 @@
 // Starts the page. Should one of its files get lost on the way (a network that changes, a manager that restarts), the
-// page is loaded again, a few times.
+// page is loaded again, a few times. The page of all experiments names another program in its body.
 const KEY = "nnilite-starts";
 const TRIES_MAX = 5;
 
@@ -14,11 +14,11 @@ function tries(change) {
   }
 }
 
-import("./app.js").then(
+import(new URL(document.body.dataset.app ?? "app.js", document.baseURI).href).then(
   () => tries(() => 0),
   () => {
     const app = document.getElementById("app");
     if (tries((count) => count + 1) < TRIES_MAX) setTimeout(() => location.reload(), 1000);
-    else if (app) app.textContent = "This page could not be loaded. Reload it when the manager runs.";
+    else if (app) app.textContent = "This page could not be loaded. Reload it when its server runs.";
   },
 );

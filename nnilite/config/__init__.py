@@ -33,7 +33,7 @@ from nnilite.config._experiment import (
     ExperimentConfig,
     TrackerConfig,
 )
-from nnilite.config._load import from_dict, load
+from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nni_form import nni_form
 from nnilite.config._reading import ConfigErrors
 from nnilite.config._schema import json_schema, reference_markdown
@@ -59,6 +59,7 @@ __all__ = [
     "load",
     "masked",
     "nni_form",
+    "parse",
     "read_yaml",
     "reference_markdown",
 ]

@@ -12,7 +12,7 @@ from nnilite.config._reading import At, ConfigReading
 from nnilite.config._record import record_of
 from nnilite.config._rules import complete
 from nnilite.config._services import shortcuts
-from nnilite.config._source import ConfigSource, read_yaml
+from nnilite.config._source import ConfigSource, parse_yaml, read_yaml
 from nnilite.errors import ConfigError, Place
 
 
@@ -25,6 +25,15 @@ def load(path: str | Path) -> ExperimentConfig:
     file = Path(path).expanduser()
     data, source = read_yaml(file)
     return _config(data, source, file.absolute().parent)
+
+
+def parse(text: str, base_dir: str | Path, name: str | None = None) -> ExperimentConfig:
+    """Read the text of an experiment's YAML or JSON file, as `load` does.
+
+    Paths in it are relative to `base_dir`; `name` stands for the file in errors. Raises: ConfigError.
+    """
+    data, source = parse_yaml(text, name)
+    return _config(data, source, Path(base_dir).absolute())
 
 
 def from_dict(data: Mapping[str, Any], base_dir: str | Path = ".") -> ExperimentConfig:
@@ -61,4 +70,4 @@ def _check_names(data: Mapping[str, Any], source: ConfigSource, base: Path) -> N
         reading.finish()
 
 
-__all__ = ["from_dict", "load"]
+__all__ = ["from_dict", "load", "parse"]

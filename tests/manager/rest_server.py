@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,12 +89,22 @@ class Client:
 @contextmanager
 def serving(backend: FakeBackend, options: Options | None = None, **tls: Any) -> Iterator[Client]:
     """Serve a backend until the block ends."""
+    with serving_application(lambda: make_application(backend, options), **tls) as (application, port, loop):
+        yield Client(backend, port, application, loop)
+
+
+Served = tuple[RestApplication, int, asyncio.AbstractEventLoop]
+
+
+@contextmanager
+def serving_application(make: Callable[[], RestApplication], **tls: Any) -> Iterator[Served]:
+    """Serve an application that `make` puts together, on a loop of its own, until the block ends."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
     async def start() -> tuple[RestApplication, Any]:
-        application = make_application(backend, options)
+        application = make()
         return application, listen(application, "127.0.0.1", 0, **tls)
 
     async def finish() -> None:
@@ -108,7 +118,7 @@ def serving(backend: FakeBackend, options: Options | None = None, **tls: Any) ->
 
     application, server = asyncio.run_coroutine_threadsafe(start(), loop).result(DEADLINE_S)
     try:
-        yield Client(backend, server.port, application, loop)
+        yield application, server.port, loop
     finally:
         asyncio.run_coroutine_threadsafe(finish(), loop).result(DEADLINE_S)
         loop.call_soon_threadsafe(loop.stop)

@@ -2,6 +2,7 @@
 import { html } from "../lib/ui.js";
 
 const PATHS = {
+  bin: "M3 4.5h10M6.5 4.5V3h3v1.5M4.5 4.5l.6 8.5h5.8l.6-8.5M7 7v3.5M9 7v3.5",
   close: "M4 4l8 8M12 4l-8 8",
   copy: "M6 6h7v7H6zM10 6V3H3v7h3",
   down: "M8 3v9M4 8.5 8 12.5l4-4",
@@ -11,6 +12,7 @@ const PATHS = {
   kill: "M4.5 4.5h7v7h-7z",
   moon: "M13 9.5A5.5 5.5 0 1 1 6.5 3a4.5 4.5 0 0 0 6.5 6.5z",
   next: "M6 3l5 5-5 5",
+  open: "M9 3h4v4M13 3L7.5 8.5M11 9.5V13H3V5h3.5",
   play: "M5 3.5v9l7.5-4.5z",
   plus: "M8 3v10M3 8h10",
   previous: "M10 3L5 8l5 5",

@@ -1,0 +1,41 @@
+"""Serve one page for all your experiments on this machine, until you press Ctrl-C. The experiments go on without it.
+
+If it is served already, its address is printed with a sign-in that works once, within ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from nnilite._cli import access, screen
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    access.manager_arguments(parser, first_port=8070)
+    parser.add_argument(
+        "--require-token", action="store_true", help="everybody has to sign in, even you on this machine"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=ui)
+
+
+def ui(options: argparse.Namespace) -> None:
+    from nnilite._hub import program
+
+    def tell(address: str) -> None:
+        if options.json:
+            screen.show_json({"url": address})
+        else:
+            print(f"The page of all experiments: {address}\nCtrl-C ends the page, and no experiment.")
+        sys.stdout.flush()
+
+    asked = access.manager_options(options)
+    running = program.link_of_running()
+    if running is not None:
+        if options.json:
+            screen.show_json({"url": running})
+        else:
+            print(f"The page of all experiments is served already: {running}")
+        return
+    program.run(asked, require_token=options.require_token, ready=tell)

@@ -1,0 +1,68 @@
+"""The best results of several experiments, over the number of their trials and over their time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nnilite._registry import RegistryEntry
+from nnilite._running.reading import opened
+from nnilite.records import Json
+
+MOST = 10
+"""How many experiments can be compared at once: more lines cannot be told apart."""
+
+
+def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
+    """One experiment of a comparison. `objective`: "" for its first one.
+
+    Its `points` are those at which the best result so far changed, `[trials, seconds since the start, best]`,
+    and one at the last result. Raises: NniliteError if it cannot be read.
+    """
+    with opened(entry) as client:
+        profile = client.profile()
+        objectives = profile["objectives"]
+        name = objective if objective in objectives else next(iter(objectives))
+        goal = objectives[name]
+        ended = client.trials(sort="ended", states=("SUCCEEDED",))
+        points, best = _points(ended, name, goal, profile["created"])
+    return {
+        "id": entry.id,
+        "name": entry.name,
+        "state": entry.state,
+        "objective": name,
+        "goal": goal,
+        "objectives": objectives,
+        "counts": profile["counts"],
+        "duration": profile["duration"],
+        "points": points,
+        "best": None if best is None else {key: best[key] for key in ("id", "sequence", "parameters", "value")},
+    }
+
+
+def _points(
+    trials: Iterable[Mapping[str, Any]], name: str, goal: str, begin: float
+) -> tuple[list[list[float]], Mapping[str, Any] | None]:
+    points: list[list[float]] = []
+    best = None
+    last = None
+    for count, trial in enumerate(trials, 1):
+        value = _number(trial["value"], name)
+        if value is None:
+            continue
+        seconds = max(0.0, (trial["ended"] or begin) - begin)
+        if not points or (value > points[-1][2] if goal == "maximize" else value < points[-1][2]):
+            points.append([count, seconds, value])
+            best = trial
+        last = [count, seconds, points[-1][2]]
+    if last is not None and last != points[-1]:
+        points.append(last)
+    return points, best
+
+
+def _number(value: Json, name: str) -> float | None:
+    found = value.get(name) if isinstance(value, dict) else value if name == "default" else None
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
+        return None
+    return float(found)

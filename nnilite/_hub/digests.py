@@ -1,0 +1,119 @@
+"""What the list of experiments tells of their trials: counts, best result, time.
+
+One thread asks the managers that run, another one reads the folders of the stopped experiments, where each takes some
+hundredths of a second. So the list itself never waits. A stopped experiment is read again only if its files change.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnilite._registry import RegistryEntry
+from nnilite._running.reading import opened
+from nnilite.errors import NniliteError
+from nnilite.records import Json
+
+LIVE_S = 2.0
+"""How old the answer of a manager may be before it is asked again."""
+
+ANSWER_S = 5.0
+
+Stamp = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A summary of one experiment. `trouble`: why it could not be read; then the rest is empty."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)  # trials by state
+    max_trials: int | None = None
+    best: Json = None  # the value of the best trial, as it was reported
+    objectives: Mapping[str, str] = field(default_factory=dict)
+    duration_s: float = 0.0
+    reason: str = ""
+    trouble: str = ""
+
+
+class Digests:
+    """The digests of all experiments that were asked for. Its methods may be called in any thread."""
+
+    def __init__(self) -> None:
+        self.reading = threading.Lock()  # held while the folder of a stopped experiment is open
+        self._workers = {alive: ThreadPoolExecutor(1, "digests") for alive in (True, False)}
+        self._known: dict[str, tuple[Stamp, Digest]] = {}
+        self._asked: set[str] = set()
+
+    def of(self, entries: Iterable[RegistryEntry]) -> dict[str, Digest]:
+        """What is known now, by id. What is missing or old is read in the background."""
+        entries = list(entries)
+        found = {}
+        for entry in entries:
+            stamp, digest = self._known.get(entry.id, ((), None))
+            if digest is not None:
+                found[entry.id] = digest
+            if stamp != _stamp(entry) and entry.id not in self._asked:
+                self._asked.add(entry.id)
+                self._workers[entry.alive].submit(self._read, entry)
+        for gone in set(self._known) - {entry.id for entry in entries}:
+            self._known.pop(gone, None)
+        return found
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, entry: RegistryEntry) -> None:
+        stamp = _stamp(entry)
+        try:
+            if entry.alive:
+                digest = _digest(entry)
+            else:
+                with self.reading:
+                    digest = _digest(entry)
+            self._known[entry.id] = (stamp, digest)
+        finally:
+            self._asked.discard(entry.id)
+
+
+def _digest(entry: RegistryEntry) -> Digest:
+    try:
+        with opened(entry, timeout_s=ANSWER_S) as client:
+            return summary(client.profile())
+    except (NniliteError, OSError) as error:
+        return Digest(trouble=str(error))
+
+
+def summary(profile: Mapping[str, Any]) -> Digest:
+    """The digest of a profile, as a manager answers it."""
+    best = profile.get("best")
+    return Digest(
+        counts=profile["counts"],
+        max_trials=profile["limits"]["maxTrialNumber"],
+        best=None if best is None else best["value"],
+        objectives=profile["objectives"],
+        duration_s=profile["duration"],
+        reason=profile["reason"],
+    )
+
+
+def _stamp(entry: RegistryEntry) -> Stamp:
+    """It differs when there may be something new to read."""
+    if entry.alive:
+        return (entry.pid, time.monotonic() // LIVE_S)
+    origin = entry.origin
+    database = origin.directory / "db" / "nni.sqlite" if origin else entry.directory / "nnilite.sqlite"
+    files = (database, database.with_name(f"{database.name}-wal"))
+    return (entry.state, *map(_changed, files))
+
+
+def _changed(path: Any) -> object:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)

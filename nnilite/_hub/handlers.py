@@ -1,0 +1,148 @@
+"""The handlers of the hub's routes. What blocks runs in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from tornado.httputil import split_host_and_port
+
+from nnilite import _remarks, _version
+from nnilite._hub import comparison, starts
+from nnilite._hub.hub import Hub
+from nnilite._hub.starts import Draft
+from nnilite._network import is_loopback
+from nnilite._rest import Premises, wire
+from nnilite._rest.handler import RouteHandler
+from nnilite._rest.route import Route
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+
+ID = "ui"
+"""What `/version` says in the place of an experiment's id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubSite(Premises):
+    """The objects that all handlers of a hub share."""
+
+    hub: Hub
+
+
+class HubHandler(RouteHandler):
+    """A handler that can use `self.hub`."""
+
+    def initialize(self, site: HubSite, route: Route) -> None:  # type: ignore[override]
+        super().initialize(site, route)
+        self.hub = site.hub
+
+    def fields(self, *names: str) -> list[Json]:
+        """The values of exactly these fields of the body. Raises: ConfigError."""
+        body = wire.strict_object(self.json(), names)
+        for name in names:
+            if name not in body:
+                raise ConfigError("is needed", Place(field=name))
+        return [body[name] for name in names]
+
+
+class VersionHandler(HubHandler):
+    """The version of nnilite."""
+
+    def get(self) -> None:
+        self.send_json({"version": _version.__version__, "experiment": ID})
+
+
+class ExperimentsHandler(HubHandler):
+    """The list, and the start of a new experiment."""
+
+    async def get(self) -> None:
+        self.send_json({"experiments": await asyncio.to_thread(self.hub.listed)})
+
+    async def post(self) -> None:
+        found = await asyncio.to_thread(starts.start, draft(self.fields("text", "folder")), self.hub.options)
+        self.send_json({"id": found}, 201)
+
+
+class ExperimentHandler(HubHandler):
+    """One experiment: what people say of it, and its end."""
+
+    async def put(self, id: str) -> None:
+        name, tags, note, revision = self.fields("name", "tags", "note", "revision")
+        if type(revision) is not int:
+            raise ConfigError("must be a whole number", Place(field="revision"))
+        remarks = _remarks.checked(name, tags, note)
+        kept = await asyncio.to_thread(self.hub.remark, id, remarks, revision)
+        self.send_json({"revision": kept.revision})
+
+    async def delete(self, id: str) -> None:
+        await asyncio.to_thread(self.hub.delete, id)
+        self.send_json({"deleted": id})
+
+
+class OpenHandler(HubHandler):
+    """The address of an experiment's page."""
+
+    async def post(self, id: str) -> None:
+        self.fields()
+        link = await asyncio.to_thread(self.hub.open, id)
+        self.send_json({"url": reachable(link, self.request.host)})
+
+
+class ResumeHandler(HubHandler):
+    """Lets an experiment go on."""
+
+    async def post(self, id: str) -> None:
+        self.fields()
+        await asyncio.to_thread(self.hub.resume, id)
+        self.send_json({"resumed": id})
+
+
+class StopHandler(HubHandler):
+    """Asks an experiment to stop."""
+
+    async def post(self, id: str) -> None:
+        self.fields()
+        await asyncio.to_thread(self.hub.stop, id)
+        self.send_json({"stopping": id}, 202)
+
+
+class ComparisonHandler(HubHandler):
+    """The best results of several experiments over their trials."""
+
+    async def get(self) -> None:
+        ids = self.query["id"]
+        if not 1 <= len(ids) <= comparison.MOST:
+            raise ConfigError(f"must be there for 1 to {comparison.MOST} experiments", Place(field="id"))
+        self.send_json({"experiments": await asyncio.to_thread(self._compared, ids)})
+
+    def _compared(self, ids: list[str]) -> list[Json]:
+        return [comparison.compared(entry, self.query["objective"]) for entry in self.hub.chosen(ids)]
+
+
+class CheckHandler(HubHandler):
+    """What is wrong with a configuration."""
+
+    async def post(self) -> None:
+        self.send_json(await asyncio.to_thread(starts.faults, draft(self.fields("text", "folder"))))
+
+
+def draft(fields: list[Json]) -> Draft:
+    """The configuration in a body. Raises: ConfigError."""
+    text, folder = fields
+    for name, value in (("text", text), ("folder", folder)):
+        if not isinstance(value, str):
+            raise ConfigError("must be a text", Place(field=name))
+    return Draft(text, folder)
+
+
+def reachable(link: str, host: str) -> str:
+    """The address of a manager as a browser finds it that has found this server by a Host header.
+
+    Managers name themselves as seen from this machine.
+    """
+    name = split_host_and_port(host)[0]
+    parts = urlsplit(link)
+    if is_loopback(name.strip("[]")) or not is_loopback(parts.hostname or ""):
+        return link
+    return urlunsplit(parts._replace(netloc=f"{name}:{parts.port}"))

@@ -1,0 +1,118 @@
+"""All experiments of this user on this machine, and what can be done to each. All methods block."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+
+from nnilite import _registry, _remarks
+from nnilite._hub.digests import Digest, Digests
+from nnilite._registry import RegistryEntry
+from nnilite._remarks import Remarks
+from nnilite._running import launch, managers, removal
+from nnilite._running.launch import ManagerOptions
+from nnilite.errors import Conflict, NotFound
+from nnilite.records import ExperimentState, Json
+
+
+class Hub:
+    """Its methods may be called in any thread. `options`: where the managers listen that are started here."""
+
+    def __init__(self, options: ManagerOptions | None = None) -> None:
+        self.options = options or ManagerOptions()
+        self._digests = Digests()
+        # One change of an experiment at a time: the second of two clicks finds what the first has done.
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def close(self) -> None:
+        self._digests.close()
+
+    def listed(self) -> list[dict[str, Json]]:
+        """All experiments, newest first. `digest` is null until the experiment's own data have been read."""
+        entries = _registry.everything()
+        digests = self._digests.of(entries)
+        return [_row(entry, digests.get(entry.id)) for entry in entries]
+
+    def find(self, experiment: str) -> RegistryEntry:
+        """The experiment with exactly this id. Raises: NotFound."""
+        found = _registry.entry(experiment) if _registry.is_id(experiment) else None
+        found = found or next((one for one in _registry.everything() if one.id == experiment), None)
+        if found is None:
+            raise NotFound(f"There is no experiment {experiment} any more.")
+        return found
+
+    def open(self, experiment: str) -> str:
+        """The address of the experiment's page, which signs in once. One without a manager gets a viewer.
+
+        Raises: NniliteError if it cannot be opened.
+        """
+        with self._locks[experiment]:
+            entry = self.find(experiment)
+            if not entry.alive:
+                entry = launch.view(entry, options=self.options)
+        with managers.connect(entry) as manager:
+            return manager.sign_in_link()
+
+    def resume(self, experiment: str) -> None:
+        """Let a stopped experiment go on; one that is viewed at the same address. Raises: NniliteError."""
+        with self._locks[experiment]:
+            entry = self.find(experiment)
+            if entry.origin is not None:
+                raise Conflict(_registry.cannot_go_on(entry.id))
+            if entry.alive and entry.state == ExperimentState.VIEWED.value:
+                with managers.connect(entry) as manager:
+                    manager.resume()
+            else:
+                launch.resume(entry, options=self.options)
+
+    def stop(self, experiment: str) -> None:
+        """Ask an experiment or a viewer to stop. Returns before it has ended. Raises: NniliteError."""
+        entry = self.find(experiment)
+        if not entry.alive:
+            raise Conflict(f"Experiment {experiment} is not running.")
+        managers.ask_to_stop(entry)
+
+    def delete(self, experiment: str) -> None:
+        """Delete a stopped experiment with all its files. Raises: NniliteError."""
+        with self._locks[experiment], self._digests.reading:
+            entry = self.find(experiment)
+            if entry.origin is not None:
+                raise Conflict(f"Experiment {experiment} was made by Microsoft NNI; only NNI deletes it.")
+            # It also refuses an experiment of which nobody knows at the moment where it is.
+            removal.delete(_registry.find(entry.id, damaged=True))
+
+    def remark(self, experiment: str, remarks: Remarks, based_on: int) -> Remarks:
+        """Replace name, tags and note. Raises: NniliteError, Conflict if they are not of revision `based_on`."""
+        with self._locks[experiment]:
+            entry = self.find(experiment)
+            if entry.origin is not None:
+                raise Conflict(f"Experiment {experiment} was made by Microsoft NNI and can only be read.")
+            if not entry.directory.is_dir():
+                raise NotFound(f"{entry.directory}, the experiment's folder, is gone.")
+            return _remarks.write(entry.directory, remarks, based_on)
+
+    def chosen(self, experiments: Sequence[str]) -> list[RegistryEntry]:
+        """The experiments with these ids, without doubles. Raises: NotFound."""
+        return [self.find(one) for one in dict.fromkeys(experiments)]
+
+
+def _row(entry: RegistryEntry, digest: Digest | None) -> dict[str, Json]:
+    return {
+        **_registry.as_json(entry),
+        "revision": entry.remarks.revision,
+        "trouble": entry.remarks.trouble,
+        "digest": None if digest is None else _digest_json(digest),
+    }
+
+
+def _digest_json(digest: Digest) -> dict[str, Json]:
+    return {
+        "counts": dict(digest.counts),
+        "maxTrials": digest.max_trials,
+        "best": digest.best,
+        "objectives": dict(digest.objectives),
+        "duration": digest.duration_s,
+        "reason": digest.reason,
+        "trouble": digest.trouble,
+    }

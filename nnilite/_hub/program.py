@@ -1,0 +1,143 @@
+"""Serves the page of all experiments until it is interrupted. A user has one such server at most."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from os import getpid
+from pathlib import Path
+
+from nnilite import _registry
+from nnilite._documents import write_json
+from nnilite._hub.handlers import ID, HubSite
+from nnilite._hub.hub import Hub
+from nnilite._hub.routes import ROUTES
+from nnilite._locking import ManagerLock
+from nnilite._manager import assembly, port_choice
+from nnilite._network import is_loopback
+from nnilite._registry import RegistryEntry
+from nnilite._rest import Options, RestApplication, SecretFilter, assembled, listen, sign_in_path
+from nnilite._rest.auth import AccessGate
+from nnilite._rest.log_filter import guard_server_logs
+from nnilite._rest.openapi import document
+from nnilite._running import managers
+from nnilite._running.launch import ManagerOptions
+from nnilite.errors import Conflict
+
+FIRST_PORT = 8070
+PAGE = "hub.html"
+COMMAND = "nnictl ui"
+
+
+@dataclass(frozen=True)
+class HubKeys:
+    """The token of the hub. It has no jobs."""
+
+    token: str
+
+    def callback_token(self, job: str) -> str:
+        return secrets.token_urlsafe(32)
+
+
+def folder() -> Path:
+    """The folder of the hub's own files: token, lock and address."""
+    return _registry.root() / ".nnilite" / "hub"
+
+
+def link_of_running() -> str | None:
+    """The address of the page that is served already, which signs in once; None if there is none.
+
+    Raises: NniliteError if it does not answer.
+    """
+    directory = folder()
+    if not _registry.is_alive(directory):
+        return None
+    word = _registry.read_manager(directory)
+    entry = RegistryEntry(ID, "", directory, alive=True, url=word.url, pid=word.pid)
+    if word.url is None:
+        raise Conflict(f"{COMMAND} is just being started (process {word.pid}); try again in a moment.")
+    with managers.connect(entry) as running:
+        return running.sign_in_link()
+
+
+def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_token: bool = False) -> RestApplication:
+    """The page's server, by the rules of a manager's."""
+    behind_proxy = bool(options.url_prefix.strip("/"))
+    settings = Options(
+        bind=options.host,
+        own_user=is_loopback(options.host) and not require_token and not behind_proxy,
+        url_prefix=options.url_prefix,
+        page=PAGE,
+        sign_in_command=COMMAND,
+    )
+    # No experiment has an id with a dot in front.
+    gate = AccessGate(HubKeys(token), settings, f".{ID}")
+    _guard_logs(token)
+    about = document(ROUTES, settings.prefix, gate.cookie, "All experiments of a user on a machine.")
+    return assembled(HubSite(gate=gate, options=settings, hub=hub), ROUTES, about)
+
+
+def _guard_logs(token: str) -> None:
+    """Keep the token out of the log, also once an experiment that is read here has put its own filter there."""
+    guard_server_logs([token])
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(SecretFilter([token]))
+
+
+def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `ready` gets the page's address, which signs in if that is needed.
+
+    Raises: NniliteError if it cannot be served; Conflict if it is already.
+    """
+    directory = folder()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(directory):
+        asyncio.run(_serve(directory, options, require_token, ready))
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    lock = ManagerLock(directory)
+    try:
+        lock.take()
+    except BlockingIOError:
+        raise Conflict(f"{COMMAND} is being started by another process; run it again for a link.") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def _serve(directory: Path, options: ManagerOptions, require_token: bool, ready: Callable[[str], None]) -> None:
+    over = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    # The managers that are started from the page take any free port; the port that was asked for is the page's.
+    hub = Hub(replace(options, port=None, url_prefix=""))
+    application = make_application(hub, assembly.user_token(directory), options, require_token=require_token)
+    server = port_choice.listening(
+        lambda port: listen(application, options.host, port, options.tls_cert, options.tls_key),
+        options.port,
+        directory,
+        FIRST_PORT,
+    )
+    scheme = "https" if options.tls_cert else "http"
+    prefix = application.site.options.prefix
+    address = assembly.Address(scheme, options.host, server.port, prefix, options.tls_cert)
+    certificate = str(options.tls_cert) if options.tls_cert else None
+    write_json(
+        directory / "manager.json",
+        {"pid": getpid(), "port": server.port, "url": address.url, "tls_cert": certificate},
+    )
+    origin = address.url.removesuffix(prefix) if prefix else address.url
+    ready(address.url + "/" if application.site.options.own_user else origin + sign_in_path(application))
+    try:
+        await over.wait()
+    finally:
+        server.stop()
+        hub.close()

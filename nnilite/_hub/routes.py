@@ -1,0 +1,109 @@
+"""The table of the hub's routes below /api/v1."""
+
+from __future__ import annotations
+
+from nnilite._hub.handlers import (
+    CheckHandler,
+    ComparisonHandler,
+    ExperimentHandler,
+    ExperimentsHandler,
+    OpenHandler,
+    ResumeHandler,
+    StopHandler,
+    VersionHandler,
+)
+from nnilite._rest import schemas as s
+from nnilite._rest.experiment import SignInLinkHandler
+from nnilite._rest.openapi import OpenApiHandler
+from nnilite._rest.route import Operation, Param, Response, Route, Schema
+
+CONFIG_MAX = 1024 * 1024  # bytes of a body with a configuration
+BODY_MAX = 256 * 1024
+
+_ID = Param("id", {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"}, "id of the experiment")
+_DRAFT = s.record(text=s.TEXT, folder={**s.TEXT, "description": "to which paths in the text are relative"})
+_FAULT = s.record(**dict.fromkeys(("line", "field", "file", "message"), s.ANYTHING))
+_REMARKS = s.record(name=s.TEXT, tags=s.array(s.TEXT), note=s.TEXT, revision=s.COUNT)
+
+
+def _get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = ()) -> dict[str, Operation]:
+    return {"GET": Operation(text, Response(text, schema), query, refusals=refusals)}
+
+
+def _post(text: str, schema: Schema, body: Schema = s.EMPTY, status: int = 200) -> dict[str, Operation]:
+    return {"POST": Operation(text, Response(text, schema, status=status), body=body, refusals=(404, 409), writes=True)}
+
+
+_NEW = _post("Start an experiment", s.record(id=s.TEXT), _DRAFT, 201)
+_ONE = {
+    "PUT": Operation(
+        "Change name, tags and note of that revision",
+        Response("the new revision", s.record(revision=s.COUNT)),
+        body=_REMARKS,
+        refusals=(404, 409),
+        writes=True,
+    ),
+    "DELETE": Operation(
+        "Delete a stopped experiment with all its files",
+        Response("its id", s.record(deleted=s.TEXT)),
+        refusals=(404, 409),
+        writes=True,
+    ),
+}
+_COMPARISON = _get(
+    "The best results of experiments over their trials",
+    s.record(experiments=s.array(s.OBJECT)),
+    Param("id", s.array(s.TEXT), "id of an experiment, once for each"),
+    Param("objective", {"type": "string", "default": ""}, "which one; without it the first one of each experiment"),
+    refusals=(404,),
+)
+
+ROUTES = (
+    Route("/version", VersionHandler, _get("The version", s.record(version=s.TEXT, experiment=s.TEXT))),
+    Route(
+        "/experiments",
+        ExperimentsHandler,
+        {**_get("All experiments", s.record(experiments=s.array(s.OBJECT))), **_NEW},
+        body_max=CONFIG_MAX,
+    ),
+    Route("/experiments/{id}", ExperimentHandler, _ONE, (_ID,), body_max=BODY_MAX),
+    Route(
+        "/experiments/{id}/open",
+        OpenHandler,
+        _post("The address of its page, with a sign-in", s.record(url=s.TEXT)),
+        (_ID,),
+        body_max=BODY_MAX,
+    ),
+    Route(
+        "/experiments/{id}/resume",
+        ResumeHandler,
+        _post("Let it go on", s.record(resumed=s.TEXT)),
+        (_ID,),
+        body_max=BODY_MAX,
+    ),
+    Route(
+        "/experiments/{id}/stop",
+        StopHandler,
+        _post("Ask it to stop", s.record(stopping=s.TEXT), status=202),
+        (_ID,),
+        body_max=BODY_MAX,
+    ),
+    Route("/comparison", ComparisonHandler, _COMPARISON),
+    Route(
+        "/checks",
+        CheckHandler,
+        _post(
+            "What is wrong with a configuration",
+            s.record(faults=s.array(_FAULT), warnings=s.array(s.TEXT)),
+            _DRAFT,
+        ),
+        body_max=CONFIG_MAX,
+    ),
+    Route(
+        "/sign-in-links",
+        SignInLinkHandler,
+        _post("Make a one-time link to the page", s.record(path=s.TEXT), status=201),
+        body_max=BODY_MAX,
+    ),
+    Route("/openapi.json", OpenApiHandler, _get("This document", s.OBJECT)),
+)

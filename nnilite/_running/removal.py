@@ -1,0 +1,33 @@
+"""Deletes an experiment: its folder, and what this machine knows of it."""
+
+from __future__ import annotations
+
+import shutil
+
+from nnilite import _registry
+from nnilite._registry import RegistryEntry
+from nnilite.errors import Conflict, NniliteError
+
+
+def check_stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
+    """The same entry. Raises: Conflict if its experiment is running, which `wish` ("deleted") does not allow."""
+    if entry.alive:
+        raise Conflict(f"Experiment {entry.id} is running; stop it before it is {wish}: `nnictl stop {entry.id}`.")
+    return entry
+
+
+def delete(entry: RegistryEntry) -> None:
+    """Delete the folder first: if that fails half-way, the experiment is still listed and can be deleted again.
+
+    Raises: Conflict if it is running; NniliteError if its folder does not look like one; OSError.
+    """
+    check_stopped(entry, "deleted")
+    if not entry.directory.is_dir():  # the folder is gone, or its place is unknown
+        _registry.remove(entry.id)
+        return
+    if entry.directory.is_symlink() or entry.directory.name != entry.id:
+        raise NniliteError(
+            f"{entry.directory} does not look like the folder of experiment {entry.id}; it is left alone."
+        )
+    shutil.rmtree(entry.directory)
+    _registry.remove(entry.id)

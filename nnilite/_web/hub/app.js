@@ -1,0 +1,81 @@
+// The page of all experiments: header, banner, and the view that the address asks for.
+
+import { route } from "../lib/route.js";
+import { switchTheme, theme } from "../lib/theme.js";
+import { html, render, useEffect } from "../lib/ui.js";
+import { Empty, Toasts } from "../parts/bits.js";
+import { DialogHost } from "../parts/dialog.js";
+import { Icon } from "../parts/icons.js";
+import { connection, refresh } from "./experiments.js";
+import { List } from "./list.js";
+
+/** @import { ComponentChildren } from "../vendor/preact.js" */
+
+/** @type {[string, string, () => ComponentChildren][]} name in the address, title, view */
+const VIEWS = [["overview", "Experiments", List]];
+
+function View() {
+  const known = VIEWS.find(([name]) => name === route.value.parts[0]);
+  if (connection.value === "signed-out") return html`<div class="card"><${SignedOut} /></div>`;
+  if (!known)
+    return html`<${Empty} title="There is no such page"><a href="#/overview">Go to the experiments</a></${Empty}>`;
+  const [name, , Content] = known;
+  return html`<${Content} key=${name} />`;
+}
+
+function SignedOut() {
+  return html`<${Empty} title="Please sign in">Run <code>nnictl ui</code> on the machine of the experiments, and open the link that it prints.</${Empty}>`;
+}
+
+function Header() {
+  return html`<header class="top">
+    <a class="brand" href="#/overview" title="All experiments"><img src="icon.svg" alt="" /><span class="brand-name">nnilite</span></a>
+    <nav class="tabs" aria-label="Pages">${VIEWS.map(
+      ([name, title]) =>
+        html`<a key=${name} href=${`#/${name}`} aria-current=${route.value.parts[0] === name ? "page" : undefined}>${title}</a>`,
+    )}</nav>
+    <div class="top-end">
+      <button class="quiet icon" onClick=${switchTheme} aria-label=${theme.value === "dark" ? "Light colours" : "Dark colours"}><${Icon} name=${theme.value === "dark" ? "sun" : "moon"} /></button>
+    </div>
+  </header>`;
+}
+
+function Banner() {
+  if (connection.value !== "missing") return null;
+  return html`<div class="banner bad" role="alert">
+    <span><b>The page's server does not answer.</b> Experiments go on without it; <code>nnictl ui</code> starts it again.</span>
+    <button class="small" onClick=${refresh}><${Icon} name="retry" />Try now</button>
+  </div>`;
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  const typing = /** @type {Element} */ (event.target).closest?.("input, textarea, select, dialog");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || event.key !== "/") return;
+  const search = /** @type {HTMLElement | null} */ (document.querySelector("[data-search]"));
+  if (!search) return;
+  search.focus();
+  event.preventDefault();
+}
+
+function App() {
+  const place = VIEWS.find(([name]) => name === route.value.parts[0]);
+  useEffect(() => {
+    document.title = `${place?.[1] ?? "Experiments"} · nnilite`;
+    scrollTo(0, 0);
+  }, [route.value.parts.join("/")]);
+  return html`
+    <a class="hidden skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      document.getElementById("main")?.focus();
+    }}>Skip to the content</a>
+    <${Header} />
+    <${Banner} />
+    <main id="main" tabindex="-1"><${View} /></main>
+    <${DialogHost} />
+    <${Toasts} />`;
+}
+
+addEventListener("keydown", onKey);
+refresh();
+render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

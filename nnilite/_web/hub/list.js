@@ -1,0 +1,137 @@
+// The list: search, filters, and a row for each experiment with what can be done to it.
+
+import { count, duration, moment, number, plural } from "../lib/format.js";
+import { route, setQuery } from "../lib/route.js";
+import { html, useState } from "../lib/ui.js";
+import { Empty, ExperimentState, Time } from "../parts/bits.js";
+import { Pick } from "../parts/chart_card.js";
+import { Icon } from "../parts/icons.js";
+import { busy, open, remove, resume, stop } from "./actions.js";
+import { bestIn, chosen, experiments, isViewed, sorted, title, trialCount } from "./experiments.js";
+
+/** @import { Column, Digest, Experiment } from "./experiments.js" */
+
+const STATES = [
+  ["", "all states"],
+  ["running", "running"],
+  ["done", "done"],
+  ["stopped", "stopped"],
+  ["error", "error or damaged"],
+  ["nni", "made by NNI"],
+];
+/** @type {[Column, string][]} */
+const COLUMNS = [
+  ["name", "Experiment"],
+  ["state", "State"],
+  ["trials", "Trials"],
+  ["best", "Best"],
+  ["started", "Started"],
+];
+const PAGE = 100; // rows at first, and with each “Show more”
+
+export function List() {
+  const query = route.value.query;
+  const [most, setMost] = useState(PAGE);
+  if (experiments.value === null) return html`<${Empty} title="Loading …" />`;
+  const column = /** @type {Column} */ (query.get("sort") ?? "started");
+  const descending = (query.get("order") ?? (column === "name" || column === "state" ? "up" : "down")) === "down";
+  const found = sorted(chosen(query), column, descending);
+  return html`<h1 class="hidden">Experiments</h1>
+    <${Toolbar} found=${found} />
+    ${
+      found.length
+        ? html`<${Table} rows=${found.slice(0, most)} column=${column} descending=${descending} />`
+        : html`<div class="card"><${Empty} title=${experiments.value.length ? "No experiment is like this" : "There are no experiments"}>${
+            experiments.value.length ? "Remove filters to see the others." : "“nnictl create --config FILE” starts one."
+          }</${Empty}></div>`
+    }
+    ${found.length > most && html`<p class="row more"><button onClick=${() => setMost(most + PAGE)}>Show more</button><span class="soft">${count(found.length - most)} more</span></p>`}`;
+}
+
+/** @param {{ found: Experiment[] }} props */
+function Toolbar({ found }) {
+  const query = route.value.query;
+  const all = experiments.value ?? [];
+  const tags = [...new Set(all.flatMap((one) => one.tags))].sort();
+  const running = all.filter((one) => one.alive && !isViewed(one)).length;
+  return html`<div class="toolbar">
+    <input class="search" type="search" data-search aria-label="Find experiments" placeholder="Name, id, tag, note …" value=${query.get("find") ?? ""}
+      onInput=${(event) => setQuery({ find: event.target.value })} />
+    <${Pick} label="Show" value=${query.get("state") ?? ""} options=${STATES} set=${(one) => setQuery({ state: one })} />
+    ${
+      tags.length > 0 &&
+      html`<${Pick} label="Tag" value=${query.get("tag") ?? ""} options=${[["", "any"], ...tags.map((tag) => [tag, tag])]} set=${(one) => setQuery({ tag: one })} />`
+    }
+    <span class="end soft small" role="status">${found.length === all.length ? "" : `${count(found.length)} of `}${plural(all.length, "experiment")}, ${count(running)} running</span>
+  </div>`;
+}
+
+/** @param {{ rows: Experiment[], column: Column, descending: boolean }} props */
+function Table({ rows, column, descending }) {
+  /** @param {Column} name */
+  const sort = (name) => {
+    const isDown = name === column ? !descending : !(name === "name" || name === "state");
+    setQuery({ sort: name === "started" ? null : name, order: isDown ? "down" : "up" });
+  };
+  return html`<div class="card experiments"><table class="plain" role="table" aria-label="Experiments">
+    <thead role="rowgroup"><tr role="row">
+      ${COLUMNS.map(
+        ([name, text]) => html`<th key=${name} role="columnheader" scope="col" class=${`${name}-cell`}
+          aria-sort=${name === column ? (descending ? "descending" : "ascending") : undefined}>
+          <button class="quiet small" onClick=${() => sort(name)}>${text}${name === column && html`<${Icon} name=${descending ? "down" : "up"} />`}</button></th>`,
+      )}
+      <th role="columnheader" scope="col" class="act-cell"><span class="hidden">Actions</span></th>
+    </tr></thead>
+    <tbody role="rowgroup">${rows.map((one) => html`<${Row} key=${one.id} one=${one} />`)}</tbody>
+  </table></div>`;
+}
+
+/** @param {{ one: Experiment }} props */
+function Row({ one }) {
+  return html`<tr role="row" data-id=${one.id}>
+    <td role="cell" class="name-cell">
+      <div class="row"><button class="link" onClick=${() => open(one)} disabled=${busy.value.has(one.id)}>${title(one)}</button>
+        ${one.madeBy === "nni" && html`<span class="badge">NNI</span>`}
+        ${one.tags.map((tag) => html`<span class="chip tag" key=${tag}>${tag}</span>`)}</div>
+      <div class="soft small"><span class="mono">${one.id}</span>${one.platform && ` · ${one.platform}`}</div>
+      ${one.note && html`<p class="small note-line" title=${one.note}>${one.note}</p>`}
+      ${[one.damage, one.trouble, one.damage ? "" : one.digest?.trouble].map((text) => text && html`<p class="wrong" key=${text}>${text}</p>`)}
+    </td>
+    <td role="cell" class="state-cell"><${ExperimentState} state=${one.state} /></td>
+    <td role="cell" class="trials-cell">${one.digest ? html`<${Trials} digest=${one.digest} />` : html`<span class="soft">…</span>`}</td>
+    <td role="cell" class="best-cell">${one.digest && html`<${Best} digest=${one.digest} />`}</td>
+    <td role="cell" class="started-cell"><${Time} at=${one.started} />${one.digest && one.digest.duration > 0 && html`<div class="soft small" title=${one.ended ? `ended ${moment(one.ended)}` : undefined}>ran ${duration(one.digest.duration)}</div>`}</td>
+    <td role="cell" class="act-cell"><${Actions} one=${one} /></td>
+  </tr>`;
+}
+
+/** @param {{ digest: Digest }} props */
+function Trials({ digest }) {
+  const failed = digest.counts.FAILED ?? 0;
+  return html`<span>${count(trialCount(digest))}${digest.maxTrials !== null && html`<span class="soft"> of ${count(digest.maxTrials)}</span>`}</span>
+    ${failed > 0 && html`<div class="wrong">${count(failed)} failed</div>`}`;
+}
+
+/** @param {{ digest: Digest }} props */
+function Best({ digest }) {
+  const goals = Object.entries(digest.objectives);
+  if (digest.best === null) return "";
+  return goals.map(
+    ([name, goal]) => html`<div key=${name} title=${`${goal === "maximize" ? "highest" : "lowest"} is best`}>
+      ${name !== "default" && html`<span class="soft small">${name} </span>`}${number(bestIn(digest.best, name), 6)}</div>`,
+  );
+}
+
+/** @param {{ one: Experiment }} props */
+function Actions({ one }) {
+  const waits = busy.value.has(one.id);
+  const isOurs = one.madeBy === "nnilite";
+  const canGoOn = isOurs && !one.damage && (!one.alive || isViewed(one));
+  const name = title(one);
+  return html`<div class="acts" aria-busy=${waits}>
+    <button class="small" disabled=${waits} onClick=${() => open(one)} aria-label=${`Open ${name}`}><${Icon} name="open" />Open</button>
+    ${canGoOn && html`<button class="small" disabled=${waits} onClick=${() => resume(one)} aria-label=${`Resume ${name}`}><${Icon} name="play" />Resume</button>`}
+    ${one.alive && html`<button class="small danger" disabled=${waits || one.state === "STOPPING"} onClick=${() => stop(one)} aria-label=${`${isViewed(one) ? "Close" : "Stop"} ${name}`}><${Icon} name="kill" />${isViewed(one) ? "Close" : "Stop"}</button>`}
+    ${isOurs && !one.alive && html`<button class="small icon quiet" disabled=${waits} onClick=${() => remove(one)} aria-label=${`Delete ${name}`} title="Delete"><${Icon} name="bin" /></button>`}
+  </div>`;
+}

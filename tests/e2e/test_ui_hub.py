@@ -1,0 +1,170 @@
+"""The page of all experiments, in a real browser, with 200 of them: each thing that it can do, once."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from many_experiments import copies, stopped
+from nnilite import _registry
+from nnilite._hub import program
+from nnilite._running import launch, managers
+from nnilite.config import from_dict
+from nnilite.testing import eventually
+from platforms.chromium import browser, faults, open_page
+
+__all__ = ["browser", "open_page"]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+
+TRIAL = "import nnilite\np = nnilite.get_next_parameter()\nnnilite.report_final_result(p['x'])\n"
+CONFIG = {
+    "experimentName": "really running",
+    "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+    "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+    "trialCodeDirectory": ".",
+    "trialConcurrency": 1,
+    "maxTrialNumber": 2,
+    "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("it's my $PROJECT")
+    (folder / "trial.py").write_text(TRIAL)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page_url(project: Path) -> Iterator[str]:
+    """The address that `nnictl ui` prints, over 199 stopped experiments and one that runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(project / "home"))
+        copies(stopped("template", "<b>wide</b> & deep", trials=30), 198)
+        launch.create(from_dict(CONFIG, project), options=launch.ManagerOptions(port=0), experiment="running1")
+        command = [sys.executable, "-m", "nnilite._cli", "ui", "--port", "0", "--require-token", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            yield json.loads(server.stdout.readline() + server.stdout.readline() + server.stdout.readline())["url"]
+            server.send_signal(signal.SIGINT)
+            assert server.wait(60) == 0
+        alive = [one for one in _registry.entries() if one.alive]
+        for one in alive:
+            managers.stop(one)
+        assert "running1" in {one.id for one in alive}, "an experiment goes on without the page"
+
+
+@pytest.fixture
+def page(page_url: str, open_page: Any) -> Any:
+    """The page, signed in by a new link, as the first link may have been used."""
+    found = open_page()
+    found.goto(program.link_of_running())
+    rows(found).first.wait_for()
+    return found
+
+
+def rows(page: Any) -> Any:
+    return page.locator(".experiments tbody tr")
+
+
+def row(page: Any, experiment: str) -> Any:
+    """The row of an experiment, which is searched for."""
+    page.get_by_label("Find experiments").fill(experiment)
+    found = page.locator(f"tr[data-id^={experiment}]").first
+    found.wait_for()
+    return found
+
+
+def test_two_hundred_experiments_are_listed_searched_and_sorted(page: Any) -> None:
+    page.get_by_text(re.compile("^(200|199) experiments")).wait_for()  # another test deletes one
+    assert rows(page).count() == 100
+    page.get_by_role("button", name="Show more").click()
+    assert rows(page).count() in (199, 200)
+    page.keyboard.press("/")
+    page.keyboard.type("run 17")
+    page.get_by_text(re.compile("^12 of (200|199) experiments")).wait_for()
+    page.get_by_role("button", name="Experiment").click()
+    page.locator("th[aria-sort=ascending]").wait_for()
+    names = page.locator(".name-cell .link").all_inner_texts()
+    assert names == sorted(names)
+    assert names[0] == "run 117"
+    page.get_by_label("Find experiments").fill("nothing like this")
+    page.get_by_text("No experiment is like this").wait_for()
+
+
+def test_a_row_tells_state_trials_and_best(page: Any) -> None:
+    text = row(page, "template").inner_text()
+    assert "<b>wide</b> & deep" in text
+    assert "Stopped" in text
+    page.locator("tr[data-id=template]").get_by_text("30", exact=False).first.wait_for()
+    page.locator("tr[data-id=template] .best-cell").get_by_text("0.9").wait_for()
+    page.get_by_label("Find experiments").fill("")
+    page.get_by_label("Show").select_option("running")
+    eventually(lambda: rows(page).count() <= 1, 60)
+
+
+def test_a_stopped_experiment_is_opened_by_a_viewer_without_another_sign_in_and_closed_again(page: Any) -> None:
+    with page.context.expect_page() as opening:
+        row(page, "copy003").get_by_role("button", name="Open").click()
+    opened = opening.value
+    opened.get_by_text("Read only.").wait_for()
+    assert "token" not in opened.url
+    row(page, "copy003").get_by_role("button", name="Close").click()
+    eventually(lambda: not _registry.is_alive(_registry.root() / "copy003"), 60)
+    row(page, "copy003").get_by_role("button", name="Resume").wait_for()
+
+
+def test_a_running_experiment_is_opened_stopped_and_resumed(page: Any) -> None:
+    with page.context.expect_page() as opening:
+        row(page, "running1").get_by_role("button", name="really running", exact=True).click()
+    opening.value.get_by_text("Live", exact=True).wait_for()
+    row(page, "running1").get_by_role("button", name="Stop").click()
+    if page.get_by_role("button", name="Stop it").is_visible():
+        page.get_by_role("button", name="Stop it").click()
+    row(page, "running1").get_by_role("button", name="Resume").click()
+    eventually(lambda: _registry.is_alive(_registry.root() / "running1"), 60)
+    row(page, "running1").get_by_role("button", name="Stop").wait_for()
+
+
+def test_a_deletion_asks_first(page: Any) -> None:
+    row(page, "copy005").get_by_role("button", name="Delete").click()
+    page.get_by_text("This cannot be undone").wait_for()
+    page.keyboard.press("Escape")
+    assert (_registry.root() / "copy005").is_dir()
+    row(page, "copy005").get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete it").click()
+    page.get_by_text("run 5 is deleted").wait_for()
+    page.locator("tr[data-id=copy005]").wait_for(state="detached")
+    assert not (_registry.root() / "copy005").exists()
+
+
+def test_whoever_is_not_signed_in_sees_nothing(page_url: str, open_page: Any) -> None:
+    stranger = open_page()
+    stranger.expected_errors.append("401")
+    stranger.goto(page_url.partition("?")[0])
+    stranger.get_by_text("You need to sign in").wait_for()
+    assert "template" not in stranger.content()
+
+
+VIEWS = ("overview",)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_axe_finds_nothing(page_url: str, open_page: Any, scheme: str, width: int) -> None:
+    page = open_page(color_scheme=scheme, viewport={"width": width, "height": 850})
+    page.goto(program.link_of_running())
+    row(page, "copy01")
+    for view in VIEWS:
+        page.evaluate("view => { location.hash = `#/${view}`; }", view)
+        page.locator("main .card").first.wait_for()
+        assert faults(page) == [], view
