@@ -8,16 +8,18 @@ from typing import Any, cast
 
 import pytest
 
-from manager.rest_server import Client, serving_application
+from manager.rest_server import Client, Reply, serving_application
 from many_experiments import stopped
 from nni_experiment import NniFolder
 from nni_experiment import make as make_nni
 from nnilite import _registry
+from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
 from nnilite._hub.program import HubKeys, make_application
 from nnilite._running.launch import ManagerOptions
 from nnilite.testing import eventually
 
+REMARKS = {"name": "new name", "tags": ["baseline", "wide"], "note": "better than\nthe last", "revision": 0}
 TOKEN = "a token for the page of all experiments"
 
 
@@ -147,4 +149,98 @@ def test_ids_that_are_none_or_only_begin_like_one_are_not_found(hub: Client, pat
     assert _registry.entry("first") is not None
 
 
-REMARKS = {"name": "new name", "tags": ["baseline", "wide"], "note": "better than\nthe last", "revision": 0}
+def test_name_tags_and_note_are_kept_beside_the_experiment_and_listed_everywhere(hub: Client) -> None:
+    assert hub.ask("PUT", "/api/v1/experiments/first", REMARKS).json == {"revision": 1}
+    found = listed(hub)[0]
+    assert (found["name"], found["tags"], found["note"]) == ("new name", ["baseline", "wide"], "better than\nthe last")
+    assert _registry.find("first").name == "new name"
+    again = hub.ask("PUT", "/api/v1/experiments/first", {**REMARKS, "name": "", "tags": [], "revision": 1})
+    assert again.json == {"revision": 2}
+    assert _registry.find("first").name == "the first one"
+
+
+def test_remarks_that_somebody_has_changed_meanwhile_are_not_overwritten(hub: Client) -> None:
+    assert hub.ask("PUT", "/api/v1/experiments/first", REMARKS).status == 200
+    late = hub.ask("PUT", "/api/v1/experiments/first", {**REMARKS, "name": "another"})
+    assert (late.status, "meanwhile" in late.json["error"]) == (409, True)
+    assert listed(hub)[0]["name"] == "new name"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("name", bad) for bad in (3, "x" * 201, "two\nlines")),
+        *(("tags", bad) for bad in ("word", [3], [""], ["x" * 41], ["a"] * 21)),
+        *(("note", bad) for bad in (None, "x" * 20_001)),
+        *(("revision", bad) for bad in ("0", True, 1.0)),
+    ],
+)
+def test_bad_remarks_are_refused_with_their_field(hub: Client, field: str, value: object) -> None:
+    reply = hub.ask("PUT", "/api/v1/experiments/first", {**REMARKS, field: value})
+    assert (reply.status, reply.json["field"]) == (400, field)
+    assert not (_registry.root() / "first" / "remarks.json").exists()
+
+
+def test_damaged_remarks_are_told_and_neither_hide_the_experiment_nor_are_overwritten(hub: Client) -> None:
+    path = _registry.root() / "first" / "remarks.json"
+    path.write_text('{"tags": 3}')
+    found = listed(hub)[0]
+    assert (found["name"], found["damage"], "remove it" in found["trouble"]) == ("the first one", "", True)
+    assert hub.ask("PUT", "/api/v1/experiments/first", REMARKS).status == 409
+    assert path.read_text() == '{"tags": 3}'
+
+
+def test_a_comparison_has_the_best_so_far_of_each(hub: Client) -> None:
+    stopped("second", "", trials=30)
+    found = hub.get("/comparison?id=first&id=second&id=first").json["experiments"]
+    assert [one["id"] for one in found] == ["first", "second"]
+    for one in found:
+        bests = [best for _, _, best in one["points"]]
+        assert bests == sorted(bests)
+        assert one["best"]["value"] == bests[-1]
+        assert one["points"][-1][0] == one["counts"]["SUCCEEDED"]
+    assert hub.get("/comparison?id=gone").status == 404
+    assert hub.get("/comparison").status == 400
+    assert hub.get("/comparison?" + "&".join(f"id=x{n}" for n in range(11))).status == 400
+
+
+def check(hub: Client, text: str, folder: object) -> Reply:
+    return hub.post("/checks", {"text": text, "folder": folder})
+
+
+def test_a_config_is_checked_with_the_lines_of_its_faults_and_nothing_is_started(hub: Client, tmp_path: Path) -> None:
+    text = "searchSpace: {x: {_type: uniform, _value: [1, 0]}}\ntrialComand: x\ntrialConcurrency: many\n"
+    faults = check(hub, text, str(tmp_path)).json["faults"]
+    lines = {fault["line"]: fault["field"] for fault in faults}
+    assert {2: "trialComand", 3: "trialConcurrency"}.items() <= lines.items()
+    assert [one["id"] for one in listed(hub)] == ["first"]
+    assert hub.post("/experiments", {"text": text, "folder": str(tmp_path)}).status == 400
+
+
+@pytest.mark.parametrize("folder", ["", "relative", "/nowhere/at/all", "/\0"])
+def test_a_folder_that_is_none_is_a_fault_of_the_folder(hub: Client, folder: str) -> None:
+    assert check(hub, "a: 1", folder).json["faults"][0]["field"] == "folder"
+
+
+@pytest.mark.parametrize(("text", "folder"), [(3, "/tmp"), ("a: 1", None)])
+def test_a_draft_of_the_wrong_shape_is_refused(hub: Client, text: Any, folder: Any) -> None:
+    assert check(hub, text, folder).status == 400
+
+
+def test_a_text_that_is_no_yaml_has_its_line(hub: Client, tmp_path: Path) -> None:
+    fault = check(hub, "a: 1\nb: [", str(tmp_path)).json["faults"][0]
+    assert fault["line"] in (2, 3)
+    assert "YAML" in fault["message"]
+
+
+@pytest.mark.parametrize(
+    ("link", "host", "wanted"),
+    [
+        ("http://127.0.0.1:8080/?token=x", "localhost:8070", "http://127.0.0.1:8080/?token=x"),
+        ("http://127.0.0.1:8080/?token=x", "[::1]:8070", "http://127.0.0.1:8080/?token=x"),
+        ("http://127.0.0.1:8080/p/?token=x", "lab.example:8070", "http://lab.example:8080/p/?token=x"),
+        ("https://lab:8080/", "other:8070", "https://lab:8080/"),
+    ],
+)
+def test_an_experiment_is_opened_where_the_browser_has_found_the_page(link: str, host: str, wanted: str) -> None:
+    assert reachable(link, host) == wanted

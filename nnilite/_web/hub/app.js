@@ -6,13 +6,19 @@ import { html, render, useEffect } from "../lib/ui.js";
 import { Empty, Toasts } from "../parts/bits.js";
 import { DialogHost } from "../parts/dialog.js";
 import { Icon } from "../parts/icons.js";
+import { Compare } from "./compare.js";
 import { connection, refresh } from "./experiments.js";
 import { List } from "./list.js";
+import { NewExperiment } from "./new.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 
 /** @type {[string, string, () => ComponentChildren][]} name in the address, title, view */
-const VIEWS = [["overview", "Experiments", List]];
+const VIEWS = [
+  ["overview", "Experiments", List],
+  ["compare", "Compare", Compare],
+  ["new", "New", NewExperiment],
+];
 
 function View() {
   const known = VIEWS.find(([name]) => name === route.value.parts[0]);

@@ -1,15 +1,21 @@
 // The list: search, filters, and a row for each experiment with what can be done to it.
 
 import { count, duration, moment, number, plural } from "../lib/format.js";
-import { route, setQuery } from "../lib/route.js";
-import { html, useState } from "../lib/ui.js";
+import { href, route, setQuery } from "../lib/route.js";
+import { html, signal, useState } from "../lib/ui.js";
 import { Empty, ExperimentState, Time } from "../parts/bits.js";
 import { Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
 import { busy, open, remove, resume, stop } from "./actions.js";
 import { bestIn, chosen, experiments, isViewed, sorted, title, trialCount } from "./experiments.js";
+import { editRemarks } from "./remarks.js";
 
+/** @import { Signal } from "../vendor/signals.js" */
 /** @import { Column, Digest, Experiment } from "./experiments.js" */
+
+/** @type {Signal<ReadonlySet<string>>} ids of the experiments that are ticked */
+const ticked = signal(/** @type {ReadonlySet<string>} */ (new Set()));
+const COMPARED_MAX = 10;
 
 const STATES = [
   ["", "all states"],
@@ -62,8 +68,20 @@ function Toolbar({ found }) {
       tags.length > 0 &&
       html`<${Pick} label="Tag" value=${query.get("tag") ?? ""} options=${[["", "any"], ...tags.map((tag) => [tag, tag])]} set=${(one) => setQuery({ tag: one })} />`
     }
+    ${ticked.value.size > 0 && html`<${Ticked} />`}
     <span class="end soft small" role="status">${found.length === all.length ? "" : `${count(found.length)} of `}${plural(all.length, "experiment")}, ${count(running)} running</span>
   </div>`;
+}
+
+function Ticked() {
+  const ids = [...ticked.value];
+  const query = new URLSearchParams(ids.map((id) => ["id", id]));
+  const clear = () => {
+    ticked.value = new Set();
+  };
+  const fits = ids.length > 1 && ids.length <= COMPARED_MAX;
+  return html`${fits ? html`<a class="button" href=${href("compare", query)}>Compare ${ids.length}</a>` : html`<span class="soft small">${ids.length} ticked; 2 to ${COMPARED_MAX} can be compared</span>`}
+    <button class="quiet" onClick=${clear}>Untick</button>`;
 }
 
 /** @param {{ rows: Experiment[], column: Column, descending: boolean }} props */
@@ -75,6 +93,7 @@ function Table({ rows, column, descending }) {
   };
   return html`<div class="card experiments"><table class="plain" role="table" aria-label="Experiments">
     <thead role="rowgroup"><tr role="row">
+      <th role="columnheader" scope="col" class="pick-cell"><span class="hidden">Compare</span></th>
       ${COLUMNS.map(
         ([name, text]) => html`<th key=${name} role="columnheader" scope="col" class=${`${name}-cell`}
           aria-sort=${name === column ? (descending ? "descending" : "ascending") : undefined}>
@@ -88,7 +107,13 @@ function Table({ rows, column, descending }) {
 
 /** @param {{ one: Experiment }} props */
 function Row({ one }) {
+  const tick = () => {
+    const next = new Set(ticked.value);
+    if (!next.delete(one.id)) next.add(one.id);
+    ticked.value = next;
+  };
   return html`<tr role="row" data-id=${one.id}>
+    <td role="cell" class="pick-cell"><input type="checkbox" aria-label=${`Compare ${title(one)}`} checked=${ticked.value.has(one.id)} onChange=${tick} /></td>
     <td role="cell" class="name-cell">
       <div class="row"><button class="link" onClick=${() => open(one)} disabled=${busy.value.has(one.id)}>${title(one)}</button>
         ${one.madeBy === "nni" && html`<span class="badge">NNI</span>`}
@@ -132,6 +157,7 @@ function Actions({ one }) {
     <button class="small" disabled=${waits} onClick=${() => open(one)} aria-label=${`Open ${name}`}><${Icon} name="open" />Open</button>
     ${canGoOn && html`<button class="small" disabled=${waits} onClick=${() => resume(one)} aria-label=${`Resume ${name}`}><${Icon} name="play" />Resume</button>`}
     ${one.alive && html`<button class="small danger" disabled=${waits || one.state === "STOPPING"} onClick=${() => stop(one)} aria-label=${`${isViewed(one) ? "Close" : "Stop"} ${name}`}><${Icon} name="kill" />${isViewed(one) ? "Close" : "Stop"}</button>`}
+    ${isOurs && !one.damage && html`<button class="small icon quiet" onClick=${() => editRemarks(one)} aria-label=${`Name, tags and note of ${name}`} title="Name, tags and note"><${Icon} name="edit" /></button>`}
     ${isOurs && !one.alive && html`<button class="small icon quiet" disabled=${waits} onClick=${() => remove(one)} aria-label=${`Delete ${name}`} title="Delete"><${Icon} name="bin" /></button>`}
   </div>`;
 }

@@ -1,0 +1,115 @@
+// Several experiments over each other: the best result so far by trials or by time, and the best trial of each.
+
+import { get } from "../lib/api.js";
+import { count, duration, number, value } from "../lib/format.js";
+import { route, setQuery } from "../lib/route.js";
+import { html, useEffect, useState } from "../lib/ui.js";
+import { Card, Empty, ExperimentState, messageOf, Scroll } from "../parts/bits.js";
+import { axis, base, Chart, series } from "../parts/chart.js";
+import { Pick } from "../parts/chart_card.js";
+
+/** @import { Json } from "../lib/wire.d.ts" */
+
+/**
+ * `points`: how many trials had succeeded, after how many seconds, and what was the best then.
+ * @typedef {object} Compared
+ * @property {string} id
+ * @property {string} name
+ * @property {string} state
+ * @property {string} objective
+ * @property {string} goal maximize or minimize
+ * @property {Record<string, string>} objectives
+ * @property {Record<string, number>} counts
+ * @property {number} duration seconds
+ * @property {[number, number, number][]} points
+ * @property {{ id: string, sequence: number, parameters: Json, value: Json } | null} best
+ */
+
+/** @param {Compared} one */
+const titleOf = (one) => one.name || one.id;
+
+export function Compare() {
+  const query = route.value.query;
+  const ids = query.getAll("id");
+  const objective = query.get("objective") ?? "";
+  const [found, setFound] = useState(/** @type {Compared[] | null} */ (null));
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    let gone = false;
+    setFound(null);
+    setProblem("");
+    if (!ids.length) return undefined;
+    /** @type {Promise<{ experiments: Compared[] }>} */
+    const asked = get("comparison", { id: ids, objective });
+    asked.then(
+      (answer) => !gone && setFound(answer.experiments),
+      (error) => !gone && setProblem(messageOf(error)),
+    );
+    return () => {
+      gone = true;
+    };
+  }, [ids.join(), objective]);
+  const choose = html`<a href="#/overview">Choose experiments in the list</a>`;
+  if (!ids.length)
+    return html`<div class="card"><${Empty} title="Nothing to compare">${choose}: tick two or more.</${Empty}></div>`;
+  if (problem) return html`<p class="note bad" role="alert">${problem}</p>`;
+  if (!found) return html`<${Empty} title="Loading …" />`;
+  return html`<h1 class="hidden">Compare experiments</h1><div class="stack"><${Curves} found=${found} /><${Bests} found=${found} /></div>`;
+}
+
+/** @param {{ found: Compared[] }} props */
+function Curves({ found }) {
+  const query = route.value.query;
+  const byTime = query.get("over") === "time";
+  const names = [...new Set(found.flatMap((one) => Object.keys(one.objectives)))];
+  const draw = () => ({
+    ...base(),
+    legend: { type: "scroll", top: 0, bottom: "auto", textStyle: { color: base().textStyle.color } },
+    grid: { left: 12, right: 18, top: 40, bottom: 30, containLabel: true },
+    tooltip: { ...base().tooltip, trigger: "item" },
+    xAxis: axis({
+      type: "value",
+      name: byTime ? "seconds since the start" : "succeeded trials",
+      min: 0,
+      minInterval: byTime ? 0 : 1,
+    }),
+    yAxis: axis({ type: "value" }),
+    series: found.map((one, place) => ({
+      type: "line",
+      id: one.id,
+      name: `${titleOf(one)} (${one.id})`,
+      step: "end",
+      symbolSize: 5,
+      lineStyle: { width: 2, color: series(place), type: place < 8 ? "solid" : "dashed" },
+      itemStyle: { color: series(place) },
+      data: one.points.map(([trials, seconds, best]) => [byTime ? seconds : trials, best]),
+    })),
+  });
+  const controls = html`
+    ${names.length > 1 && html`<${Pick} label="Objective" value=${query.get("objective") ?? found[0].objective} options=${names} set=${(one) => setQuery({ objective: one })} />`}
+    <${Pick} label="Over" value=${byTime ? "time" : "trials"} options=${["trials", "time"]} set=${(one) => setQuery({ over: one === "time" ? one : null })} />`;
+  return html`<${Card} title="Best so far" end=${controls}>
+    ${
+      found.some((one) => one.points.length)
+        ? html`<${Chart} label="Best result so far of each experiment" draw=${draw} deps=${[found, byTime]} height=${360} />`
+        : html`<${Empty} title="No result yet" />`
+    }
+  </${Card}>`;
+}
+
+/** @param {{ found: Compared[] }} props */
+function Bests({ found }) {
+  return html`<${Card} title="Best of each"><${Scroll} label="Best of each"><table class="plain">
+    <thead><tr>${["Experiment", "State", "Succeeded", "Ran", "Best", "Parameters of the best trial"].map((text) => html`<th key=${text} scope="col">${text}</th>`)}</tr></thead>
+    <tbody>${found.map(
+      (one) => html`<tr key=${one.id}>
+        <td><b>${titleOf(one)}</b><div class="soft small mono">${one.id}</div></td>
+        <td class="tight"><${ExperimentState} state=${one.state} /></td>
+        <td class="tight">${count(one.counts.SUCCEEDED)}</td>
+        <td class="tight">${duration(one.duration)}</td>
+        <td class="tight">${one.best ? html`<b>${number(one.points[one.points.length - 1][2], 6)}</b><div class="soft small">${one.objective !== "default" ? `${one.objective}, ` : ""}${one.goal === "maximize" ? "highest" : "lowest"}, trial ${one.best.sequence}</div>` : "–"}</td>
+        <td class="mono small">${one.best ? value(one.best.parameters) : ""}</td>
+      </tr>`,
+    )}</tbody>
+  </table></${Scroll}></${Card}>`;
+}
