@@ -56,6 +56,7 @@ _manager       the manager's program, which puts engine, store and REST interfac
 _nni_shim      what `import nni` finds
 _rest          the REST interface
 _running       managers that run on this machine, seen from outside
+_search        what `search` is made of
 _store         the experiment's database
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _tuner_host    tuner and assessor in a process of their own
@@ -65,6 +66,7 @@ _shapes        from a record's type hints to its JSON and its schema
 _plugins       from a plugin's name to its class
 _registry      the experiments of this machine
 _remarks       what people have written about an experiment: another name, tags, a note
+_search_folder  the folder of a search that a Python program makes, as others see it
 _nni_folders   the experiments that Microsoft NNI has left on this machine
 _nni_records   what NNI's Python API returns, made from the REST interface's answers
 _nniignore     which files `.nniignore` leaves out

@@ -84,7 +84,7 @@ class ManagerLock:
 
 def is_held(directory: Path) -> bool:
     """Whether a manager holds the lock of the experiment. Raises: UnreadableFile if that cannot be told now."""
-    return _is_locked(directory, os.O_DIRECTORY) or _is_locked(directory / "lock", 0)
+    return is_locked(directory, os.O_DIRECTORY) or is_locked(directory / "lock")
 
 
 def is_open_as(descriptor: int, path: Path) -> bool:
@@ -107,7 +107,8 @@ def _lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _is_locked(path: Path, flag: int) -> bool:
+def is_locked(path: Path, flag: int = 0) -> bool:
+    """Whether a process holds a lock of this file. Raises: UnreadableFile if that cannot be told now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flag)
     except OSError as error:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite import _locking, _nni_folders, _remarks
+from nnilite import _locking, _nni_folders, _remarks, _search_folder
 from nnilite._documents import read_content, read_document, write_json
 from nnilite._locking import ManagerLock
 from nnilite._nni_folders import NniExperiment
@@ -66,6 +66,12 @@ class RegistryEntry:
     # What Microsoft NNI left of it, if NNI has made it. `directory` is then the folder of ours that stands for it.
     origin: NniExperiment | None = None
     remarks: Remarks = NO_REMARKS  # of people; `name` is theirs if they gave it another one
+    search: bool = False  # a Python program makes it, and no manager
+
+    @property
+    def is_running(self) -> bool:
+        """Whether anything works at it: a manager, or the processes of a search."""
+        return self.alive or (self.search and self.state == ExperimentState.RUNNING.value)
 
 
 @dataclass(frozen=True)
@@ -353,7 +359,19 @@ def _with_word(entry: RegistryEntry) -> RegistryEntry:
     remarks = _remarks.read(directory)
     named = replace(entry, name=remarks.name or entry.name, remarks=remarks)
     known = replace(named, state=state, ended=word.ended, alive=alive)
+    if _search_folder.is_search(directory):
+        known = replace(known, search=True)
+        if not alive:
+            return _with_searchs_word(known)
     return replace(known, port=word.port, url=word.url, pid=word.pid) if alive else known
+
+
+def _with_searchs_word(entry: RegistryEntry) -> RegistryEntry:
+    try:
+        state, ended = _search_folder.read_state(entry.directory)
+    except (DamagedFile, UnreadableFile) as error:
+        return replace(entry, state=_state_of(error), damage=str(error))
+    return replace(entry, state=state.value, ended=ended)
 
 
 def _state_of(trouble: DamagedFile | UnreadableFile) -> str:

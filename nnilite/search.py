@@ -1,4 +1,4 @@
-"""A search inside your own program: no server, no files, no processes.
+"""A search inside your own program: no server, no processes and, without `storage`, no files.
 
 `Search` holds a tuner, perhaps an assessor, and the trials. `run` does all; `ask` and `tell` leave the loop to you.
 Tuner and assessor are called under one lock, so objectives may run in as many threads as you like.
@@ -6,41 +6,41 @@ Tuner and assessor are called under one lock, so objectives may run in as many t
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _plugins, _text
+from nnilite import _text
+from nnilite._search.loop import Bounds, Callback, Loop, TrialStopped
+from nnilite._search.plan import Plan
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
-from nnilite.records import Json, Trial, TrialState
-from nnilite.tuner import Tuner
-from nnilite.tuning.class_args import construct, one_of
+from nnilite.records import CallKind, Json, Trial, TrialState
+from nnilite.tuner import Call, Tuner
+from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from nnilite._search.journal import Journal
+    from nnilite._store.shared import News
+
 __all__ = ["Search", "SearchResult", "TrialStopped"]
 
 log = logging.getLogger(__name__)
 
-SAME_FAULT_LIMIT = 5
-"""So many trials must fail alike, and none succeed, before `run` gives up."""
+MOST_TAKEOVERS = 1
+"""How often a trial whose process has gone is begun again: it may be the trial that ends its process."""
 
-
-class TrialStopped(NniliteError):
-    """Raised by `report` in an objective that should end now: the assessor, or the time limit, stops its trial."""
-
-
-class _TimeUp(TrialStopped):
-    """The time limit of `Search.run` stops the trial."""
+_GONE = "the processes that ran it have gone before it ended"
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,11 @@ class Search:
             several objectives, whose results are dicts with these keys.
         seed: the same seed and the same results give the same search (with concurrency 1).
         assessor: name of an installed assessor, or one of your own; stops poor trials early.
+        storage: a folder in which the search is kept. If it has this search already, that goes on; several
+            processes may work at it at once. The folder's name is its id for `nnictl view` and other commands.
         tuner_args: the tuner's `classArgs`.
 
-    Raises: SpaceError, ConfigError, PluginError
+    Raises: SpaceError, ConfigError, PluginError; Conflict if the storage has another search, StoreError
 
         search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, optimize="minimize")
         best = search.run(lambda parameters: (parameters["x"] - 0.3) ** 2, trials=50).best
@@ -125,49 +127,157 @@ class Search:
         optimize: str | Mapping[str, str] = "maximize",
         seed: int | None = None,
         assessor: str | Assessor | None = None,
+        storage: str | Path | None = None,
         **tuner_args: Any,
     ) -> None:
         if isinstance(optimize, str):
             one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
-        self._tuner = _tuner(tuner, optimize, seed, tuner_args)
-        self._assessor = _assessor(assessor, optimize)
-        self._tuner.update_search_space(space)
+        plan = self._plan = Plan(space, tuner, optimize, seed, assessor, tuner_args)
         self._lock = threading.RLock()
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
+        self._calls: list[Call] = []
+        self._loops: list[Loop] = []
+        self._next_number = 0  # of parameters
+        self._tuner = plan.make_tuner(seed)
+        self._assessor = plan.make_assessor()
+        self._tuner.update_search_space(space)
+        self._journal: Journal | None = None
+        if storage is not None:
+            self._open(Path(storage), plan)
+
+    def _open(self, folder: Path, plan: Plan) -> None:
+        from nnilite._search.journal import Journal
+
+        self._journal = Journal(folder, plan)
+        if self._journal.seed is not None and plan.seed is None and not isinstance(plan.tuner, Tuner):
+            self._plan = replace(plan, seed=self._journal.seed)
+            self._tuner = plan.make_tuner(self._journal.seed)
+            self._tuner.update_search_space(plan.space)
+        with self._turn():
+            log.debug("%s has %d trials", folder, len(self._trials))
 
     def __repr__(self) -> str:
         goals = ", ".join(f"{'maximize' if sign > 0 else 'minimize'} {name}" for name, sign in self._objectives.items())
-        return f"<Search by {type(self._tuner).__name__}: {goals}, {len(self._trials)} trials>"
+        where = f" in {self._journal.folder}" if self._journal is not None else ""
+        return f"<Search by {type(self._tuner).__name__}: {goals}, {len(self._trials)} trials{where}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in self.__dict__.items() if name not in self._left_out()}
+
+    def _left_out(self) -> set[str]:
+        """What is not pickled: an installed tuner or assessor is made anew, and learns what it knew."""
+        made = {"_tuner": self._plan.tuner, "_assessor": self._plan.assessor}
+        return {"_lock", "_loops", *(name for name, given in made.items() if isinstance(given, str))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock, self._loops = threading.RLock(), []
+        if isinstance(self._plan.tuner, str):
+            self._tuner = self._plan.make_tuner(self._plan.seed)
+            self._tuner.update_search_space(self._plan.space)
+            self._tuner.replay(self._calls)
+        if isinstance(self._plan.assessor, str):
+            self._assessor = self._plan.make_assessor()
+            self._assess_again(self._trials.values())
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Keep other threads and, with a storage, other processes out, after learning what these have done."""
+        with self._lock:
+            if self._journal is None:
+                yield
+                return
+            with self._journal.turn() as news:
+                self._catch_up(news)
+                yield
+
+    def _catch_up(self, news: News) -> None:
+        if news.calls:
+            self._tuner.replay(news.calls)
+            self._calls += news.calls
+        for trial in news.trials:
+            known = self._trials.get(trial.id)
+            if known is not None and known.attempt != trial.attempt:
+                self._reported.pop(trial.id, None)
+            self._trials[trial.id] = trial
+        for metric in news.metrics:
+            if metric.attempt == self._trials[metric.trial].attempt:
+                self._reported.setdefault(metric.trial, []).append(metric.value)
+        self._assess_again(news.trials)
+
+    def _assess_again(self, trials: Iterable[Trial]) -> None:
+        """Show the assessor trials that others ran, or another one saw."""
+        for trial in trials:
+            reported = self._reported.get(trial.id)
+            if self._assessor is not None and trial.state.ended and reported:
+                self._assessor.assess_trial(trial.id, list(reported))
+                self._assessor.trial_end(trial.id, trial.state is TrialState.SUCCEEDED)
 
     def ask(self) -> Trial:
-        """Begin a trial: a record with `id` and `parameters`. Raises: NoMoreTrialError if the space is exhausted."""
-        with self._lock:
-            sequence = len(self._trials)
-            parameters = self._tuner.generate_parameters(sequence)
-            now = time.time()
-            trial = Trial(
-                id=str(sequence),
-                sequence=sequence,
-                parameters=parameters,
-                parameter_id=sequence,
-                state=TrialState.RUNNING,
-                created=now,
-                started=now,
-            )
-            self._trials[trial.id] = trial
-            return trial
+        """Begin a trial: a record with `id` and `parameters`. Raises: NoMoreTrialError if the space is exhausted.
+
+        With a storage it is first a trial whose process has gone before it ended it.
+        """
+        trial = self._ask(None)
+        if trial is None:
+            raise NoMoreTrialError
+        return trial
+
+    def _ask(self, total: int | None) -> Trial | None:
+        """Begin a trial; None if there are `total` trials already."""
+        with self._turn():
+            if self._journal is not None:
+                while (left := self._journal.abandoned()) is not None:
+                    if left.attempt < MOST_TAKEOVERS:
+                        trial = self._journal.begin_again(left)
+                        self._trials[trial.id] = trial
+                        self._reported.pop(trial.id, None)
+                        return trial
+                    self._end(replace(left, state=TrialState.FAILED, reason=_GONE, ended=time.time()))
+            if total is not None and len(self._trials) >= total:
+                return None
+            return self._begin()
+
+    def _begin(self) -> Trial:
+        sequence, number = len(self._trials), max(len(self._trials), self._next_number)
+        if self._journal is not None:
+            sequence, number = self._journal.next_numbers()
+            number = max(number, self._next_number)
+        now = time.time()
+        parameters = _plain(self._tuner.generate_parameters(number))
+        self._next_number = number + 1
+        trial = Trial(
+            id=str(sequence),
+            sequence=sequence,
+            parameters=parameters,
+            parameter_id=number,
+            state=TrialState.RUNNING,
+            created=now,
+            started=now,
+        )
+        if self._journal is not None:
+            self._journal.begin(trial)
+        self._trials[trial.id] = trial
+        self._calls.append(Call(CallKind.GENERATE, number, trial.id, parameters))
+        return trial
 
     def report(self, trial: Trial | str, value: Json) -> bool:
         """Take an intermediate result. False: the assessor would stop this trial; `tell` it as EARLY_STOPPED.
 
-        Raises: NotFound, Conflict if the trial has ended.
+        Raises: NotFound, Conflict if the trial has ended, or another process has taken it over.
         """
-        with self._lock:
+        with self._turn():
             found = self._running(trial)
             history = self._reported.setdefault(found.id, [])
-            history.append(_plain(value))
+            value = _plain(value)
+            if self._journal is not None:
+                if not _is_json(value):
+                    raise Conflict(f"an intermediate result must be JSON to be kept, not {value!r:.200}.")
+                self._journal.report(found, len(history), value)
+            history.append(value)
             if self._assessor is None:
                 return True
             return self._assessor.assess_trial(found.id, list(history)) in (AssessResult.Good, True)
@@ -181,35 +291,34 @@ class Search:
     ) -> Trial:
         """End a trial with its value, or as FAILED or EARLY_STOPPED. A success without a finite number is a failure.
 
-        Raises: NotFound, Conflict if the trial has ended already.
+        With a storage, the result is on the disk when this returns.
+        Raises: NotFound, Conflict if the trial has ended already, or another process has taken it over.
         """
-        with self._lock:
+        with self._turn():
             found = self._running(trial)
             value = _plain(value)
             if state is TrialState.SUCCEEDED and not self._is_result(value):
                 state, reason = TrialState.FAILED, f"the result {value!r} {self._wanted()}"
-            ended = replace(found, value=value, state=state, reason=reason, ended=time.time())
-            self._trials[found.id] = ended
-            self._teach(ended)
-            return ended
+            if self._journal is not None and not _is_json(value):
+                value = None
+            return self._end(replace(found, value=value, state=state, reason=reason, ended=time.time()))
 
-    def _teach(self, trial: Trial) -> None:
-        success = trial.state is TrialState.SUCCEEDED
-        reported = self._reported.get(trial.id)
-        value = trial.value
-        if value is None and trial.state is TrialState.EARLY_STOPPED and reported:
-            value = reported[-1]  # what it had reached informs the tuner too
-        if value is not None:
-            self._tuner.receive_trial_result(
-                trial.parameter_id, trial.parameters, value, customized=False, trial_job_id=trial.id
-            )
-        self._tuner.trial_end(trial.parameter_id, success, trial_job_id=trial.id)
+    def _end(self, ended: Trial) -> Trial:
+        reported = self._reported.get(ended.id, [])
+        calls = _calls(ended, reported)
+        if self._journal is not None:
+            self._journal.end(ended, len(reported), calls)
+        self._trials[ended.id] = ended
+        self._calls += calls
+        for call in calls:
+            self._tuner.apply(call)
         if self._assessor is not None and reported:
-            self._assessor.trial_end(trial.id, success)
+            self._assessor.trial_end(ended.id, ended.state is TrialState.SUCCEEDED)
+        return ended
 
     def result(self) -> SearchResult:
         """What is known so far."""
-        with self._lock:
+        with self._turn():
             trials = tuple(self._trials.values())
             ended = ((trial, trial.value) for trial in trials if trial.state is TrialState.SUCCEEDED)
             best = tuple(front(ended, self._objectives))
@@ -222,32 +331,64 @@ class Search:
         trials: int = 100,
         concurrency: int = 1,
         timeout_s: float | None = None,
+        *,
+        total: int | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> SearchResult:
         """Run the objective until there were `trials` more trials, the space is exhausted or the time is up.
 
         The objective gets the parameters and, if it takes a second argument, a function `report(value)` for
-        intermediate results, which raises `TrialStopped` when the trial should end; let it pass. Any other
-        exception makes a failed trial, and the search goes on. With `concurrency` 1 it runs in the calling thread,
-        else in that many threads. When the time is up, nothing new is started, and running trials are stopped at
-        their next report (a thread cannot be stopped otherwise).
+        intermediate results, which raises `TrialStopped` when the trial should end; let it pass. An objective may
+        raise it itself. Any other exception makes a failed trial, and the search goes on. With `concurrency` 1 it
+        runs in the calling thread, else in that many threads. When the time is up, nothing new is started, and
+        running trials are stopped at their next report (a thread cannot be stopped otherwise).
 
-        Raises: NniliteError if the first trials all fail with the same error, which is its cause.
+        Args:
+            total: in place of `trials`: until the search has so many trials in all, whichever process ran them.
+            callbacks: each is called as `callback(search, trial)` with each trial that has ended, in this thread.
+
+        Raises: NniliteError if the first trials all fail with the same error, which is its cause; or if a callback
+            raises. What has ended by then is in `result()`.
         """
-        if trials < 1 or concurrency < 1:
-            raise Conflict(f"trials and concurrency must be at least 1, not {trials} and {concurrency}.")
+        if trials < 1 or concurrency < 1 or (total is not None and total < 1):
+            told = f"{trials}, {concurrency}" + (f" and {total}" if total is not None else "")
+            raise Conflict(f"trials, concurrency and total must be at least 1, not {told}.")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        loop = _Loop(self, objective, trials, deadline)
-        if concurrency == 1:
-            loop.run_here()
-        else:
-            loop.run_in_threads(concurrency)
+        bounds = Bounds(trials if total is None else sys.maxsize, total, deadline)
+        loop = Loop(self, objective, bounds, lambda trial: self._call_back(callbacks, trial))
+        self._loops.append(loop)
+        try:
+            with self._journal.running() if self._journal is not None else nullcontext():
+                if concurrency == 1:
+                    loop.run_here()
+                else:
+                    loop.run_in_threads(concurrency)
+        finally:
+            self._loops.remove(loop)
         return self.result()
+
+    def stop(self) -> None:
+        """Let `run` begin no more trials; it returns once those that run have ended. For callbacks and threads."""
+        for loop in list(self._loops):
+            loop.stop()
+
+    def _call_back(self, callbacks: Sequence[Callback], trial: Trial) -> None:
+        for callback in callbacks:
+            try:
+                callback(self, trial)
+            except Exception as error:
+                name = getattr(callback, "__name__", type(callback).__name__)
+                raise NniliteError(
+                    f"the callback {name} raised {type(error).__name__}: {error}. Trial {trial.id} is kept."
+                ) from error
 
     def _running(self, trial: Trial | str) -> Trial:
         trial_id = trial.id if isinstance(trial, Trial) else trial
         found = self._trials.get(trial_id)
         if found is None:
             raise NotFound(f"this search has no trial {trial_id!r}.")
+        if isinstance(trial, Trial) and trial.attempt != found.attempt:
+            raise Conflict(f"trial {trial_id} was taken over by another process, as this one seemed to have gone.")
         if found.state.ended:
             raise Conflict(f"trial {trial_id} has ended already ({found.state.value}).")
         return found
@@ -262,95 +403,24 @@ class Search:
         return f"is not a dict with finite numbers under {', '.join(keys)}"
 
 
-class _Loop:
-    """One call of `Search.run`."""
-
-    def __init__(self, search: Search, objective: Callable[..., Json], trials: int, deadline: float | None) -> None:
-        self._search = search
-        self._objective = objective
-        self._takes_report = _positional(objective) >= 2
-        self._left = trials
-        self._exhausted = False
-        self._deadline = deadline
-        self._same_fault: tuple[str, int] | None = ("", 0)  # None: a trial has succeeded, or failed otherwise
-
-    def run_here(self) -> None:
-        while (trial := self._next()) is not None:
-            self._learn(trial, self._attempt(trial))
-
-    def run_in_threads(self, concurrency: int) -> None:
-        running: dict[Future[_Outcome], Trial] = {}
-        with ThreadPoolExecutor(concurrency, thread_name_prefix="nnilite-search") as pool:
-            while True:
-                while len(running) < concurrency and (trial := self._next()) is not None:
-                    running[pool.submit(self._attempt, trial)] = trial
-                if not running:
-                    return
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    self._learn(running.pop(done), done.result())
-                    self._exhausted = False  # what it learns may give the tuner new ideas
-
-    def _next(self) -> Trial | None:
-        if self._left <= 0 or self._exhausted or self._late():
-            return None
-        try:
-            trial = self._search.ask()
-        except NoMoreTrialError as error:
-            log.info("the tuner has no more parameters: %s", error)
-            self._exhausted = True
-            return None
-        self._left -= 1
-        return trial
-
-    def _late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
-
-    def _attempt(self, trial: Trial) -> _Outcome:
-        try:
-            if self._takes_report:
-                return _Outcome(self._objective(trial.parameters, self._reporter(trial)))
-            return _Outcome(self._objective(trial.parameters))
-        except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
-            return _Outcome(error=error)
-
-    def _reporter(self, trial: Trial) -> Callable[[Json], None]:
-        def report(value: Json) -> None:
-            if self._late():
-                raise _TimeUp("the time is up")
-            if not self._search.report(trial, value):
-                raise TrialStopped("stopped by the assessor")
-
-        return report
-
-    def _learn(self, trial: Trial, outcome: _Outcome) -> None:
-        error = outcome.error
-        if error is None:
-            ended = self._search.tell(trial, outcome.value)
-            self._count(ended, None)
-        elif isinstance(error, TrialStopped):
-            state = TrialState.SYS_CANCELED if isinstance(error, _TimeUp) else TrialState.EARLY_STOPPED
-            self._search.tell(trial, state=state, reason=str(error))
-        else:
-            log.warning("trial %s failed: %s", trial.id, _told(error), exc_info=error)
-            self._count(self._search.tell(trial, state=TrialState.FAILED, reason=_told(error)), error)
-
-    def _count(self, trial: Trial, error: Exception | None) -> None:
-        if self._same_fault is None:
-            return
-        before, times = self._same_fault
-        if trial.state is not TrialState.FAILED or (times and trial.reason != before):
-            self._same_fault = None
-            return
-        self._same_fault = (trial.reason, times + 1)
-        if times + 1 >= SAME_FAULT_LIMIT or (self._left <= 0 and times + 1 == len(self._search.result().trials)):
-            self._left = 0
-            raise NniliteError(f"all of the first {times + 1} trials failed alike: {trial.reason}") from error
+def _calls(trial: Trial, reported: Sequence[Json]) -> list[Call]:
+    """What the tuner is told of a trial that has ended."""
+    value = trial.value
+    if value is None and trial.state is TrialState.EARLY_STOPPED and reported:
+        value = reported[-1]  # what it had reached informs the tuner too
+    success = trial.state is TrialState.SUCCEEDED
+    end = Call(CallKind.END, trial.parameter_id, trial.id, success=success)
+    if value is None:
+        return [end]
+    return [Call(CallKind.RESULT, trial.parameter_id, trial.id, trial.parameters, value), end]
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    value: Json = None
-    error: Exception | None = None
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _plain(value: Any) -> Json:
@@ -359,42 +429,3 @@ def _plain(value: Any) -> Json:
         return json.loads(_text(value))
     except TypeError:  # the caller says what is wrong with it
         return value
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _positional(function: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # some built-in functions have no signature
-        return 1
-    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in named and (p.default is p.empty or p.name == "report") for p in parameters)
-
-
-def _tuner(
-    tuner: str | Tuner, optimize: str | Mapping[str, str], seed: int | None, tuner_args: Mapping[str, Any]
-) -> Tuner:
-    if isinstance(tuner, Tuner):
-        if tuner_args or seed is not None:
-            raise Conflict("seed and tuner arguments are for a tuner given by name; give them to your own tuner.")
-        return tuner
-    cls = _plugins.tuner_class(tuner)
-    if not isinstance(optimize, str):
-        return construct(cls, {"objectives": dict(optimize), **_known(cls, seed=seed), **tuner_args})
-    return construct(cls, {**_known(cls, optimize_mode=optimize, seed=seed), **tuner_args})
-
-
-def _known(cls: type, **arguments: Any) -> dict[str, Any]:
-    """Those of the arguments that the constructor has."""
-    parameters = inspect.signature(cls).parameters
-    return {name: value for name, value in arguments.items() if name in parameters}
-
-
-def _assessor(assessor: str | Assessor | None, optimize: str | Mapping[str, str]) -> Assessor | None:
-    if assessor is None or isinstance(assessor, Assessor):
-        return assessor
-    cls = _plugins.assessor_class(assessor)
-    return construct(cls, _known(cls, optimize_mode=optimize))

@@ -85,7 +85,7 @@ def _add_files(groups: Any) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [entry for entry in _registry.everything() if options.all or entry.alive or _is_damaged(entry)]
+    found = [entry for entry in _registry.everything() if options.all or entry.is_running or _is_damaged(entry)]
     for entry in found:
         if entry.damage:
             warn(screen.clean(entry.damage))
@@ -176,7 +176,7 @@ def import_data(options: argparse.Namespace) -> None:
 
 def delete(options: argparse.Namespace) -> None:
     if options.all:
-        chosen = [entry for entry in _registry.entries() if not (entry.alive or entry.damage)]
+        chosen = [entry for entry in _registry.entries() if not (entry.is_running or entry.damage)]
     elif options.id is None:
         raise NotFound("Which experiment is to be deleted? Give its id, or --all.")
     else:

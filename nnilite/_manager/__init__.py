@@ -3,6 +3,7 @@
     manager    a running experiment, as the REST interface sees it
     viewer     the reading half of a manager, which is all that `nnictl view` needs
     read_only  refuses what a viewer cannot do
+    search_view  shows a search that a Python program makes, while it goes on
     port_choice  the port of a manager that was not told one
     guard      makes the manager's own files again when somebody deletes or damages them
     assembly   makes a manager from an experiment's folder

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry
+from nnilite import _registry, _search_folder
 from nnilite._documents import as_json, write_content
 from nnilite._engine.engine import end_tasks
 from nnilite._locking import ManagerLock
@@ -85,6 +85,8 @@ class Program:
         if nni_taken.is_copy(self._directory):
             await self._show_nni()
             return
+        if self._options.mode == "resume" and _search_folder.is_search(self._directory):
+            raise Conflict(_search_folder.cannot_be_resumed(self._directory.name, self._directory))
         config = assembly.load_config(self._directory, paths=self._options.mode != "view")
         new = self._options.mode == "create"
         store = assembly.open_store(self._directory, new, time.time())
@@ -153,7 +155,9 @@ class Program:
         reading.show_as_viewed()
         self._write_state(ExperimentState.VIEWED, ended)
         self._ready()
+        watching = asyncio.create_task(reading.watch())
         self.resumed = await self._resumed_or_stopped(reading)
+        await end_tasks([watching])
         server.stop()
         self._write_state(state, ended)
         reading.reader.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nnilite import _plugins, _registry, _remarks, codedir
+from nnilite import _plugins, _registry, _remarks, _search_folder, codedir
 from nnilite._answers.queries import ServiceState
 from nnilite._documents import read_document, write_content
 from nnilite._engine import messages as s
@@ -24,6 +24,7 @@ from nnilite._engine.service_caller import WakeSignal
 from nnilite._manager import search_from
 from nnilite._manager.guard import KeeperFile
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
+from nnilite._manager.search_view import SearchView
 from nnilite._manager.shared_storage import shared_storage
 from nnilite._manager.viewer import About, Progress, Viewer
 from nnilite._store.async_store import AsyncStore
@@ -176,9 +177,18 @@ def assemble(
 def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str) -> Viewer:
     """Put a read-only manager together."""
     maximize = is_maximizing(config.json().get("tuner") or {})
+    about, reader = about_experiment(directory, config, store, maximize), Reader(store.path)
+    if _search_folder.is_search(directory):
+        return SearchView(
+            about, lambda: replace(_progress(config, store, maximize), duration_s=store.busy_s()), reader, token
+        )
+    return Viewer(about, _progress(config, store, maximize), reader, token)
+
+
+def _progress(config: ExperimentConfig, store: Store, maximize: bool) -> Progress:
     settings = store.settings(settings_of(config, maximize))
     known = store.snapshot(maximize)
-    progress = Progress(
+    return Progress(
         state=known.state,
         reason=known.reason,
         duration_s=known.duration_s,
@@ -189,7 +199,6 @@ def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token
         next_sequence=known.next_sequence,
         spent=known.spent,
     )
-    return Viewer(about_experiment(directory, config, store, maximize), progress, Reader(store.path), token)
 
 
 def about_experiment(directory: Path, config: ExperimentConfig, store: Store, maximize: bool) -> About:

@@ -102,6 +102,9 @@ class Viewer(ReadOnly, Insight):
         reason = f"it is open for reading, and was {was.state.value}" + (f": {was.reason}" if was.reason else "")
         self._progress = replace(was, state=ExperimentState.VIEWED, reason=reason)
 
+    async def watch(self) -> None:
+        """Publish what others change while this shows it; nobody changes an ordinary experiment meanwhile."""
+
     async def profile(self) -> Profile:
         about, now = self.about, self.progress()
         return Profile(

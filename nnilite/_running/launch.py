@@ -20,7 +20,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from nnilite import _registry
+from nnilite import _registry, _search_folder
 from nnilite._documents import write_json
 from nnilite._registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, NniliteError
@@ -119,6 +119,8 @@ def resume(entry: RegistryEntry, *, options: ManagerOptions | None = None, detac
     """Resume an experiment that has no manager. Raises: NniliteError if it has one or cannot start."""
     if entry.origin is not None:
         raise Conflict(_registry.cannot_go_on(entry.id))
+    if entry.search:
+        raise Conflict(_search_folder.cannot_be_resumed(entry.id, entry.directory))
     return _start(entry.id, entry.directory, "resume", options or ManagerOptions(), detach)
 
 

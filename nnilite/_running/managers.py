@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from nnilite import _registry
+from nnilite import _registry, _search_folder
 from nnilite._registry import RegistryEntry
 from nnilite._running import launch
 from nnilite._running.connection import ManagerError, Unreachable
@@ -34,6 +34,8 @@ def connect(entry: RegistryEntry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Cli
     """A client of the experiment's manager. Raises: NotRunning; NniliteError if the files with its address are bad."""
     if entry.alive and entry.damage:
         raise NniliteError(entry.damage)
+    if entry.search and not entry.alive:
+        raise NotRunning(_search_folder.cannot_be_resumed(entry.id, entry.directory))
     if not entry.alive or entry.url is None:
         raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` lets it go on.")
     return Client(entry.url, launch.token(entry), timeout_s=timeout_s, certificate=_certificate(entry))

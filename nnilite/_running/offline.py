@@ -85,6 +85,6 @@ class _Serving:
         if self._origin is not None:
             nni_taken.prepare(self._origin, self._directory)
             return nni_view.open_view(self._directory, self.token)
-        config = assembly.load_config(self._directory)
+        config = assembly.load_config(self._directory, paths=False)
         store = assembly.open_store(self._directory, False, time.time())
         return assembly.assemble_view(self._directory, config, store, self.token), store

@@ -11,6 +11,8 @@ from nnilite.errors import Conflict, NniliteError
 
 def check_stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
     """The same entry. Raises: Conflict if its experiment is running, which `wish` ("deleted") does not allow."""
+    if entry.is_running and not entry.alive:
+        raise Conflict(f"{entry.id} is a search that a Python program runs; end that before it is {wish}.")
     if entry.alive:
         raise Conflict(f"Experiment {entry.id} is running; stop it before it is {wish}: `nnictl stop {entry.id}`.")
     return entry

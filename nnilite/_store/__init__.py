@@ -2,6 +2,7 @@
 
 recall       reads back what the manager needs to continue
 writer       the writing side: schema, migrations, one transaction for each round of the engine
+shared       a database that several processes write in turn
 place        whether a database is still the file at its path, and how to write it back there
 trouble      turns errors of a database into one sentence with a cure
 contents     checks a database that comes from elsewhere, column by column

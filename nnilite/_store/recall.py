@@ -146,6 +146,16 @@ class Recall:
         with understood(self.path):
             return stored_value(self._one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1"))
 
+    def busy_s(self) -> float:
+        """For how long at least one trial was running, in seconds."""
+        query = "SELECT started, COALESCE(ended, started) FROM attempts WHERE started IS NOT NULL ORDER BY started"
+        busy, until = 0.0, 0.0
+        with understood(self.path):
+            for start, end in self._use().execute(query):
+                busy += max(0.0, end - max(start, until))
+                until = max(until, end)
+        return busy
+
     def histories(self) -> list[s.History]:
         """(trial, attempt, intermediate results, ended, succeeded) of each trial that has such results, in order."""
         query = (

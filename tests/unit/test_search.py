@@ -239,3 +239,57 @@ def test_a_tuner_of_ones_own_is_used_as_it_is():
     tuner = Fixed()
     Search(SPACE, tuner=tuner).run(lambda p: p["x"], trials=3)
     assert tuner.told == (0, 1, 2)
+
+
+def test_callbacks_get_each_ended_trial_and_may_stop_the_search():
+    seen = []
+
+    def note(search, trial):
+        seen.append((trial.id, trial.value))
+        if len(seen) == 3:
+            search.stop()
+
+    result = Search(SPACE, "Random", optimize="minimize").run(bowl, trials=20, callbacks=[note])
+    assert seen == [(trial.id, trial.value) for trial in result.trials]
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_callback_that_raises_is_named_and_no_result_is_lost(concurrency):
+    def broken(search, trial):
+        raise KeyError("loss")
+
+    search = Search(SPACE, "Random", optimize="minimize")
+    with pytest.raises(NniliteError, match=r"the callback broken raised KeyError: 'loss'. Trial \d is kept"):
+        search.run(bowl, trials=9, concurrency=concurrency, callbacks=[broken])
+    assert {trial.state for trial in search.result().trials} == {TrialState.SUCCEEDED}
+    assert len(search.result().trials) <= 2 * concurrency
+
+
+def test_an_interrupted_run_leaves_no_trial_running():
+    search = Search(SPACE, "Random")
+
+    def interrupted(parameters):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search.run(interrupted)
+    assert [trial.state for trial in search.result().trials] == [TrialState.USER_CANCELED]
+
+
+def test_total_counts_the_trials_of_all_runs():
+    search = Search(SPACE, "Random")
+    search.run(bowl, trials=4)
+    assert len(search.run(bowl, total=6).trials) == 6
+    assert len(search.run(bowl, total=6).trials) == 6
+    with pytest.raises(Conflict, match="at least 1"):
+        search.run(bowl, total=0)
+
+
+def test_an_objective_may_end_its_trial_itself_in_threads_too():
+    def objective(parameters, report):
+        report(0.5)
+        raise TrialStopped("no hope")
+
+    result = Search(SPACE, "Random").run(objective, trials=4, concurrency=2)
+    assert {(trial.state, trial.reason) for trial in result.trials} == {(TrialState.EARLY_STOPPED, "no hope")}

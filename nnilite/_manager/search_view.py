@@ -1,0 +1,93 @@
+"""Shows a search that a Python program makes, while its processes go on with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from nnilite import _search_folder
+from nnilite._answers.backend import MetricQuery, Profile, TrialQuery
+from nnilite._manager.viewer import About, Progress, Viewer
+from nnilite._store.reader import Reader
+from nnilite.errors import Conflict, NniliteError, StoreError
+from nnilite.records import ExperimentState, TrialState
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+_CHUNK = 1000
+
+
+class SearchView(Viewer):
+    """A viewer that reads the progress anew each time. `read_progress` blocks, and is called once at a time."""
+
+    def __init__(self, about: About, read_progress: Callable[[], Progress], reader: Reader, token: str) -> None:
+        self._read_progress = read_progress
+        super().__init__(about, self._now(about), reader, token)
+        self._viewed = False
+        self._turn = asyncio.Lock()
+
+    def show_as_viewed(self) -> None:
+        self._viewed = True
+
+    def progress(self) -> Progress:
+        """As it was when the profile was asked for last."""
+        was = self._progress
+        if not self._viewed:
+            return was
+        return replace(was, state=ExperimentState.VIEWED, reason=f"it is open for reading, and is {was.state.value}")
+
+    async def profile(self) -> Profile:
+        async with self._turn:
+            self._progress = await asyncio.to_thread(self._now, self.about)
+        return await super().profile()
+
+    async def watch(self) -> None:
+        """Publish what the processes of the search have written, until this is canceled."""
+        said, shown, place = "", self._progress, (0, 0)
+        place = await self._publish(place, silent=True)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                now = await self._publish(place, silent=False)
+                profile = await self.profile()
+                if now != place or self._progress != shown:
+                    self.changes.publish(profile)
+                place, shown, said = now, self._progress, ""
+            except (StoreError, OSError) as error:
+                if str(error) != said:
+                    log.error("%s", error)
+                said = str(error)
+
+    async def _publish(self, place: tuple[int, int], silent: bool) -> tuple[int, int]:
+        """Publish what came after the revision and the metric of this place; returns the place of the last."""
+        revision, metric = place
+        metrics = await self.reader.metrics(MetricQuery(after=metric, limit=_CHUNK))
+        while metrics.metrics:
+            metric = metrics.next
+            for one in [] if silent else metrics.metrics:
+                self.changes.publish(one)
+            metrics = await self.reader.metrics(MetricQuery(after=metric, limit=_CHUNK))
+        page = await self.reader.trials(TrialQuery(after_revision=revision, limit=_CHUNK))
+        for trial in [] if silent else page.trials:
+            self.changes.publish(trial)
+        return page.revision, metric
+
+    def _now(self, about: About) -> Progress:
+        found = self._read_progress()
+        try:
+            state, ended = _search_folder.read_state(about.directory)
+        except NniliteError as error:
+            return replace(found, reason=str(error))
+        running = found.counts.get(TrialState.RUNNING, 0)
+        reason = f"{running} trials were left in the middle" if running and state is ExperimentState.STOPPED else ""
+        return replace(found, state=state, ended=ended, reason=reason)
+
+    async def resume(self) -> None:
+        """Raises: Conflict, as only its program can go on with it."""
+        raise Conflict(_search_folder.cannot_be_resumed(self.about.id, self.about.directory))
+
+    def _refusal(self, what: str) -> Conflict:
+        return Conflict(f"{self.about.id} is a search of a Python program and cannot be {what} here, only there.")

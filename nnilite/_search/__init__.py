@@ -1,0 +1,6 @@
+"""What `nnilite.search` is made of.
+
+plan      what a search is: its space, tuner and assessor, as the config of an experiment
+journal   the folder of a search, in which its processes tell each other what they have done
+loop      runs the user's function, trial by trial
+"""

@@ -1,0 +1,299 @@
+"""The folder of a search, in which its processes tell each other what they have done.
+
+It is the folder of an experiment, with its config and database, so all that reads experiments reads it. The processes
+take turns: in its turn a process first learns what the others have written, then decides, and writes all that follows
+in one transaction. So whatever ends a process, what it was told is there, and nothing is there twice. A trial belongs
+to the process that began its latest attempt; when that has gone, the next one that asks for a trial gets this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import sqlite3
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnilite import _registry, _search_folder
+from nnilite._documents import write_json
+from nnilite._engine import messages as s
+from nnilite._manager import assembly
+from nnilite._search.plan import Plan
+from nnilite._search_folder import Presence
+from nnilite._store import shared
+from nnilite._store.shared import Cursor, News, SharedStore
+from nnilite._store.writer import FILE_NAME
+from nnilite.config import ExperimentConfig
+from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
+from nnilite.records import (
+    Attempt,
+    CallKind,
+    ExperimentState,
+    JobState,
+    Json,
+    Metric,
+    MetricKind,
+    Trial,
+    TrialState,
+)
+from nnilite.tuner import Call
+
+TURN_TIMEOUT_S = 600.0
+"""How long a process waits for its turn: the tuner of another one may think for long."""
+
+_POLL_S = 0.005
+_LOCK = "search.lock"
+_ENDS = {
+    TrialState.SUCCEEDED: JobState.SUCCEEDED,
+    TrialState.FAILED: JobState.FAILED,
+}
+_LEFT: list[sqlite3.Connection] = []  # connections of the parents of forked processes, which must not be closed
+
+
+class Journal:
+    """The folder of one search, as one process uses it. `seed`: the one that all processes share."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder = folder.absolute()
+        self._forget()
+        self._seen = Cursor()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._alone():
+                if not (self.folder / "config.json").exists():
+                    _make(self.folder, plan)
+                _check_kind(self.folder)
+                self.config = assembly.load_config(self.folder, paths=False)
+                self.seed = plan.compare(self.config, self.folder)
+                if not (self.folder / FILE_NAME).exists():
+                    shared.create(self.folder / FILE_NAME, self.folder.name, time.time())
+                _registry.at(self.folder)
+                self._use().check()
+        except OSError as error:
+            raise NniliteError(f"{self.folder} cannot keep a search: {error.strerror or error}.") from error
+        _ALL.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+        _ALL.add(self)
+
+    def _forget(self) -> None:
+        """Begin anew what belongs to one process alone."""
+        self._store: SharedStore | None = None
+        self._presence = Presence(self.folder)
+        self._mine: set[str] = set()  # the trials that this process has begun and not ended
+        self._runs = 0
+
+    def leave_to_parent(self) -> None:
+        """Let go, in a forked process, of what belongs to its parent."""
+        if self._store is not None and self._store._db is not None:
+            _LEFT.append(self._store._db)
+            self._store._db = None
+        self._presence.forget()
+        self._forget()
+
+    # ------------------------------------------------------------ turns
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[News]:
+        """The turn of this process; yields what others have written since its last one. Raises: StoreError."""
+        with self._alone():
+            store = self._use()
+            now = store.cursor()
+            news = store.after(self._seen) if now != self._seen else News([], [], [])
+            self._seen = now
+            self._mine -= {trial.id for trial in news.trials if trial.state.ended}
+            yield news
+            self._look_busy()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Show the search as running, until the block's end; then it is done, unless others still work at it."""
+        self._runs += 1
+        whole = False
+        try:
+            with self.turn():
+                self._say(ExperimentState.RUNNING, None)
+            yield
+            whole = True
+        finally:
+            self._runs -= 1
+            if whole:
+                with self.turn():
+                    if not (self._runs or self._use().running()):
+                        self._say(ExperimentState.DONE, time.time())
+            self._look_busy()
+
+    def begin(self, trial: Trial) -> None:
+        """Write a trial of the tuner that begins now."""
+        call = Call(CallKind.GENERATE, trial.parameter_id, trial.id, trial.parameters)
+        self._write([s.SaveTrial(trial), s.SaveAttempt(self._attempt(trial)), self._call(1, call)], trial)
+
+    def abandoned(self) -> Trial | None:
+        """The first trial whose process has gone before it ended the trial."""
+        for trial, attempt in self._use().running():
+            owner = (attempt.handle or {}).get("process")
+            if not (trial.id in self._mine or self._presence.is_given_by(owner)):
+                return trial
+        return None
+
+    def begin_again(self, trial: Trial) -> Trial:
+        """Take over an abandoned trial: its next attempt begins now."""
+        again = replace(trial, attempt=trial.attempt + 1, started=time.time(), state=TrialState.RUNNING, reason="")
+        lost = replace(self._stored(trial), state=JobState.LOST, ended=again.started, message="its process has gone")
+        self._write([s.SaveAttempt(lost), s.SaveTrial(again), s.SaveAttempt(self._attempt(again))], again)
+        return again
+
+    def report(self, trial: Trial, index: int, value: Json) -> None:
+        """Write an intermediate result, the `index`th of its attempt."""
+        kind = MetricKind.PERIODICAL
+        self._write([s.SaveMetric(Metric(trial.id, trial.attempt, index, kind, index, value, time.time()))])
+
+    def end(self, trial: Trial, reports: int, calls: Sequence[Call]) -> None:
+        """Write the end of a trial, its final result and what the tuner is told of it."""
+        records: list[s.Record] = []
+        now = trial.ended or time.time()
+        if trial.value is not None:
+            metric = Metric(trial.id, trial.attempt, reports, MetricKind.FINAL, 0, trial.value, now)
+            records.append(s.SaveMetric(metric))
+        state = _ENDS.get(trial.state, JobState.CANCELED)
+        attempt = replace(self._stored(trial), state=state, ended=now, message=trial.reason)
+        records += [s.SaveTrial(trial), s.SaveAttempt(attempt)]
+        records += [self._call(number, call) for number, call in enumerate(calls, 1)]
+        self._write(records)
+        self._mine.discard(trial.id)
+
+    def next_numbers(self) -> tuple[int, int]:
+        """The next trial's sequence and parameter id."""
+        return self._use().next_numbers()
+
+    # ------------------------------------------------------------ parts
+
+    def _write(self, records: list[s.Record], mine: Trial | None = None) -> None:
+        if mine is not None:
+            self._mine.add(mine.id)
+            self._look_busy()
+        try:
+            self._use().write(records)
+        except StoreError:
+            if mine is not None:
+                self._mine.discard(mine.id)
+            raise
+        self._seen = self._use().cursor()
+
+    def _call(self, further: int, call: Call) -> s.SaveCall:
+        return s.SaveCall(self._seen.call + further, call)
+
+    def _attempt(self, trial: Trial) -> Attempt:
+        handle = {"process": self._presence.token, "pid": os.getpid()}
+        return Attempt(
+            trial.id,
+            trial.attempt,
+            handle=handle,
+            state=JobState.RUNNING,
+            started=trial.started,
+            host=socket.gethostname(),
+        )
+
+    def _stored(self, trial: Trial) -> Attempt:
+        found = self._use().attempt(trial.id, trial.attempt)
+        return self._attempt(trial) if found is None else found[1]
+
+    def _say(self, state: ExperimentState, ended: float | None) -> None:
+        settings = assembly.settings_of(self.config, assembly.is_maximizing(self.config.json().get("tuner") or {}))
+        duration_s = self._use().busy_s()
+        self._use().write([s.SaveExperiment(state, "", duration_s, ended, settings)])
+        _search_folder.write_state(self.folder, state, ended)
+
+    def _look_busy(self) -> None:
+        if self._runs or self._mine:
+            self._presence.give()
+        else:
+            self._presence.take_back()
+
+    def _use(self) -> SharedStore:
+        if self._store is None:
+            store = SharedStore(self.folder / FILE_NAME)
+            store.open()
+            self._store = store
+        return self._store
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep all other processes of the search out. Raises: StoreError, OSError."""
+        try:
+            lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
+        try:
+            self._wait_for(lock)
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a forked process may have this file open, too
+            os.close(lock)
+
+    def _wait_for(self, lock: int) -> None:
+        deadline = time.monotonic() + TURN_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreError(
+                        f"another process has kept {self.folder / _LOCK} locked for {TURN_TIMEOUT_S:.0f} s; end it.",
+                        busy=True,
+                    ) from None
+                time.sleep(_POLL_S)
+            else:
+                return
+
+
+_OWN = ("_store", "_presence", "_mine", "_runs")
+_ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for journal in _ALL:
+        journal.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _make(folder: Path, plan: Plan) -> None:
+    """Make the folder of a new search; its config comes last. Raises: ConfigError, Conflict, OSError."""
+    if not _registry.is_id(folder.name):
+        raise ConfigError(
+            f"storage: the folder's name becomes the id of the search, and cannot be {folder.name!r}; "
+            "letters, digits, - and _ will do"
+        )
+    strange = sorted({path.name for path in folder.iterdir()} - {_LOCK, _search_folder.PROCESSES, *_registry.FOLDERS})
+    if strange:
+        raise Conflict(f"{folder} has other files ({strange[0]}) and no search; give a new or an empty folder.")
+    known = _registry.entry(folder.name)
+    if known is not None and known.directory != folder and known.directory.is_dir():
+        raise Conflict(f"experiment {folder.name} is in {known.directory}; give the folder another name.")
+    config: ExperimentConfig = plan.config(folder)
+    folder.chmod(0o700)
+    _registry.make_folders(folder)
+    (folder / _search_folder.PROCESSES).mkdir(mode=0o700, exist_ok=True)
+    platform = ",".join(platform for _, platform, _ in config.services)
+    write_json(folder / "config.json", config.json(secrets=True))
+    _registry.add(folder.name, config.experiment_name or "", folder, platform, time.time())
+
+
+def _check_kind(folder: Path) -> None:
+    if not _search_folder.is_search(folder):
+        raise Conflict(
+            f"{folder} has an experiment with a manager, which a Search cannot go on with; give another folder."
+        )

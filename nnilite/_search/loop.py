@@ -1,0 +1,172 @@
+"""Runs the user's function, trial by trial: in the calling thread, or in several threads."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nnilite.errors import NniliteError, NoMoreTrialError
+from nnilite.records import Json, Trial, TrialState
+
+if TYPE_CHECKING:
+    from nnilite.search import Search
+
+log = logging.getLogger("nnilite.search")
+
+SAME_FAULT_LIMIT = 5
+"""So many trials must fail alike, and none succeed, before `run` gives up."""
+
+
+class TrialStopped(NniliteError):
+    """Raised by `report` in an objective that should end now: the assessor, or the time limit, stops its trial."""
+
+
+class _TimeUp(TrialStopped):
+    """The end of `Search.run` stops the trial."""
+
+
+Callback = Callable[["Search", Trial], object]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """When a run ends: after so many more trials, so many trials in all, or at a moment of `time.monotonic`."""
+
+    trials: int
+    total: int | None
+    deadline: float | None
+
+
+class Loop:
+    """One call of `Search.run`. `ended` is called with each trial that has ended."""
+
+    def __init__(
+        self, search: Search, objective: Callable[..., Json], bounds: Bounds, ended: Callable[[Trial], None]
+    ) -> None:
+        self._search = search
+        self._objective = objective
+        self._takes_report = _positional(objective) >= 2
+        self._left = bounds.trials
+        self._total = bounds.total
+        self._exhausted = False
+        self._deadline = bounds.deadline
+        self._ended = ended
+        self._stopped = False
+        self._same_fault: tuple[str, int] | None = ("", 0)  # None: a trial has succeeded, or failed otherwise
+
+    def stop(self) -> None:
+        """Begin no more trials."""
+        self._left = 0
+
+    def run_here(self) -> None:
+        while (trial := self._next()) is not None:
+            try:
+                outcome = self._attempt(trial)
+            except BaseException as error:  # such as Ctrl-C
+                self._search.tell(trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({_told(error)})")
+                raise
+            self._learn(trial, outcome)
+
+    def run_in_threads(self, concurrency: int) -> None:
+        running: dict[Future[_Outcome], Trial] = {}
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="nnilite-search") as pool:
+            try:
+                while True:
+                    while len(running) < concurrency and (trial := self._next()) is not None:
+                        running[pool.submit(self._attempt, trial)] = trial
+                    if not running:
+                        return
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        self._learn(running.pop(done), done.result())
+                        self._exhausted = False  # what it learns may give the tuner new ideas
+            except BaseException:
+                self._stopped = True
+                for future, trial in running.items():  # what still runs is waited for, and nothing of it lost
+                    self._tell(trial, future.result())
+                raise
+
+    def _next(self) -> Trial | None:
+        if self._left <= 0 or self._exhausted or self._late():
+            return None
+        try:
+            trial = self._search._ask(self._total)
+        except NoMoreTrialError as error:
+            log.info("the tuner has no more parameters: %s", error)
+            trial = None
+        if trial is None:
+            self._exhausted = True
+            return None
+        self._left -= 1
+        return trial
+
+    def _late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def _attempt(self, trial: Trial) -> _Outcome:
+        try:
+            if self._takes_report:
+                return _Outcome(self._objective(trial.parameters, self._reporter(trial)))
+            return _Outcome(self._objective(trial.parameters))
+        except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
+            return _Outcome(error=error)
+
+    def _reporter(self, trial: Trial) -> Callable[[Json], None]:
+        def report(value: Json) -> None:
+            if self._late() or self._stopped:
+                raise _TimeUp("the search ends" if self._stopped else "the time is up")
+            if not self._search.report(trial, value):
+                raise TrialStopped("stopped by the assessor")
+
+        return report
+
+    def _learn(self, trial: Trial, outcome: _Outcome) -> None:
+        ended = self._tell(trial, outcome)
+        self._ended(ended)
+        if not isinstance(outcome.error, TrialStopped):
+            self._count(ended, outcome.error)
+
+    def _tell(self, trial: Trial, outcome: _Outcome) -> Trial:
+        error = outcome.error
+        if error is None:
+            return self._search.tell(trial, outcome.value)
+        if isinstance(error, TrialStopped):
+            state = TrialState.SYS_CANCELED if isinstance(error, _TimeUp) else TrialState.EARLY_STOPPED
+            return self._search.tell(trial, state=state, reason=str(error))
+        log.warning("trial %s failed: %s", trial.id, _told(error), exc_info=error)
+        return self._search.tell(trial, state=TrialState.FAILED, reason=_told(error))
+
+    def _count(self, trial: Trial, error: Exception | None) -> None:
+        if self._same_fault is None:
+            return
+        before, times = self._same_fault
+        if trial.state is not TrialState.FAILED or (times and trial.reason != before):
+            self._same_fault = None
+            return
+        self._same_fault = (trial.reason, times + 1)
+        if times + 1 >= SAME_FAULT_LIMIT or (self._left <= 0 and times + 1 == len(self._search.result().trials)):
+            self._left = 0
+            raise NniliteError(f"all of the first {times + 1} trials failed alike: {trial.reason}") from error
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    value: Json = None
+    error: Exception | None = None
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some built-in functions have no signature
+        return 1
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in named and (p.default is p.empty or p.name == "report") for p in parameters)

@@ -1,0 +1,133 @@
+"""What a search is, as the config of an experiment: written to its folder, and compared with what is there."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnilite import _plugins
+from nnilite.assessor import Assessor
+from nnilite.errors import Conflict
+from nnilite.records import Json
+from nnilite.tuner import Tuner
+from nnilite.tuning.class_args import construct
+
+if TYPE_CHECKING:
+    from nnilite.config import AlgorithmConfig, ExperimentConfig
+
+_NO_COMMAND = "true  # the trials of a search are calls of a Python function"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The arguments of `Search`."""
+
+    space: Mapping[str, Any]
+    tuner: str | Tuner
+    optimize: str | Mapping[str, str]
+    seed: int | None = None
+    assessor: str | Assessor | None = None
+    tuner_args: Mapping[str, Any] = field(default_factory=dict)
+
+    def make_tuner(self, seed: int | None) -> Tuner:
+        """The tuner, without its space. Raises: ConfigError, PluginError, Conflict."""
+        if isinstance(self.tuner, Tuner):
+            if self.tuner_args or self.seed is not None:
+                raise Conflict("seed and tuner arguments are for a tuner given by name; give them to your own tuner.")
+            return self.tuner
+        cls = _plugins.tuner_class(self.tuner)
+        if not isinstance(self.optimize, str):
+            given = {"objectives": dict(self.optimize), **_known(cls, seed=seed)}
+        else:
+            given = _known(cls, optimize_mode=self.optimize, seed=seed)
+        return construct(cls, {**given, **self.tuner_args})
+
+    def make_assessor(self) -> Assessor | None:
+        """The assessor, if there is one. Raises: ConfigError, PluginError."""
+        if self.assessor is None or isinstance(self.assessor, Assessor):
+            return self.assessor
+        cls = _plugins.assessor_class(self.assessor)
+        return construct(cls, _known(cls, optimize_mode=self.optimize))
+
+    def config(self, folder: Path) -> ExperimentConfig:
+        """The config of a new experiment, with a seed that all processes of the search share. Raises: ConfigError."""
+        from nnilite.config import ExperimentConfig
+
+        config = ExperimentConfig("local")
+        config.experiment_name = folder.name
+        config.experiment_working_directory = folder.parent
+        config.trial_code_directory = folder
+        config.trial_command = _NO_COMMAND
+        config.trial_concurrency = 1
+        config.search_space = dict(self.space)
+        config.tuner = _algorithm(self.tuner)
+        config.tuner.class_args = self._class_args()
+        if self.assessor is not None:
+            config.assessor = _algorithm(self.assessor)
+        return config.checked(paths=False)
+
+    def compare(self, stored: ExperimentConfig, folder: Path) -> int | None:
+        """The seed of the search that is stored. Raises: Conflict if that is another search."""
+        given = self.config(folder)
+        kept = dict(stored.tuner.class_args)
+        seed = kept.pop("seed", None)
+        wanted = dict(given.tuner.class_args)
+        if self.seed is None:
+            wanted.pop("seed", None)
+        else:
+            kept["seed"] = seed
+        pairs = {
+            "search space": (stored.search_space, given.search_space),
+            "tuner": (_name(stored.tuner), _name(given.tuner)),
+            "assessor": (_name(stored.assessor), _name(given.assessor)),
+            "objective, seed or tuner arguments": (kept, wanted),
+        }
+        for word, (there, here) in pairs.items():
+            if _plain(there) != _plain(here):
+                raise Conflict(
+                    f"{folder} has a search with another {word} ({there!r:.150}, not {here!r:.150}); "
+                    "give the same, or another folder."
+                )
+        return seed if isinstance(seed, int) else None
+
+    def _class_args(self) -> dict[str, Json]:
+        goal: dict[str, Json]
+        goal = (
+            {"optimize_mode": self.optimize} if isinstance(self.optimize, str) else {"objectives": dict(self.optimize)}
+        )
+        if isinstance(self.tuner, Tuner):
+            return goal
+        seed = secrets.randbits(32) if self.seed is None else self.seed
+        return {**goal, **_known(_plugins.tuner_class(self.tuner), seed=seed), **self.tuner_args}
+
+
+def _algorithm(one: str | Tuner | Assessor) -> AlgorithmConfig:
+    from nnilite.config import AlgorithmConfig
+
+    if isinstance(one, str):
+        return AlgorithmConfig(name=one)
+    cls = type(one)
+    module = sys.modules.get(cls.__module__)
+    file = getattr(module, "__file__", None)
+    folder = Path(file).absolute().parent if file else None
+    return AlgorithmConfig(class_name=f"{cls.__module__}.{cls.__name__}", code_directory=folder)
+
+
+def _name(algorithm: AlgorithmConfig | None) -> str | None:
+    return None if algorithm is None else algorithm.name or algorithm.class_name
+
+
+def _plain(value: Any) -> Json:
+    return json.loads(json.dumps(value, sort_keys=True, default=repr))
+
+
+def _known(cls: type, **arguments: Any) -> dict[str, Any]:
+    """Those of the arguments that the constructor has."""
+    parameters = inspect.signature(cls).parameters
+    return {name: value for name, value in arguments.items() if name in parameters}

@@ -1,0 +1,100 @@
+"""The folder of a search that a Python program makes (`Search(storage=...)`), as all others see it.
+
+It is the folder of an experiment without a manager. `search.json` tells that, and what the search said last of its
+state. Each process that works at the search holds the lock of a file of its own in `processes/` meanwhile; the system
+takes the lock from a process that is killed, so nobody mistakes what is left of it for work that goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from pathlib import Path
+
+from nnilite._documents import read_document, write_json
+from nnilite._locking import is_locked
+from nnilite.records import ExperimentState
+
+PROCESSES = "processes"
+FILE = "search.json"
+
+_CURE = "remove it, and the next process of the search writes it anew"
+_TOKEN = re.compile("[0-9a-f]{16}")
+
+
+def is_search(directory: Path) -> bool:
+    """Whether a Python program makes this experiment, and not a manager."""
+    return (directory / PROCESSES).is_dir()
+
+
+def is_running(directory: Path) -> bool:
+    """Whether any process works at the search now. Raises: UnreadableFile if that cannot be told now."""
+    return any(is_locked(path) for path in (directory / PROCESSES).glob("*.lock"))
+
+
+def write_state(directory: Path, state: ExperimentState, ended: float | None) -> None:
+    """Tell the state of the search, and when it ended. Raises: OSError."""
+    write_json(directory / FILE, {"state": state.value, "ended": ended})
+
+
+def read_state(directory: Path) -> tuple[ExperimentState, float | None]:
+    """The state of the search, and when it ended. Raises: DamagedFile, UnreadableFile."""
+    if is_running(directory):
+        return ExperimentState.RUNNING, None
+    try:
+        found = read_document(directory / FILE, _CURE)
+    except FileNotFoundError:
+        return ExperimentState.STOPPED, None
+    state = found.text("state")
+    if state not in (ExperimentState.RUNNING.value, ExperimentState.DONE.value):
+        raise found.wrong("state", "RUNNING or DONE")
+    # Whoever ran it has ended in the middle.
+    return (ExperimentState.DONE if state == "DONE" else ExperimentState.STOPPED), found.time("ended")
+
+
+def cannot_be_resumed(experiment: str, directory: Path) -> str:
+    """What to say where a manager would have to go on with a search."""
+    return (
+        f"{experiment} is a search of a Python program, which alone can go on with it: "
+        f"Search(..., storage={str(directory)!r}). `nnictl view {experiment}` shows it, also while it runs."
+    )
+
+
+class Presence:
+    """The sign that this process works at the search, as long as it is not taken back."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / PROCESSES
+        self._file = -1
+        self.token = secrets.token_hex(8)
+
+    def give(self) -> None:
+        """Give the sign. Harmless if it is there already. Raises: OSError."""
+        if self._file < 0:
+            path = self._directory / f"{self.token}.lock"
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)  # nobody else knows this name yet
+
+    def take_back(self) -> None:
+        """Take the sign back. Harmless if there is none."""
+        if self._file >= 0:
+            with contextlib.suppress(FileNotFoundError):
+                (self._directory / f"{self.token}.lock").unlink()
+            self.forget()
+
+    def forget(self) -> None:
+        """Close the file alone: in a forked child, whose parent still has the sign."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def is_given_by(self, token: object) -> bool:
+        """Whether the process with this token still works. Raises: UnreadableFile if that cannot be told now."""
+        if token == self.token and self._file >= 0:
+            return True
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            return False
+        return is_locked(self._directory / f"{token}.lock")

@@ -1,0 +1,132 @@
+"""A database that several processes write in turn, as those of a search do; the caller keeps the turns apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnilite._store.contents import check_rows, check_schema
+from nnilite._store.rows import (
+    ATTEMPT_COLUMNS,
+    METRIC_COLUMNS,
+    TRIAL_COLUMNS,
+    attempt_from,
+    call_from,
+    metric_from,
+    trial_from,
+)
+from nnilite._store.trouble import understood
+from nnilite._store.writer import SCHEMA, Store
+from nnilite.errors import StoreError
+from nnilite.records import Attempt, Json, Metric, Trial
+from nnilite.tuner import Call
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """What a process has seen: trials until this revision, calls until this number, metrics until this row."""
+
+    revision: int = 0
+    call: int = 0
+    metric: int = 0
+
+
+@dataclass(frozen=True)
+class News:
+    """What came after a cursor: changed trials, calls of the tuner and metrics, each in order."""
+
+    trials: list[Trial]
+    calls: list[Call]
+    metrics: list[Metric]
+
+
+class SharedStore(Store):
+    """The store of one of the processes. Between two of its turns others may have written."""
+
+    def check(self) -> None:
+        """Check all of the database, as it may come from anywhere. Raises: StoreError."""
+        with understood(self.path):
+            try:
+                check_schema(self._use(), SCHEMA)
+                check_rows(self._use())
+            except StoreError as error:
+                raise StoreError(f"{self.path} is damaged: {error}; restore it from a copy.") from error
+
+    def keep_place(self) -> None:
+        """Raises: StoreError if the database was removed: only one process could write it back."""
+        try:
+            kept = self._place is None or self._place.is_kept()
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be looked at ({error.strerror})", busy=True) from error
+        if not kept:
+            raise StoreError(f"{self.path} was removed or replaced while the search runs; restore it from a copy.")
+
+    def cursor(self) -> Cursor:
+        """The end of all that is written by now. Later writes of this process count on from here."""
+        with understood(self.path):
+            self._revision = int(self._one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
+            return Cursor(
+                self._revision,
+                int(self._one("SELECT COALESCE(MAX(number), 0) FROM calls")),
+                int(self._one("SELECT COALESCE(MAX(rowid), 0) FROM metrics")),
+            )
+
+    def after(self, seen: Cursor) -> News:
+        """What was written after this. Raises: StoreError."""
+        with understood(self.path):
+            return News(list(self._trials(seen)), list(self._calls(seen)), list(self._metrics(seen)))
+
+    def running(self) -> list[tuple[Trial, Attempt]]:
+        """The trials that have not ended, with their latest attempts."""
+        query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? AND a.number = ?"  # by its primary key
+        open_ = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
+        with understood(self.path):
+            found: list[tuple[Trial, Attempt]] = []
+            for trial in [_sound(trial_from(row)) for row in self._use().execute(open_).fetchall()]:
+                row = self._use().execute(query, (trial.sequence, trial.attempt)).fetchone()
+                attempt = Attempt(trial.id, trial.attempt) if row is None else attempt_from(trial.id, row)
+                found.append((trial, attempt))
+            return found
+
+    def next_numbers(self) -> tuple[int, int]:
+        """The next trial's sequence and parameter id."""
+        with understood(self.path):
+            return (
+                int(self._one("SELECT COALESCE(MAX(sequence) + 1, 0) FROM trials")),
+                int(self._one("SELECT COALESCE(MAX(parameter_id) + 1, 0) FROM trials")),
+            )
+
+    def _trials(self, seen: Cursor) -> Iterator[Trial]:
+        query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE revision > ? ORDER BY sequence"
+        yield from (_sound(trial_from(row)) for row in self._use().execute(query, (seen.revision,)))
+
+    def _calls(self, seen: Cursor) -> Iterator[Call]:
+        query = (
+            "SELECT c.kind, c.parameter_id, c.trial, t.parameters, c.value, c.success, c.customized FROM calls c "
+            "LEFT JOIN trials t ON t.id = c.trial WHERE c.number > ? ORDER BY c.number"
+        )
+        yield from (call_from(row) for row in self._use().execute(query, (seen.call,)))
+
+    def _metrics(self, seen: Cursor) -> Iterator[Metric]:
+        query = (
+            f"SELECT {METRIC_COLUMNS} FROM metrics m JOIN trials t ON t.sequence = m.trial "
+            "WHERE m.rowid > ? AND m.final = 0 ORDER BY m.rowid"
+        )
+        yield from (metric_from(row) for row in self._use().execute(query, (seen.metric,)))
+
+
+def _sound(trial: Trial) -> Trial:
+    parameters: Json = trial.parameters
+    if parameters is None:
+        raise ValueError(f"the parameters of trial {trial.id} cannot be read")
+    return trial
+
+
+def create(path: Path, experiment: str, created: float) -> None:
+    """Make a new database that is whole or not there at all. Raises: StoreError, OSError."""
+    draft = path.with_name(f".{path.name}.new")
+    for suffix in ("", "-wal", "-shm"):
+        draft.with_name(draft.name + suffix).unlink(missing_ok=True)
+    Store.create(draft, experiment, created).close()
+    draft.replace(path)

@@ -1,0 +1,281 @@
+"""`Search(storage=...)`: kept in a folder, gone on with by other processes, shown by nnictl."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nnilite import Search, _registry
+from nnilite._cli.program import run as nnictl
+from nnilite._running import launch, offline
+from nnilite._store.soundness import SoundnessCheck
+from nnilite._store.writer import FILE_NAME
+from nnilite.errors import ConfigError, Conflict, DamagedFile, NniliteError, StoreError
+from nnilite.records import TrialState
+from nnilite.testing import eventually
+
+SPACE = {"x": {"_type": "uniform", "_value": [-5, 5]}}
+PROGRAM = """
+import os, sys, threading
+from pathlib import Path
+from nnilite import Search
+
+folder, told, total, hang = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+
+def objective(parameters, report):
+    report(parameters["x"])
+    if len(told.read_text().splitlines()) == hang:
+        Path(f"{told}.hangs").touch()
+        threading.Event().wait()
+    return parameters["x"] ** 2
+
+def keep(search, trial):
+    with told.open("a") as file:
+        file.write(f"{trial.id} {trial.value!r}\\n")
+
+told.touch()
+search = Search({"x": {"_type": "uniform", "_value": [-5, 5]}}, tuner="Random", optimize="minimize", storage=folder)
+search.run(objective, total=total, callbacks=[keep])
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "it's a\nfolder" / "bowl"
+
+
+def bowl(parameters: dict, report=lambda value: None) -> float:
+    report(parameters["x"])
+    return parameters["x"] ** 2
+
+
+def search_in(folder: Path, tuner: str = "Random", **given) -> Search:
+    return Search(SPACE, tuner, optimize="minimize", storage=folder, **given)
+
+
+def start(folder: Path, told: Path, total: int, hang: int = -1) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder), str(told), str(total), str(hang)])
+
+
+def check_sound(folder: Path) -> None:
+    with SoundnessCheck(folder / FILE_NAME) as check:
+        assert list(check.findings(folder.name)) == []
+
+
+def test_a_search_goes_on_where_an_earlier_one_ended_as_if_it_were_one(folder: Path) -> None:
+    whole = Search(SPACE, optimize="minimize", seed=3).run(bowl, trials=12)
+    search_in(folder, "TPE", seed=3).run(bowl, trials=7)
+    result = search_in(folder, "TPE", seed=3).run(bowl, total=12)
+    assert [one.parameters for one in result.trials] == [one.parameters for one in whole.trials]
+    assert result.best is not None
+    assert result.best.value == whole.best.value
+    assert result.intermediate["2"] == (result.trials[2].parameters["x"],)
+    check_sound(folder)
+
+
+def test_a_search_killed_in_the_middle_is_gone_on_with_and_nothing_is_lost_or_doubled(
+    folder: Path, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    process = start(folder, told, 10, hang=4)
+    eventually(Path(f"{told}.hangs").exists, limit_s=60)
+    assert _registry.find("bowl").state == "RUNNING"
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    assert _registry.find("bowl").state == "STOPPED"
+    before = [line.split(" ") for line in told.read_text().splitlines()]
+    result = search_in(folder).run(bowl, total=8)
+    assert [one.sequence for one in result.trials] == list(range(8))
+    assert [[one.id, repr(one.value)] for one in result.trials[:4]] == before
+    assert [one.attempt for one in result.trials] == [0, 0, 0, 0, 1, 0, 0, 0]
+    assert {one.state for one in result.trials} == {TrialState.SUCCEEDED}
+    assert _registry.find("bowl").state == "DONE"
+    check_sound(folder)
+
+
+def test_a_trial_that_ends_its_process_each_time_fails_in_the_end(folder: Path, tmp_path: Path) -> None:
+    for number in range(2):
+        told = tmp_path / f"told {number}"
+        process = start(folder, told, 10, hang=0)
+        eventually(Path(f"{told}.hangs").exists, limit_s=60)
+        process.kill()
+        process.wait(60)
+    trials = search_in(folder).run(bowl, total=2).trials
+    assert (trials[0].state, trials[0].attempt) == (TrialState.FAILED, 1)
+    assert "gone before it ended" in trials[0].reason
+    check_sound(folder)
+
+
+def test_several_processes_share_one_search(folder: Path, tmp_path: Path) -> None:
+    processes = [start(folder, tmp_path / f"told {number}", 16) for number in range(2)]
+    assert [process.wait(120) for process in processes] == [0, 0]
+    lines = [line for number in range(2) for line in (tmp_path / f"told {number}").read_text().splitlines()]
+    trials = search_in(folder).result().trials
+    assert sorted(lines) == sorted(f"{one.id} {one.value!r}" for one in trials)
+    assert len({one.parameters["x"] for one in trials}) == len(trials) == 16
+    assert _registry.find("bowl").state == "DONE"
+    check_sound(folder)
+
+
+def test_two_searches_on_one_folder_learn_from_each_other(folder: Path) -> None:
+    one, other = search_in(folder), search_in(folder)
+    asked = [one.ask(), other.ask(), one.ask()]
+    assert [trial.id for trial in asked] == ["0", "1", "2"]
+    one.report(asked[0], 1)
+    other.tell("0", 0.5)
+    with pytest.raises(Conflict, match="has ended already"):
+        one.tell(asked[0], 0.6)
+    assert one.result().trials[0].value == 0.5
+    assert [len(search._tuner.points) for search in (one, other)] == [3, 3]
+
+
+def test_an_assessor_stops_what_others_trials_make_look_poor(folder: Path) -> None:
+    def slow(parameters: dict, report) -> float:
+        for step in range(5):
+            report(float(step))
+        return 4.0
+
+    search_in(folder, assessor="Medianstop").run(slow, trials=3)
+    poor = search_in(folder, assessor="Medianstop")
+    result = poor.run(lambda parameters, report: [report(99.0) for _ in range(5)], trials=1)
+    assert result.trials[-1].state is TrialState.EARLY_STOPPED
+    check_sound(folder)
+
+
+def test_a_search_is_shown_like_an_experiment(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    Search(SPACE, optimize={"a": "maximize", "b": "minimize"}, tuner="NSGA2", storage=folder).run(
+        lambda parameters: {"a": parameters["x"], "b": parameters["x"] ** 2}, trials=6
+    )
+    assert nnictl(["experiment", "list", "--all", "--json"]) == 0
+    assert [(one["id"], one["state"]) for one in json.loads(capsys.readouterr().out)] == [("bowl", "DONE")]
+    assert nnictl(["experiment", "export", "bowl"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 6
+    with offline.opened(_registry.find("bowl")) as client:
+        profile = client.profile()
+        assert (profile["state"], profile["objectives"]) == ("DONE", {"a": "maximize", "b": "minimize"})
+        assert len(list(client.trials())) == 6
+
+
+def test_a_view_follows_a_search_that_goes_on(folder: Path) -> None:
+    search = search_in(folder)
+    search.run(bowl, trials=2)
+    with offline.opened(_registry.find("bowl")) as client:
+        search.tell(search.ask(), 0.25)
+        assert client.profile()["counts"]["SUCCEEDED"] == 3
+        trial = search.ask()
+        assert client.profile()["state"] == "RUNNING"
+        search.tell(trial, 1.0)
+        with pytest.raises(Conflict, match="for viewing only"):
+            client.update(maxTrialNumber=3)
+
+
+def test_no_manager_goes_on_with_a_search_and_none_deletes_a_running_one(folder: Path) -> None:
+    search = search_in(folder)
+    search.run(bowl, trials=1)
+    with pytest.raises(Conflict, match="which alone can go on with it"):
+        launch.resume(_registry.find("bowl"))
+    trial = search.ask()
+    assert nnictl(["experiment", "delete", "bowl", "--yes"]) != 0
+    search.tell(trial, 1)
+    assert nnictl(["experiment", "delete", "bowl", "--yes"]) == 0
+    with pytest.raises(StoreError, match="is gone"):
+        search.ask()
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [({"tuner": "Anneal"}, "tuner"), ({"assessor": "Medianstop"}, "assessor"), ({"seed": 1}, "seed")],
+)
+def test_a_folder_with_another_search_is_refused(folder: Path, given: dict, word: str) -> None:
+    search_in(folder)
+    with pytest.raises(Conflict, match=f"has a search with another .*{word}"):
+        search_in(folder, **given)
+    with pytest.raises(Conflict, match="another search space"):
+        Search({"y": SPACE["x"]}, "Random", optimize="minimize", storage=folder)
+
+
+def test_folders_that_cannot_have_a_search_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NniliteError, match="cannot keep a search"):
+        search_in(tmp_path / "file")
+    with pytest.raises(Conflict, match="has other files"):
+        search_in(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be 'it is'"):
+        search_in(tmp_path / "it is")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "config.json").write_text("{}")
+    with pytest.raises(Conflict, match="an experiment with a manager"):
+        search_in(tmp_path / "one")
+
+
+DAMAGES = {
+    "UPDATE trials SET state = 'BLUE'": "cannot be 'BLUE'",
+    "UPDATE trials SET parameters = '{'": "parameters of trial 0 cannot be read",
+    "UPDATE attempts SET handle = 'x'": "handle cannot be",
+    "DROP TABLE calls": "is not as nnilite makes it|no such table",
+    "CREATE TRIGGER t AFTER INSERT ON calls BEGIN DELETE FROM trials; END": "holds what nnilite did not make",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_database_is_refused_with_a_sentence(folder: Path, damage: str) -> None:
+    search_in(folder).run(bowl, trials=2)
+    db = sqlite3.connect(folder / FILE_NAME)
+    db.execute(damage)
+    db.commit()
+    db.close()
+    with pytest.raises(StoreError, match=DAMAGES[damage]):
+        search_in(folder)
+
+
+def test_a_damaged_state_makes_only_this_search_damaged(folder: Path) -> None:
+    search_in(folder).run(bowl, trials=1)
+    (folder / "search.json").write_text('{"state": "BLUE"}')
+    assert _registry.find("bowl").state == "DAMAGED"
+    (folder / "config.json").write_text("{")
+    with pytest.raises(DamagedFile, match=r"config\.json"):
+        search_in(folder)
+
+
+def test_a_pickled_search_goes_on_in_the_same_folder(folder: Path) -> None:
+    search = search_in(folder)
+    search.run(bowl, trials=3)
+    copied = pickle.loads(pickle.dumps(search))
+    assert [one.id for one in (copied.ask(), search.ask())] == ["3", "4"]
+    assert pickle.loads(pickle.dumps(search.result())) == search.result()
+
+
+@pytest.mark.parametrize("tuner", ["TPE", "GridSearch", "Evolution"])
+def test_a_pickled_search_knows_what_it_knew(tuner: str) -> None:
+    space = {"x": {"_type": "quniform", "_value": [0, 9, 1]}}
+    search = Search(space, tuner, assessor="Medianstop", **({} if tuner == "GridSearch" else {"seed": 1}))
+    search.run(bowl, trials=4)
+    copied = pickle.loads(pickle.dumps(search))
+    assert copied.ask().parameters == search.ask().parameters
+    assert copied.result().best == search.result().best
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="forks of programs with threads are warned of")
+def test_a_forked_process_has_turns_of_its_own(folder: Path) -> None:
+    search = search_in(folder)
+    mine = search.ask()
+    if (child := os.fork()) == 0:
+        search.run(bowl, trials=2)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(search.result().trials) == 3
+    assert search.tell(mine, 1.0).attempt == 0
