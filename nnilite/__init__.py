@@ -44,6 +44,7 @@ keeper_folder  what services learn of an attempt from its folder, or from the lo
 worker_side    what the programs of plugins on workers share with the keeper
 config         the experiment's config
 experiment     experiments that are launched and steered from Python
+plot           what optuna draws, of experiments and searches
 search         a search inside of one's own program, without a server
 testing        what plugins and the manager are tested with
 _answers       what the manager can be asked, in its own words
@@ -61,6 +62,7 @@ _store         the experiment's database
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _tuner_host    tuner and assessor in a process of their own
 _html          what notebooks show of experiments, trials and results
+_notebook      progress in a notebook, renewed in its place
 _algorithms    tuners and assessors that the user has registered under a name
 _shapes        from a record's type hints to its JSON and its schema
 _plugins       from a plugin's name to its class
@@ -77,6 +79,7 @@ _network       what can be told of a host by its name or address alone
 _redaction     takes secrets out of text
 _oversize      what to say of a code directory that is too large
 _parameter     one parameter of a search space
+_optuna_study  an experiment or a search as a study of optuna
 _space_checks  what is wrong with a search space
 _space_hints   what is allowed in a search space but is hardly meant
 _version       the version of this package

@@ -45,16 +45,19 @@ def trial(one: Any) -> str:
     return f"<b>Trial {escape(one.id)}</b>{table(('', ''), rows)}"
 
 
-def result(trials: Sequence[Any], best: Sequence[Any]) -> str:
-    """The result of a search: how many `Trial`s, the best of them, and the table of all."""
+def result(trials: Sequence[Any], best: Sequence[Any], most: int | None = None) -> str:
+    """The result of a search: how many `Trial`s (of at most `most`), the best of them, and the table of the latest."""
     counts = Counter(one.state.value for one in trials)
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     what = "Best" if len(best) <= 1 else f"On the front ({len(best)})"
     found = table(("trial", "value", "parameters"), [(one.id, one.value, one.parameters) for one in best])
-    rows = [(one.sequence, one.state.value, one.value, one.parameters) for one in trials]
+    rows = [(one.sequence, one.state.value, one.value, one.parameters) for one in reversed(trials)]
     everything = table(("trial", "state", "value", "parameters"), rows)
+    ended = sum(one.state.ended for one in trials)
+    bar = _BAR.format(share=min(100.0, 100 * ended / most)) if most else ""
+    of = f" of {most}" if most else ""
     return (
-        f"<b>{len(trials)} trials</b>: {escape(told)}<p><b>{what}</b></p>{found if best else 'none'}"
+        f"<b>{len(trials)}{of} trials</b>: {escape(told)}{bar}<p><b>{what}</b></p>{found if best else 'none'}"
         f"<details><summary>All trials</summary>{everything}</details>"
     )
 

@@ -29,9 +29,9 @@ from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnilite import _nni_records, _registry
+from nnilite import _nni_records, _notebook, _registry
 from nnilite._documents import read_document
 from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._registry import RegistryEntry
@@ -43,6 +43,9 @@ from nnilite._running.managers import NotRunning
 from nnilite.config import ExperimentConfig, from_dict
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import ExperimentState, Json, TrialState
+
+if TYPE_CHECKING:
+    from optuna.study import Study
 
 __all__ = [
     "Experiment",
@@ -287,10 +290,17 @@ class Experiment:
     def _wait(self) -> bool | None:
         try:
             told = 0
+            live = None if self.quiet or not _notebook.is_here() else _notebook.Live(self._repr_html_)
             while (profile := self._look())["state"] not in _ENDED:
-                told = self._tell_progress(profile, told)
+                if live is not None:
+                    live.show()
+                else:
+                    told = self._tell_progress(profile, told)
                 time.sleep(POLL_S)
-            self._tell_progress(profile, -1)
+            if live is not None:
+                live.show(last=True)
+            else:
+                self._tell_progress(profile, -1)
         except KeyboardInterrupt:
             log.warning("Interrupted; stopping experiment %s.", self.id)
             self.stop()
@@ -380,6 +390,12 @@ class Experiment:
             for one in succeeded
             if one["value"] is not None
         ]
+
+    def to_optuna(self) -> Study:
+        """A study of optuna with all trials, for `optuna.visualization`, optuna's analyses, or to go on with it."""
+        from nnilite._running import optuna_export
+
+        return optuna_export.study_of(self._reader)
 
     # Changing it
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from nnilite import _text
 from nnilite._search.loop import Bounds, Callback, Loop, TrialStopped
 from nnilite._search.plan import Plan
+from nnilite._search.progress import Progress
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
 from nnilite.records import CallKind, Json, Trial, TrialState
@@ -28,6 +29,7 @@ from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
 
 if TYPE_CHECKING:
+    from optuna.study import Study
     from pandas import DataFrame
 
     from nnilite._search.journal import Journal
@@ -51,12 +53,16 @@ class SearchResult:
     trials           all trials, in the order in which they started
     intermediate     trial id -> the values that it reported on its way
     front            the trials that no other one beats in every objective; of a search with one objective, the best
+    space            the search space
+    objectives       what was searched for: "maximize" or "minimize", by the name of the number
     """
 
     best: Trial | None
     trials: tuple[Trial, ...]
     intermediate: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
     front: tuple[Trial, ...] = ()
+    space: Mapping[str, Any] = field(default_factory=dict)
+    objectives: Mapping[str, str] = field(default_factory=lambda: {"default": "maximize"})
 
     def __repr__(self) -> str:
         best = "" if self.best is None else f", best {self.best.value!r} (trial {self.best.id})"
@@ -67,6 +73,13 @@ class SearchResult:
         from nnilite import _html
 
         return _html.result(self.trials, self.front)
+
+    def to_optuna(self) -> Study:
+        """A study of optuna with all trials, for `optuna.visualization`, optuna's analyses, or to go on with it."""
+        from nnilite import _optuna_study
+
+        ran = [_optuna_study.Ran(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
+        return _optuna_study.study_of("search", self.space, self.objectives, ran)
 
     def to_dataframe(self) -> DataFrame:
         """One row a trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.
@@ -323,7 +336,13 @@ class Search:
             ended = ((trial, trial.value) for trial in trials if trial.state is TrialState.SUCCEEDED)
             best = tuple(front(ended, self._objectives))
             intermediate = {trial: tuple(values) for trial, values in self._reported.items()}
-            return SearchResult(best[0] if best else None, trials, intermediate, best)
+            goals = {name: "maximize" if sign > 0 else "minimize" for name, sign in self._objectives.items()}
+            found = best[0] if best else None
+            return SearchResult(found, trials, intermediate, best, dict(self._plan.space), goals)
+
+    def to_optuna(self) -> Study:
+        """The same as of `result()`."""
+        return self.result().to_optuna()
 
     def run(
         self,
@@ -334,6 +353,7 @@ class Search:
         *,
         total: int | None = None,
         callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
     ) -> SearchResult:
         """Run the objective until there were `trials` more trials, the space is exhausted or the time is up.
 
@@ -346,6 +366,7 @@ class Search:
         Args:
             total: in place of `trials`: until the search has so many trials in all, whichever process ran them.
             callbacks: each is called as `callback(search, trial)` with each trial that has ended, in this thread.
+            progress: None shows progress in notebooks, True elsewhere as well (on standard error), False nowhere.
 
         Raises: NniliteError if the first trials all fail with the same error, which is its cause; or if a callback
             raises. What has ended by then is in `result()`.
@@ -355,8 +376,11 @@ class Search:
             raise Conflict(f"trials, concurrency and total must be at least 1, not {told}.")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         bounds = Bounds(trials if total is None else sys.maxsize, total, deadline)
-        loop = Loop(self, objective, bounds, lambda trial: self._call_back(callbacks, trial))
+        most = total if total is not None else len(self._trials) + trials
+        shown = Progress(self, most, progress)
+        loop = Loop(self, objective, bounds, lambda trial: self._after(trial, shown, callbacks))
         self._loops.append(loop)
+        shown.begin()
         try:
             with self._journal.running() if self._journal is not None else nullcontext():
                 if concurrency == 1:
@@ -365,6 +389,7 @@ class Search:
                     loop.run_in_threads(concurrency)
         finally:
             self._loops.remove(loop)
+            shown.over()
         return self.result()
 
     def stop(self) -> None:
@@ -372,7 +397,8 @@ class Search:
         for loop in list(self._loops):
             loop.stop()
 
-    def _call_back(self, callbacks: Sequence[Callback], trial: Trial) -> None:
+    def _after(self, trial: Trial, shown: Progress, callbacks: Sequence[Callback]) -> None:
+        shown.ended(trial)
         for callback in callbacks:
             try:
                 callback(self, trial)

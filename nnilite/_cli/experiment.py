@@ -12,7 +12,7 @@ from nnilite._cli.program import warn
 from nnilite._cli.stop import warn_of_left
 from nnilite._registry import RegistryEntry
 from nnilite._running import removal
-from nnilite.errors import NotFound
+from nnilite.errors import ConfigError, NotFound
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,10 @@ def _add_data(groups: Any) -> None:
     out = groups.add_parser("export", help="write parameters and metrics of the succeeded trials")
     access.experiment_argument(out)
     out.add_argument(
-        "-t", "--type", choices=("json", "csv"), default=None, help="default: from the file's name, else json"
+        *("-t", "--type"),
+        choices=("json", "csv", "optuna"),
+        default=None,
+        help="default: from the file's name, else json; optuna: all trials as a study, in SQLite (.db) or a journal",
     )
     out.add_argument("-f", "--filename", type=Path, metavar="FILE", help="default: standard output")
     out.add_argument("-i", "--intermediate", action="store_true", help="include the intermediate results")
@@ -142,6 +145,9 @@ def export(options: argparse.Namespace) -> None:
     from nnilite._cli import transfer
 
     target: Path | None = options.filename
+    if options.type == "optuna":
+        _export_study(options, target)
+        return
     form = options.type or ("csv" if target is not None and target.suffix == ".csv" else "json")
     with access.reading(options) as manager:
         count = transfer.export(manager, form, target, intermediate=options.intermediate)
@@ -151,6 +157,22 @@ def export(options: argparse.Namespace) -> None:
         screen.show_json({"file": str(target), "trials": count})
     elif target is not None:
         print(f"{count} trials are in {target}.")
+
+
+def _export_study(options: argparse.Namespace, target: Path | None) -> None:
+    from nnilite import _optuna_study
+    from nnilite._running import optuna_export
+
+    if target is None:
+        raise ConfigError("--type optuna writes a file: give --filename study.db, or any other name for a journal.")
+    with access.reading(options) as manager:
+        study = optuna_export.study_of(manager)
+    _optuna_study.write_study(study, target)
+    count = len(study.trials)
+    if options.json:
+        screen.show_json({"file": str(target), "trials": count, "study": study.study_name})
+    else:
+        print(f"{count} trials are in {screen.clean(target)}, as the study {study.study_name}.")
 
 
 def import_data(options: argparse.Namespace) -> None:

@@ -6,5 +6,6 @@ manager_client  a client of one manager's REST interface
 offline         reads an experiment that is stopped, by serving its REST interface in this process
 reading         opens any experiment for reading, by its manager or its folder
 removal         deletes an experiment
+optuna_export   an experiment as a study of optuna, from what its manager says
 connection      the open connection of such a client, and its errors
 """

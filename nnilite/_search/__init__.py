@@ -2,5 +2,6 @@
 
 plan      what a search is: its space, tuner and assessor, as the config of an experiment
 journal   the folder of a search, in which its processes tell each other what they have done
+progress  tells how far a run is
 loop      runs the user's function, trial by trial
 """

@@ -23,3 +23,26 @@ def test_a_long_table_is_cut_and_says_so() -> None:
     shown = _html.table(("number",), [(number,) for number in range(100)])
     assert shown.count("<tr>") == 21
     assert "and 80 more" in shown
+
+
+def test_progress_is_told_in_lines_where_there_is_no_notebook(capsys) -> None:
+    def objective(parameters: dict) -> float:
+        if parameters["x"] > 0.9:
+            raise ValueError("too large")
+        return parameters["x"]
+
+    search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random", seed=1)
+    search.run(objective, trials=40, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 10
+    assert lines[-1].startswith("40/40 trials ended, ")
+    assert f"best {search.result().best.value} (trial {search.result().best.id})" in lines[-1]
+    search.run(objective, trials=3)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_result_with_a_limit_has_a_bar() -> None:
+    search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random")
+    result = search.run(lambda parameters: parameters["x"], trials=5)
+    assert "width:50.0%" in _html.result(result.trials, result.front, 10)
+    assert "5 of 10 trials" in _html.result(result.trials, result.front, 10)

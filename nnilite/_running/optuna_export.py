@@ -1,0 +1,40 @@
+"""An experiment as a study of optuna, from what its manager says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nnilite import _optuna_study
+from nnilite._optuna_study import Ran
+from nnilite._running.manager_client import Client
+from nnilite.records import Trial, TrialState
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+def study_of(manager: Client) -> Study:
+    """All trials of the experiment, with its name, objectives and directions. Raises: NniliteError."""
+    profile = manager.profile()
+    return _optuna_study.study_of(profile["id"], profile["searchSpace"], profile["objectives"], _ran(manager))
+
+
+def _ran(manager: Client) -> Iterator[Ran]:
+    reported: dict[tuple[str, int], list[object]] = {}
+    for metric in manager.metrics(kind="PERIODICAL"):
+        reported.setdefault((metric["trial"], metric["attempt"]), []).append(metric["value"])
+    for one in manager.trials():
+        trial = Trial(
+            id=one["id"],
+            sequence=one["sequence"],
+            parameters=one["parameters"],
+            state=TrialState(one["state"]),
+            reason=one["reason"],
+            attempt=one["attempt"],
+            created=one["created"],
+            started=one["started"],
+            ended=one["ended"],
+            value=one["value"],
+        )
+        yield Ran(trial, reported.get((trial.id, trial.attempt), ()))

@@ -1,0 +1,63 @@
+"""Tells how far a run of a search is: in a notebook by an output that is renewed, else by some lines."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from nnilite import _html, _notebook
+from nnilite.records import Trial, TrialState
+
+if TYPE_CHECKING:
+    from nnilite.search import Search
+
+_PARTS = 10
+
+
+class Progress:
+    """The progress of one run. `most`: how many trials the search will have in all, if all goes well.
+
+    `wanted` None shows it in notebooks only, True elsewhere as well, by a line on standard error for each tenth.
+    """
+
+    def __init__(self, search: Search, most: int | None, wanted: bool | None) -> None:
+        self._search = search
+        self._most = most
+        self._live = _notebook.Live(self._page) if wanted is not False and _notebook.is_here() else None
+        self._tells = wanted is True and self._live is None
+        self._counts: Counter[TrialState] = Counter()
+        self._told = 0
+
+    def begin(self) -> None:
+        if self._live is not None:
+            self._live.show()
+
+    def ended(self, trial: Trial) -> None:
+        """Note that one more trial has ended."""
+        self._counts[trial.state] += 1
+        if self._live is not None:
+            self._live.show()
+        elif self._tells and self._counts.total() >= self._told + max(1, (self._most or 100) // _PARTS):
+            self._tell()
+
+    def over(self) -> None:
+        """Show the end. Some trials may have ended since the last time."""
+        if self._live is not None:
+            self._live.show(last=True)
+        elif self._tells and self._counts.total() > self._told:
+            self._tell()
+
+    def _page(self) -> str:
+        result = self._search.result()
+        return _html.result(result.trials, result.front, self._most)
+
+    def _tell(self) -> None:
+        self._told = self._counts.total()
+        result = self._search.result()
+        ended = sum(trial.state.ended for trial in result.trials)
+        of = f"/{self._most}" if self._most else ""
+        failed = self._counts[TrialState.FAILED]
+        best = f", best {result.best.value} (trial {result.best.id})" if result.best else ""
+        sys.stderr.write(f"{ended}{of} trials ended{f', {failed} failed' if failed else ''}{best}\n")
+        sys.stderr.flush()
