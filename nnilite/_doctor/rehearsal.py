@@ -33,7 +33,7 @@ _COMMANDS = ("trialCommand", "trial_command", "command", "taskRoles", "task_role
 
 def rehearse(path: Path, config: ExperimentConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
     """Run one trial on each training service of the config, for up to `limit_s` seconds each."""
-    sections = load(path).training_service
+    sections: Any = load(path).training_service
     sections = sections if isinstance(sections, list) else [sections]
     for (name, _, _), section in zip(config.services, sections, strict=True):
         check = f"platform {name}"

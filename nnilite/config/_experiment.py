@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 
@@ -18,6 +18,7 @@ from nnilite.config._record import Record, record_of
 from nnilite.config._services import (
     Service,
     ServiceConfig,
+    ServiceField,
     ServiceKind,
     ServiceShare,
     TrialSettings,
@@ -114,12 +115,15 @@ class ExperimentConfig(Fields):
     Before `checked()` a field holds what was assigned, afterwards a plain value in its unit (seconds, bytes, Path).
     """
 
-    training_service: Annotated[Any, SERVICES, "where trials run; a list for several places"]
+    if TYPE_CHECKING:
+        training_service = ServiceField()
+    else:
+        training_service: Annotated[Any, SERVICES, "where trials run; a list for several places"]
     trial_concurrency: Annotated[Concurrency, "how many trials run at a time"]
     experiment_name: Annotated[str | None, "shown to people"] = None
     experiment_type: Annotated[Literal["hpo"], "kind of experiment"] = "hpo"
     search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space; or give searchSpace"] = None
-    search_space: Annotated[Any, Free(), "the search space; or give searchSpaceFile"] = None
+    search_space: Annotated[Mapping[str, Any] | None, Free(), "the search space; or give searchSpaceFile"] = None
     trial_command: Annotated[str, "the command of a trial, run by bash in the code directory"] = ""
     trial_code_directory: Annotated[GivenDirPath, "the trial's code; uploaded without what .nniignore excludes"] = (
         Path()
@@ -191,9 +195,9 @@ class ExperimentConfig(Fields):
         for entry in record_of(ExperimentConfig).entries:
             object.__setattr__(self, entry.name, entry.default)
         if isinstance(platform, str):
-            self.training_service = ServiceConfig(platform)
+            self._assign("training_service", ServiceConfig(platform))
         elif platform is not None:
-            self.training_service = [ServiceConfig(name) for name in platform]
+            self._assign("training_service", [ServiceConfig(name) for name in platform])
         for key, value in given.items():
             self._fill(key, value)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -64,6 +64,19 @@ class Service(NamedTuple):
     name: str  # unique in the experiment: the platform's name, with a number from its second service on
     platform: str
     config: Any  # an instance of the plugin's Config
+
+
+class ServiceField:
+    """How `ExperimentConfig.training_service` is typed: it takes one service, or a list of several.
+
+    It gives what was assigned. Types say that this is one, as nearly everywhere; its fields are those of its platform.
+    """
+
+    def __get__(self, config: object, owner: type | None = None) -> ServiceConfig:
+        raise NotImplementedError
+
+    def __set__(self, config: object, value: ServiceConfig | Sequence[ServiceConfig] | None) -> None:
+        raise NotImplementedError
 
 
 class ServiceConfig:

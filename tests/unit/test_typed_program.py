@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +14,26 @@ import pytest
 PROGRAM = """
 import nnilite
 from nnilite import Experiment, Search
-from nnilite.config import ExperimentConfig
+from nnilite.config import ExperimentConfig, ServiceConfig
+from nnilite.records import Trial
+from nnilite.search import SearchResult
 
 
 def objective(parameters: dict[str, float]) -> float:
     return parameters["x"]
 
 
+def tell(search: Search, trial: Trial) -> None:
+    print(search, trial.value)
+
+
+
 config = ExperimentConfig("local")
 config.trial_command = "python3 trial.py"
+config.search_space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+config.training_service.use_active_gpu = True
+platform: str = config.training_service.platform
+config.training_service = [ServiceConfig("local"), ServiceConfig("local")]
 config.trial_concurrency = 2
 config.max_experiment_duration = "1h"
 config.max_trial_number = 20
@@ -29,7 +42,9 @@ config.tuner.class_args["optimize_mode"] = "maximize"
 experiment = Experiment(config)
 experiment.config.trial_concurrency = 3
 port: int | None = experiment.port
-result = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, optimize="minimize").run(objective, trials=3)
+search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, optimize="minimize", storage="kept")
+result: SearchResult = search.run(objective, total=3, callbacks=[tell], progress=True)
+best: Trial | None = result.best
 nnilite.report_final_result(1.0)
 """
 WRONG = """
@@ -38,20 +53,37 @@ from nnilite.config import ExperimentConfig
 config = ExperimentConfig("local")
 config.trial_concurrency = "two"
 config.tuner.nam = "TPE"
+config.search_space = "x"
+config.training_service = 3
 """
 
 
-def mypy(folder: Path, program: str) -> str:
-    (folder / "program.py").write_text(program)
-    options = ["--strict", "--config-file", os.devnull, "--cache-dir", str(folder / "kept")]
-    command = [sys.executable, "-m", "mypy", *options]
-    done = subprocess.run([*command, "program.py"], cwd=folder, capture_output=True, text=True, timeout=300)
-    return done.stdout
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder with both programs, which are checked together, as that costs half."""
+    (tmp_path / "right.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    return tmp_path
 
 
 @pytest.mark.timeout(300)
-def test_a_users_program_is_checked_strictly(tmp_path: Path) -> None:
-    assert mypy(tmp_path, PROGRAM).startswith("Success"), mypy(tmp_path, PROGRAM)
-    found = mypy(tmp_path, WRONG)
+def test_a_users_program_is_checked_strictly(programs: Path) -> None:
+    options = ["--strict", "--config-file", os.devnull, "--cache-dir", str(programs / "kept")]
+    command = [sys.executable, "-m", "mypy", *options, "right.py", "wrong.py"]
+    found = subprocess.run(command, cwd=programs, capture_output=True, text=True, timeout=300).stdout
+    assert "right.py" not in found
     assert 'expression has type "str", variable has type "int"' in found
     assert 'has no attribute "nam"' in found
+    assert re.findall(r"wrong.py:(\d+): error", found) == ["5", "6", "7", "8"]
+
+
+@pytest.mark.timeout(300)
+def test_pyright_says_the_same(programs: Path) -> None:
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", "right.py", "wrong.py"]
+    done = subprocess.run(command, cwd=programs, capture_output=True, text=True, timeout=300)
+    if not done.stdout.startswith("{"):
+        pytest.skip(f"pyright's own program cannot be had here: {done.stderr.strip()[-200:]}")
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert [(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in found] == [
+        ("wrong.py", line) for line in (5, 6, 7, 8)
+    ], found
