@@ -60,6 +60,7 @@ _running       managers that run on this machine, seen from outside
 _search        what `search` is made of
 _store         the experiment's database
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
+_webhooks      tells addresses of new best results, failures and the end
 _tuner_host    tuner and assessor in a process of their own
 _html          what notebooks show of experiments, trials and results
 _notebook      progress in a notebook, renewed in its place

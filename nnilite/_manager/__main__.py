@@ -30,7 +30,8 @@ from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
 from nnilite._rest import Options, Premises, SecretFilter, listen, make_application
 from nnilite._store.async_store import AsyncStore
-from nnilite._trackers.keeping import keep_fed
+from nnilite._trackers.keeping import Feeder, keep_fed, trackers_of
+from nnilite._webhooks import webhooks_of
 from nnilite.config import ExperimentConfig
 from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
 from nnilite.records import ExperimentState, Json
@@ -78,7 +79,7 @@ class Program:
         self._names: list[str] = []
         self._site: Premises | None = None
         self._idle_timeout_s = math.inf
-        self._trackers: list[str] = []
+        self._feeders: list[Feeder] = []
 
     async def run(self, lock: ManagerLock) -> None:
         """Run until the experiment has stopped. Raises: NniliteError if the manager cannot start or cannot go on."""
@@ -95,7 +96,8 @@ class Program:
         token = self._access(config.secrets, config.require_token)
         given = [config.nni_manager_ip, *(config.settings(name).nni_manager_ip for name, _, _ in config.services)]
         self._names = [name for name in given if name]
-        self._trackers = [tracker.name for tracker in config.trackers]
+        maximize = assembly.is_maximizing(config.json().get("tuner") or {})
+        self._feeders = [*trackers_of(self._directory, config), *webhooks_of(self._directory, config, maximize)]
         self._obey_signals()
         if self._options.mode == "view":
             await self._serve_view(assembly.assemble_view(self._directory, config, store, token))
@@ -233,7 +235,7 @@ class Program:
             asyncio.create_task(self._idle(lambda: parts.engine.rules.state is ExperimentState.DONE)),
         ]
         over = asyncio.Event()
-        trackers = asyncio.create_task(keep_fed(self._directory, self._trackers, over))
+        feeding = asyncio.create_task(keep_fed(self._feeders, over))
         works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts.store))]
         try:
             done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -244,7 +246,7 @@ class Program:
             await parts.publisher.tidy_up()
             # They come last, since what the end of the experiment has stored is theirs, too.
             over.set()
-            await trackers
+            await feeding
 
     async def _idle(self, is_over: Callable[[], bool]) -> None:
         """Stop when nobody has asked anything for `idleTimeout` since the experiment was over."""

@@ -1,6 +1,6 @@
-"""The manager's side of trackers: starts one process for each, and starts it again if it fails.
+"""The manager's side of trackers and webhooks: starts one process for each, and starts it again if it fails.
 
-Nothing here waits for a tracker but the end of the manager, and that only for some seconds: what is not sent by then is
+Nothing here waits for a process but the end of the manager, and that only for some seconds: what is not sent by then is
 sent after a resume.
 """
 
@@ -11,8 +11,11 @@ import contextlib
 import logging
 import sys
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from nnilite.config import ExperimentConfig
 
 log = logging.getLogger(__name__)
 
@@ -21,24 +24,46 @@ _FIRST_DELAY_S = 5.0
 _LONGEST_DELAY_S = 300.0
 
 
-async def keep_fed(directory: Path, names: Sequence[str], over: asyncio.Event) -> None:
-    """Feed the trackers of the experiment in `directory` until `over`, and then with the rest, for some seconds."""
-    await asyncio.gather(*(_keep(directory, number, name, over) for number, name in enumerate(names)))
+@dataclass(frozen=True)
+class Feeder:
+    """A process to keep. `command` follows `python -m`; its output goes to `output`, or to the manager's log."""
+
+    title: str
+    command: tuple[str, ...]
+    output: Path | None = None
 
 
-async def _keep(directory: Path, number: int, name: str, over: asyncio.Event) -> None:
+def trackers_of(directory: Path, config: ExperimentConfig) -> list[Feeder]:
+    """The processes that feed the trackers of a config."""
+    return [
+        Feeder(
+            f"{tracker.name} (tracker)",
+            ("nnilite._trackers", str(directory), str(number)),
+            directory / "log" / f"tracker-{tracker.name}.log",
+        )
+        for number, tracker in enumerate(config.trackers)
+    ]
+
+
+async def keep_fed(feeders: Sequence[Feeder], over: asyncio.Event) -> None:
+    """Keep the processes running until `over`, and then with the rest, for some seconds."""
+    await asyncio.gather(*(_keep(feeder, over) for feeder in feeders))
+
+
+async def _keep(feeder: Feeder, over: asyncio.Event) -> None:
     delay_s = _FIRST_DELAY_S
     while True:
         try:
-            process = await _started(directory, number, name)
+            process = await _started(feeder)
         # The disk may be full, or the manager out of files.
         except OSError as error:
-            log.error("%s (tracker) cannot be fed now: %s", name, error)
+            log.error("%s cannot be fed now: %s", feeder.title, error)
         else:
             if await _within(over, process.wait()):
-                await _finish(process, name)
+                await _finish(process, feeder)
                 return
-            log.error("%s (tracker) ended with exit code %s; see log/tracker-%s.log", name, process.returncode, name)
+            where = f"; see log/{feeder.output.name}" if feeder.output else ""
+            log.error("%s ended with exit code %s%s", feeder.title, process.returncode, where)
         if await _within(over, asyncio.sleep(delay_s)):
             return
         delay_s = min(delay_s * 2, _LONGEST_DELAY_S)
@@ -55,24 +80,22 @@ async def _within(over: asyncio.Event, work: Coroutine[Any, Any, object]) -> boo
     return over.is_set()
 
 
-async def _started(directory: Path, number: int, name: str) -> asyncio.subprocess.Process:
-    with (directory / "log" / f"tracker-{name}.log").open("ab") as out:
+async def _started(feeder: Feeder) -> asyncio.subprocess.Process:
+    with contextlib.ExitStack() as opened:
+        out = opened.enter_context(feeder.output.open("ab")) if feeder.output else None
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "nnilite._trackers", str(directory), str(number)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=out,
-            stderr=out,
+            *(sys.executable, "-m", *feeder.command), stdin=asyncio.subprocess.PIPE, stdout=out, stderr=out
         )
 
 
-async def _finish(process: asyncio.subprocess.Process, name: str) -> None:
+async def _finish(process: asyncio.subprocess.Process, feeder: Feeder) -> None:
     """Let the process hand over what is stored, for some seconds, and end it."""
     if process.stdin is not None:
         process.stdin.close()
     try:
         await asyncio.wait_for(process.wait(), LAST_S)
     except asyncio.TimeoutError:
-        log.warning("%s (tracker) has not taken everything; the rest is sent after a resume", name)
+        log.warning("%s has not taken everything; the rest is sent after a resume", feeder.title)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()

@@ -32,6 +32,7 @@ from nnilite.config._experiment import (
     CodeLimits,
     ExperimentConfig,
     TrackerConfig,
+    WebhookConfig,
 )
 from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nni_form import nni_form
@@ -54,6 +55,7 @@ __all__ = [
     "SharedStorageConfig",
     "TrackerConfig",
     "TrialSettings",
+    "WebhookConfig",
     "from_dict",
     "json_schema",
     "load",

@@ -61,8 +61,12 @@ def _mode(algorithm: Any, found: type | None) -> Any:
 _LIBRARIES = {"mlflow": "mlflow", "tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
-def look_for_libraries(trackers: list[str]) -> None:
+def look_for_libraries(trackers: list[str], *, webhooks: bool = False) -> None:
     """See whether the library of each tracker is installed, without importing it. Raises: ConfigError."""
+    if webhooks and importlib.util.find_spec("requests") is None:
+        raise ConfigError(
+            "needs requests, which is not installed; `pip install 'nnilite[http]'`", Place(field="webhooks")
+        )
     for name in trackers:
         if importlib.util.find_spec(_LIBRARIES[name]) is None:
             raise ConfigError(

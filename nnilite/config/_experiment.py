@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -100,6 +102,41 @@ class TrackerConfig(Fields):
             raise ConfigError("is needed for mlflow: its tracking server, such as http://host:5000", Place(field="uri"))
 
 
+@dataclass
+class WebhookConfig(Fields):
+    """An address that is told when something happens, by a POST with JSON."""
+
+    url: Annotated[Secret, "where to send it; hidden as secrets are, since to know it is often enough to write there"]
+    on: Annotated[
+        list[Literal["best", "failure", "end"]], "a new best result, a failed trial, the end of the experiment; all"
+    ] = field(default_factory=lambda: ["best", "failure", "end"])
+    secret: Annotated[Secret | None, "signs what is sent; `whsec_` and base64, as by Standard Webhooks"] = None
+
+    def __post_init__(self) -> None:
+        if "${env:" not in self.url:
+            _check_hook(self.url)
+        if self.secret and "${env:" not in self.secret:
+            try:
+                size = len(base64.b64decode(self.secret.removeprefix("whsec_"), validate=True))
+            except ValueError:
+                size = 0
+            if not 24 <= size <= 64:
+                raise ConfigError("must be `whsec_` and base64 of 24 to 64 bytes", Place(field="secret"))
+
+
+def _check_hook(url: str) -> None:
+    """Raises: ConfigError, which does not show the address."""
+    try:
+        parts = urlsplit(url)
+        wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+    except ValueError:
+        wrong = True
+    if wrong or not url.isprintable() or " " in url:
+        raise ConfigError("must be an address such as https://host:port/path", Place(field="url"))
+    if parts.username or parts.password or parts.fragment:
+        raise ConfigError("must have neither a login nor a part after #", Place(field="url"))
+
+
 @dataclass(init=False, repr=False)
 class ExperimentConfig(Fields):
     """All of an experiment. Fill it in from Python, or `load` a file; `checked()` gives what the manager works with.
@@ -188,6 +225,9 @@ class ExperimentConfig(Fields):
         list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"
     ] = field(default_factory=list)
     trackers: Annotated[list[TrackerConfig], "trackers that get each trial as a run"] = field(default_factory=list)
+    webhooks: Annotated[list[WebhookConfig], "addresses that are told of new best results, failures and the end"] = (
+        field(default_factory=list)
+    )
     callback: Annotated[Literal["rest", "log"], "how trials report: to the manager, or through the job's log"] = "rest"
 
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:
@@ -340,7 +380,7 @@ class ExperimentConfig(Fields):
         """
         from nnilite.config._algorithm_trial import construct_all, look_for_libraries
 
-        look_for_libraries([tracker.name for tracker in self.trackers])
+        look_for_libraries([tracker.name for tracker in self.trackers], webhooks=bool(self.webhooks))
         self._warnings = (*self._warnings, *construct_all(self, self._source))
 
 

@@ -1,0 +1,57 @@
+"""What the processes that a manager keeps beside it share: their config and log, their lock, and their end."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import select
+import signal
+from pathlib import Path
+from typing import IO
+
+from nnilite._documents import read_document
+from nnilite._rest import SecretFilter
+from nnilite.config import ExperimentConfig, from_dict
+
+log = logging.getLogger("nnilite.tracker")
+
+_EVERY_S = 1.0
+
+
+def prepared(directory: Path) -> ExperimentConfig:
+    """The config of the experiment in `directory`; the log is set up to hide its secrets."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the manager, which ends this process in good order
+    stored = read_document(directory / "config.json", "restore it from a copy")
+    config = from_dict(stored.fields, directory).checked(paths=False)
+    logging.basicConfig(
+        level=logging.INFO,
+        format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+    )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(SecretFilter([*config.secrets]))
+    return config
+
+
+def is_alone(lock: IO[str]) -> bool:
+    """Whether this process has the lock, which it waits for until its end: that of a killed manager may still send."""
+    while not _is_taken(lock):
+        if is_over():
+            return False
+    return True
+
+
+def is_over() -> bool:
+    """Wait a moment; whether the manager has closed this process's standard input meanwhile."""
+    readable, _, _ = select.select([0], [], [], _EVERY_S)
+    return bool(readable) and not os.read(0, 4096)
+
+
+def _is_taken(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.info("waiting for the process of an earlier manager to end")
+        return False
+    return True

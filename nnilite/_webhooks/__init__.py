@@ -1,0 +1,25 @@
+"""Tells the addresses in a config's `webhooks` of new best results, failed trials and the end of the experiment.
+
+Each address is served by a process of its own, which only reads the experiment's database, as those of trackers do:
+it can hold up nothing, and what could not be sent is sent later.
+
+news     what has happened in the database since the position that was reached
+sending  one message: its JSON, its signature, and what an answer means
+keeping  is in `nnilite/_trackers`, as the manager keeps both kinds of process in the same way
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnilite._trackers.keeping import Feeder
+from nnilite.config import ExperimentConfig
+
+
+def webhooks_of(directory: Path, config: ExperimentConfig, maximize: bool) -> list[Feeder]:
+    """The processes for the webhooks of a config. What they have to say goes to the manager's log."""
+    better = "maximize" if maximize else "minimize"
+    return [
+        Feeder(f"webhook {number + 1}", ("nnilite._webhooks", str(directory), str(number), better))
+        for number, _ in enumerate(config.webhooks)
+    ]

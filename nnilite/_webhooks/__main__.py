@@ -1,0 +1,102 @@
+"""The process that serves one webhook: `python -m nnilite._webhooks DIRECTORY NUMBER maximize|minimize`.
+
+It ends when its standard input does, after one more try for what is not told yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+
+from nnilite._store.writer import FILE_NAME
+from nnilite._trackers.program import is_alone, is_over, prepared
+from nnilite._webhooks.news import Message, News, read_position, write_position
+from nnilite._webhooks.sending import send
+from nnilite.config import WebhookConfig
+from nnilite.platform_http import CallRefused, Contradiction, Problem, Throttled
+
+log = logging.getLogger("nnilite.webhook")
+
+FOLDER = "webhooks"
+_LAST_S = 60
+_PAUSE_S = (1.0, 300.0)
+
+
+class Teller:
+    """Tells one address what is new. What fails is tried again, with growing pauses, and said once."""
+
+    def __init__(self, hook: WebhookConfig, news: News, position: Path, title: str) -> None:
+        self._hook, self._news, self._path, self._title = hook, news, position, title
+        self._position = read_position(position)
+        self._failing = False
+        self._pause_s, self._longest_s = _PAUSE_S
+        self._not_before = 0.0
+
+    def step(self, last: bool = False) -> bool:
+        """Tell what is new, unless it is time for a pause; whether everything is told."""
+        if time.monotonic() < self._not_before and not last:
+            return False
+        reached = self._position
+        for message, position in self._news.since(reached):
+            if message is not None and message.kind in self._hook.on:
+                if not self._send(message):
+                    return False
+                self._news.told(message)
+                write_position(self._path, position)
+            self._position = position
+        if self._position != reached:
+            write_position(self._path, self._position)
+        return True
+
+    def _send(self, message: Message) -> bool:
+        """Whether the message needs no further try."""
+        try:
+            send(self._hook, message)
+        except (CallRefused, Contradiction) as error:
+            log.warning("%s does not take %s, which is not sent again: %s", self._title, message.id, error)
+        except Problem as error:
+            if not self._failing:
+                log.warning("%s fails, and is tried again until it works: %s", self._title, error)
+            self._failing = True
+            wait_s = error.retry_after_s if isinstance(error, Throttled) else 0.0
+            self._not_before = time.monotonic() + min(max(self._pause_s, wait_s or 0.0), self._longest_s)
+            self._pause_s = min(self._pause_s * 2, self._longest_s)
+            return False
+        if self._failing:
+            log.info("%s works again", self._title)
+        self._failing, self._pause_s, self._not_before = False, _PAUSE_S[0], 0.0
+        return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m nnilite._webhooks")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("number", type=int)
+    parser.add_argument("better", choices=["maximize", "minimize"])
+    options = parser.parse_args()
+    config = prepared(options.directory)
+    folder = options.directory / FOLDER
+    folder.mkdir(exist_ok=True)
+    lock = (folder / f"{options.number}.lock").open("w")
+    if not is_alone(lock):
+        return 0
+    name, maximize = config.experiment_name or "", options.better == "maximize"
+    news = News(options.directory / FILE_NAME, options.directory.name, name, maximize)
+    title = f"webhook {options.number + 1}"
+    teller = Teller(config.webhooks[options.number], news, folder / f"{options.number}.json", title)
+    while not is_over():
+        teller.step()
+    # A manager that lives ends this process sooner; one that was killed cannot, and the next one waits for the lock.
+    signal.alarm(_LAST_S)
+    if not teller.step(last=True):
+        log.warning("%s has not been told everything; the rest is sent after a resume", title)
+    news.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
