@@ -42,7 +42,7 @@ class Teller:
             return False
         reached = self._position
         for message, position in self._news.since(reached):
-            if message is not None and message.kind in self._hook.on:
+            if message is not None and message.kind in self._hook.events:
                 if not self._send(message):
                     return False
                 self._news.told(message)

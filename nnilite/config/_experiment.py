@@ -107,7 +107,7 @@ class WebhookConfig(Fields):
     """An address that is told when something happens, by a POST with JSON."""
 
     url: Annotated[Secret, "where to send it; hidden as secrets are, since to know it is often enough to write there"]
-    on: Annotated[
+    events: Annotated[
         list[Literal["best", "failure", "end"]], "a new best result, a failed trial, the end of the experiment; all"
     ] = field(default_factory=lambda: ["best", "failure", "end"])
     secret: Annotated[Secret | None, "signs what is sent; `whsec_` and base64, as by Standard Webhooks"] = None

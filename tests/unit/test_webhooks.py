@@ -16,7 +16,7 @@ from nnilite._engine import messages as s
 from nnilite._store.writer import Store
 from nnilite._webhooks.__main__ import Teller
 from nnilite._webhooks.news import News
-from nnilite.config import WebhookConfig, from_dict
+from nnilite.config import WebhookConfig, from_dict, load
 from nnilite.errors import ConfigError
 from nnilite.records import ExperimentState, Trial, TrialState
 from nnilite.testing.listener import Handler, Listener
@@ -145,7 +145,7 @@ def test_a_message_that_is_refused_for_good_does_not_hold_up_the_next(store: Sto
 
 def test_only_what_is_wanted_is_told(store: Store, inbox: Inbox) -> None:
     store.write([trial(0), trial(1, 0.5), end()])
-    with teller(store, inbox, on=["end"]) as process:
+    with teller(store, inbox, events=["end"]) as process:
         assert process.step()
     assert inbox.told == ["end-1"]
 
@@ -176,7 +176,7 @@ def test_a_damaged_position_tells_everything_again(store: Store, inbox: Inbox, d
         ({"url": "https://me:S3CRET@host/"}, "url: must have neither a login"),
         ({"url": "https://host:99999/S3CRET"}, "url: must be an address"),
         ({"url": "https://host/", "secret": "S3CRET"}, "secret: must be `whsec_`"),
-        ({"url": "https://host/", "on": ["best", "worst"]}, "on"),
+        ({"url": "https://host/", "events": ["best", "worst"]}, "events"),
         ({"url": "${env:NNILITE_NO_SUCH}"}, "'NNILITE_NO_SUCH' is not set"),
     ],
 )
@@ -200,4 +200,13 @@ def test_a_config_shows_neither_address_nor_secret() -> None:
     shown = json.dumps(config.json())
     assert "T0KEN" not in shown
     assert SECRET not in shown
-    assert config.webhooks[0].on == ["best", "failure", "end"]
+    assert config.webhooks[0].events == ["best", "failure", "end"]
+
+
+def test_a_webhook_of_a_yaml_file_says_which_events_it_wants(tmp_path: Path) -> None:
+    hooks = "[{url: 'https://host/', events: [end]}, {url: 'https://host/', events: [x]}]"
+    (tmp_path / "config.yaml").write_text(f"webhooks: {hooks}")
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "config.yaml").checked()
+    assert "webhooks[1].events" in str(caught.value)
+    assert "webhooks[0]" not in str(caught.value)
