@@ -27,6 +27,7 @@ doctor                                 finds out why experiments do not work her
 verify                                 recomputes whether a finished experiment is whole
 drill                                  interrupts running trials as spot nodes do
 tensorboard                            opens TensorBoard on an experiment
+completion                             prints a script that completes commands in a shell
 worker                                 offers this machine to a pool of workers
 """
 

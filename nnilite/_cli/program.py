@@ -41,6 +41,7 @@ COMMANDS = {
     "platform": "list the installed training services",
     "worker": "offer this machine to a pool of workers, and list who has joined",
     "algo": "list, show and register tuners and assessors",
+    "completion": "print a script that completes commands in bash, zsh or fish",
 }
 
 _INSTEAD = {
