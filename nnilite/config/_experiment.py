@@ -43,6 +43,7 @@ from nnilite.units import (
     NonNegativeInt,
     NonNegativeNumber,
     PositiveInt,
+    Secret,
 )
 
 _MIB = 1024**2
