@@ -66,6 +66,7 @@ class Profile:
     url: str = ""
     pid: Annotated[int, COUNT] = 0
     read_only: bool = False
+    cannot_resume: Annotated[str, "why it cannot be resumed here; empty: it can be"] = ""
     next_sequence: Annotated[int, COUNT] = 0
     # It grows with every change of any trial or of the experiment.
     revision: Annotated[int, COUNT] = 0

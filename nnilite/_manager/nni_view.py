@@ -50,11 +50,15 @@ class NniViewer(Viewer):
             raise NotFound(f"NNI left no folder of trial {trial} on this machine.")
         return folder
 
+    @property
+    def cannot_resume(self) -> str:
+        return _registry.cannot_go_on(self.experiment_id)
+
     async def resume(self) -> None:
-        raise Conflict(_registry.cannot_go_on(self.experiment_id))
+        raise Conflict(self.cannot_resume)
 
     def _refusal(self, what: str) -> Conflict:
-        return Conflict(_registry.cannot_go_on(self.experiment_id))
+        return Conflict(self.cannot_resume)
 
 
 def _output(folder: Path, stream: str, offset: int, limit: int) -> Piece:

@@ -85,9 +85,13 @@ class SearchView(Viewer):
         reason = f"{running} trials were left in the middle" if running and state is ExperimentState.STOPPED else ""
         return replace(found, state=state, ended=ended, reason=reason)
 
+    @property
+    def cannot_resume(self) -> str:
+        return _search_folder.cannot_be_resumed(self.about.id, self.about.directory)
+
     async def resume(self) -> None:
         """Raises: Conflict, as only its program can go on with it."""
-        raise Conflict(_search_folder.cannot_be_resumed(self.about.id, self.about.directory))
+        raise Conflict(self.cannot_resume)
 
     def _refusal(self, what: str) -> Conflict:
         return Conflict(f"{self.about.id} is a search of a Python program and cannot be {what} here, only there.")

@@ -78,6 +78,11 @@ class Viewer(ReadOnly, Insight):
 
     read_only = True
 
+    @property
+    def cannot_resume(self) -> str:
+        """Why nobody can resume it, "" if it can be resumed."""
+        return ""
+
     def __init__(
         self, about: About, progress: Progress, reader: Reader, token: str, changes: Changes | None = None
     ) -> None:
@@ -130,6 +135,7 @@ class Viewer(ReadOnly, Insight):
             url=about.url,
             pid=about.pid,
             read_only=self.read_only,
+            cannot_resume=self.cannot_resume,
             next_sequence=now.next_sequence,
             services=[_with_spent(one, now.spent) for one in about.services],
             spent=sum(now.spent.values()) if now.spent or about.has_prices else None,

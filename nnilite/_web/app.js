@@ -142,7 +142,7 @@ function Banner() {
   if (state === "lost") {
     const stopped = known && ["STOPPED", "STOPPING"].includes(known.state);
     const wait = Math.max(0, Math.ceil(retryAt / 1000 - now.value));
-    const resume = known && `nnictl resume ${known.id} --port ${location.port || 8080}`;
+    const resume = known && !known.cannotResume && `nnictl resume ${known.id} --port ${location.port || 8080}`;
     return html`<div class=${`banner ${stopped ? "" : "bad"}`} role="alert">
       <span><b>${stopped ? "The experiment is stopped." : "The connection to the manager is lost."}</b>
       ${stopped ? " This is its last state." : ` This is the state at ${new Date(since).toLocaleTimeString()}. Trying again${wait ? ` in ${wait} s` : " …"}`}</span>
@@ -152,8 +152,8 @@ function Banner() {
   }
   if (known?.readOnly) {
     const resume = () => perform(() => send("POST", "experiment/resume", {}), "The experiment will resume shortly.");
-    return html`<div class="banner"><span><b>Read only.</b> This experiment is open for viewing.</span>
-      <button class="small" onClick=${resume}><${Icon} name="play" />Resume</button></div>`;
+    return html`<div class="banner"><span><b>Read only.</b> ${known.cannotResume || "This experiment is open for viewing."}</span>
+      ${!known.cannotResume && html`<button class="small" onClick=${resume}><${Icon} name="play" />Resume</button>`}</div>`;
   }
   return null;
 }

@@ -48,6 +48,7 @@ def test_a_view_of_nnis_experiment_is_a_manager_that_only_reads(old: Path) -> No
     before = fingerprint(old)
     viewed = Experiment.view("oldone12", port=0, non_blocking=True)
     assert viewed.get_status() == "VIEWED"
+    assert "made by Microsoft NNI" in viewed._manager.profile()["cannotResume"]
     assert {trial.trialJobId: trial.status for trial in viewed.list_trial_jobs()} == dict.fromkeys(
         ("AAAAA", "BBBBB"), "SUCCEEDED"
     )

@@ -123,6 +123,7 @@ export interface Experiment {
   url: string;
   pid: number;
   readOnly: boolean;
+  cannotResume: string;
   nextSequence: number;
   revision: number;
 }

@@ -134,7 +134,7 @@ function Export({ known }) {
         ${[
           ["Results", `nnictl experiment export ${known.id} --filename results.csv --type csv`],
           ["Files of a trial", `nnictl trial download ${known.id} --trial-id TRIAL`],
-          ["Resume later", `nnictl resume ${known.id}`],
+          ...(known.cannotResume ? [] : [["Resume later", `nnictl resume ${known.id}`]]),
         ].map(
           ([what, command]) => html`
           <div key=${what}><div class="soft small">${what}</div><div class="row"><code>${command}</code><${Copy} text=${command} what="Command" /></div></div>`,
