@@ -33,27 +33,16 @@ from nnilite._rest.events import parse_batch
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, KeeperEvent, Output, Reported, Started
 from nnilite.testing import eventually as until
+from pythons import python_of
 
 HOSTILE = 'it\'s a "trial" $HOME\n`id` \\ ü'
 TOKEN = "the token of this trial"
 JOB = "nni-exp-Xy12z-0"
 
 
-@functools.cache
 def pythons() -> list[str]:
     """This Python, and the oldest and the newest that the worker side is for, where they are installed."""
-    managers = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    found = [sys.executable]
-    for version in ("3.8", "3.13"):
-        candidates = [str(path) for path in sorted(managers.glob(f"{version}.*/bin/python"))]
-        candidates += filter(None, [shutil.which(f"python{version}")])
-        found += [path for path in candidates if _starts(path)][:1]
-    return found
-
-
-def _starts(python: str) -> bool:
-    """Whether it is one: pyenv puts programs on the PATH for Pythons that it cannot find under another HOME."""
-    return subprocess.run([python, "-c", ""], capture_output=True, check=False, timeout=60).returncode == 0
+    return [sys.executable, *filter(None, map(python_of, ("3.8", "3.13")))]
 
 
 @functools.cache

@@ -1,0 +1,80 @@
+"""What users install: the wheel and the source distribution, in fresh environments, by the oldest and newest Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pythons import python_of
+
+ROOT = Path(__file__).resolve().parents[2]
+UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+CONFIG = """
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
+trialCommand: python3 -c 'import nni; nni.report_final_result(nni.get_next_parameter()["x"])'
+trialConcurrency: 1
+maxTrialNumber: 2
+tuner: {name: Random}
+trainingService: {platform: local}
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+
+
+def call(*command: str | Path, folder: Path = ROOT, **variables: str) -> str:
+    """What a program prints. Fails with its complaint."""
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution."""
+    folder = tmp_path_factory.mktemp("dist")
+    call(sys.executable, "-m", "hatchling", "build", "-d", folder)
+    return folder
+
+
+def environment_of(version: str, folder: Path) -> Path:
+    """The programs of a fresh environment."""
+    if UV is None:
+        pytest.skip("uv, which makes environments, is not installed")
+    python = python_of(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    call(UV, "venv", "--quiet", "--python", python, folder)
+    return folder / "bin"
+
+
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [
+        ("3.10", "*.whl"),
+        ("3.13", "*.tar.gz"),
+        pytest.param("3.10", "*.tar.gz", marks=pytest.mark.long),
+        pytest.param("3.13", "*.whl", marks=pytest.mark.long),
+    ],
+)
+def test_what_is_built_searches_in_a_fresh_environment(built: Path, tmp_path: Path, version: str, package: str) -> None:
+    programs = environment_of(version, tmp_path / "fresh")
+    [found] = built.glob(package)
+    call(str(UV), "pip", "install", "--quiet", "--python", programs / "python", found)
+    own = {"NNILITE_HOME": str(tmp_path / "home"), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    create = (programs / "nnictl", "create", "--config", "config.yaml", "--port", "0", "--foreground")
+    call(*create, folder=tmp_path, **own)
+    [kept] = json.loads(call(programs / "nnictl", "experiment", "list", "--all", "--json", folder=tmp_path, **own))
+    trials = json.loads(call(programs / "nnictl", "trial", "ls", kept["id"], "--json", folder=tmp_path, **own))
+    assert [trial["state"] for trial in trials] == ["SUCCEEDED", "SUCCEEDED"]
+    where = call(programs / "python", "-c", "import nnilite; print(nnilite.__file__)", folder=tmp_path, **own)
+    package_folder = Path(where.strip()).parent
+    assert package_folder.is_relative_to(tmp_path / "fresh")
+    assert all((package_folder / name).is_file() for name in ("py.typed", "_web/index.html", "_web/hub.html"))

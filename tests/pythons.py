@@ -1,0 +1,23 @@
+"""Other Pythons that are installed on this machine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+
+@functools.cache
+def python_of(version: str) -> str | None:
+    """The program of this version, such as "3.8"."""
+    managed = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    candidates = [str(path) for path in sorted(managed.glob(f"{version}.*/bin/python"))]
+    candidates += filter(None, [shutil.which(f"python{version}")])
+    return next(filter(_starts, candidates), None)
+
+
+def _starts(python: str) -> bool:
+    """Whether it is one: pyenv puts programs on the PATH for Pythons that it cannot find under another HOME."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False, timeout=60).returncode == 0
