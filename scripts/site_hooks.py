@@ -6,6 +6,7 @@ build fails.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -97,9 +98,20 @@ def example_page(folder: Path) -> str:
         if path.name == "README.md":
             text = re.sub(r"^#", "##", path.read_text("utf-8"), flags=re.MULTILINE)
             parts.insert(1, text.replace("](../../docs/", "](../") + f'\n<a id="{anchor(path.name)}"></a>\n')
+        elif path.suffix == ".ipynb":
+            parts.append(f"## {path.name}\n\n{notebook_text(path)}\n")
         elif path.suffix in LANGUAGES:
             parts.append(f"## {path.name}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text('utf-8').rstrip()}\n```\n")
     return "\n".join(parts)
+
+
+def notebook_text(path: Path) -> str:
+    """The cells of a notebook, without what they have printed."""
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(path.read_text("utf-8"))["cells"]]
+    return "\n\n".join(
+        f"```python\n{text}\n```" if kind == "code" else re.sub(r"^#", "###", text, flags=re.MULTILINE)
+        for kind, text in cells
+    )
 
 
 def anchor(name: str) -> str:

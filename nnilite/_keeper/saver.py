@@ -14,6 +14,7 @@ An attempt that its manager has given up, but that still runs somewhere, so neve
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ import stat
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .folder import Folder
 from .spec import Spec
@@ -233,36 +234,48 @@ class Saver:
             if path in self._files and now[path] == self._states.get(path):
                 files[path] = self._files[path]
                 continue
-            facts = self._send(storage, path, now[path])
+            facts = self._send(storage, path)
             if facts is None:  # it is being written: the version before has to do, and the next look takes it
                 states.pop(path)
                 facts = self._files.get(path)
+            elif "size" in facts:
+                states[path] = (facts["size"], facts["mtime_ns"])
             if facts is not None:
                 files[path] = facts
-        saved = max((facts.get("mtime_ns", 0) for facts in files.values()), default=0) / 1e9
-        self._put_json(storage, self._list_name(self._spec.attempt), {"saved": saved, "files": files})
+        # A list without files would hide the checkpoint of an earlier attempt.
+        if files != self._files:
+            saved = max((facts.get("mtime_ns", 0) for facts in files.values()), default=0) / 1e9
+            self._put_json(storage, self._list_name(self._spec.attempt), {"saved": saved, "files": files})
         before, self._files, self._states = self._files, files, states
-        kept = {facts.get("object") for facts in files.values()}
+        self._drop(storage, before)
+
+    def _drop(self, storage: Storage, before: Dict[str, Any]) -> None:
+        """Delete what this attempt has saved of an earlier checkpoint and has not in the present one."""
+        kept = {facts.get("object") for facts in self._files.values()}
         for facts in before.values():
             name = str(facts.get("object") or "")
             if name.startswith(self._own_name("")) and name not in kept:
                 storage.delete(name)
 
-    def _send(self, storage: Storage, path: str, state: _State) -> Optional[Dict[str, Any]]:
-        """Copy one file. None if it changes meanwhile, or is gone."""
+    def _send(self, storage: Storage, path: str) -> Optional[Dict[str, Any]]:
+        """Copy one file. None if it is written to meanwhile, or gone."""
         here = os.path.join(self.checkpoint_dir, path)
         if os.path.islink(here):
             return {"link": os.readlink(here)}
         self._number += 1
         name = self._own_name("{}/{}".format(self._number, path))
-        try:
-            storage.put(name, here, self._moved)
-        except StorageError:
-            if _state(here) == state:
-                raise
-        if _state(here) != state:
-            storage.delete(name)
-            return None
+        with _pinned(here, self._folder.inner) as source:
+            state = _state(source)
+            if state is None:
+                return None
+            try:
+                storage.put(name, source, self._moved)
+            except StorageError:
+                if _state(source) == state:
+                    raise
+            if _state(source) != state:
+                storage.delete(name)
+                return None
         return {"object": name, "size": state[0], "mtime_ns": state[1]}
 
     def _forget(self) -> None:
@@ -298,6 +311,25 @@ class Saver:
             if os.path.abspath(here).startswith(self.checkpoint_dir + os.sep) or os.path.islink(here):
                 continue
             storage.put("trials/{}/{}/{}".format(self._spec.trial, self._spec.attempt, path), here, self._moved)
+
+
+@contextlib.contextmanager
+def _pinned(path: str, folder: str) -> Iterator[str]:
+    """Another name of a file, which still is the same file after the trial has renamed a newer one to `path`.
+
+    A trial that saves faster than the storage copies would otherwise never have a checkpoint there. Where a file
+    cannot have two names this is `path` itself.
+    """
+    name = os.path.join(folder, ".pinned-" + os.urandom(8).hex())
+    try:
+        os.link(path, name, follow_symlinks=False)
+    except OSError:
+        name = path
+    try:
+        yield name
+    finally:
+        if name != path:
+            os.unlink(name)
 
 
 def _is_private(name: str) -> bool:

@@ -157,8 +157,11 @@ def test_gpus_that_are_wanted_and_not_there(doctor: Doctor, monkeypatch: pytest.
 
     monkeypatch.setattr(machine, "read_gpus", none)
     local = {"platform": "local", "useActiveGpu": False}
-    cause = "a trial needs 2, and there is no NVIDIA driver"
-    doctor.names("gpus", cause, "nvidia-smi", "--no-trial", trialGpuNumber=2, trainingService=local)
+    found = doctor.looks("--no-trial", trialGpuNumber=2, trainingService=local)
+    gpus, platform = sorted(found, key=lambda one: one["check"])
+    assert (gpus["check"], platform["check"]) == ("gpus", "platform local"), found
+    assert "a trial needs 2, and there is no NVIDIA driver" in gpus["what"]
+    assert "nvidia-smi" in gpus["cure"]
 
 
 def test_a_proxy_that_does_not_answer(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, closed: int) -> None:

@@ -67,6 +67,9 @@ def front_of(client: Client) -> list[str]:
     return [trial["id"] for trial in front(((one, one["value"]) for one in found), signs(OBJECTIVES))]
 
 
+@pytest.mark.second_chance(
+    "Chromium showed no chart for a minute, once in ten whole runs; alone, and beside six busy loops, it takes seconds"
+)
 def test_the_front_has_the_same_trials_as_on_the_command_line(open_page: Any, experiment: Any) -> None:
     url, client = experiment
     expected = front_of(client)

@@ -129,8 +129,8 @@ def test_a_store_that_is_not_there_is_told(bucket, shared_server, open_bench):
 
 def test_outputs_that_are_too_large_for_redis_are_refused(shared_server, open_bench, start_worker, tmp_path):
     start_worker(shared_server.url)
-    bench = open_bench(shared_server, redis_size_limit=200_000)
-    name = bench.run('head -c 300000 /dev/zero > "$NNI_OUTPUT_DIR/model.bin"')
+    bench = open_bench(shared_server, redis_size_limit=400_000)
+    name = bench.run('head -c 500000 /dev/zero > "$NNI_OUTPUT_DIR/model.bin"')
     bench.finish(name)
     error = bench.refusal(bench.service.fetch(bench.handles[name], tmp_path / "fetched"))
     assert "(redisSizeLimit): set storage, or make it smaller" in str(error)

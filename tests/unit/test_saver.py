@@ -1,0 +1,91 @@
+"""Checkpoints that change while they are copied to a shared storage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nnilite._keeper.saver import Saver
+
+LIST = "checkpoints/t/0.json"
+
+
+class Slow:
+    """A storage in which something happens before each checkpoint is read."""
+
+    title = "a storage"
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def put(self, name: str, path: str, moved: object) -> None:
+        if name != LIST:
+            self.meanwhile()
+        self.kept[name] = Path(path).read_bytes()
+
+    def delete(self, name: str) -> None:
+        self.kept.pop(name, None)
+
+    def checkpoint(self) -> dict[str, bytes] | None:
+        """What the list names."""
+        if LIST not in self.kept:
+            return None
+        return {path: self.kept[facts["object"]] for path, facts in json.loads(self.kept[LIST])["files"].items()}
+
+
+@pytest.fixture
+def storage() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def saver(tmp_path: Path, storage: Slow) -> Saver:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "checkpoint").mkdir()
+    spec = SimpleNamespace(
+        storage={"parts": ["checkpoints"]}, checkpoint_dir=None, directory=str(tmp_path), trial="t", attempt=0
+    )
+    saver = Saver(spec, SimpleNamespace(inner=str(tmp_path / "inner")))
+    saver._storage = storage
+    return saver
+
+
+def test_a_checkpoint_that_is_replaced_faster_than_it_is_copied_is_saved(
+    saver: Saver, storage: Slow, tmp_path: Path
+) -> None:
+    step = tmp_path / "checkpoint" / "step"
+    step.write_text("1")
+
+    def replace() -> None:
+        step.with_name("draft").write_text("12")
+        step.with_name("draft").rename(step)
+
+    storage.meanwhile = replace
+    saver._save_checkpoints()
+    assert storage.checkpoint() == {"step": b"1"}
+    storage.meanwhile = lambda: None
+    saver._save_checkpoints()
+    assert storage.checkpoint() == {"step": b"12"}
+    assert list((tmp_path / "inner").iterdir()) == []
+
+
+def test_a_checkpoint_that_is_written_in_place_keeps_its_version_before(
+    saver: Saver, storage: Slow, tmp_path: Path
+) -> None:
+    step = tmp_path / "checkpoint" / "step"
+    step.write_text("1")
+    storage.meanwhile = lambda: step.write_text("1234")
+    saver._save_checkpoints()
+    assert storage.checkpoint() is None, "an empty list would hide the checkpoint of the attempt before"
+    storage.meanwhile = lambda: None
+    saver._save_checkpoints()
+    assert storage.checkpoint() == {"step": b"1234"}
+    step.write_text("12345")
+    storage.meanwhile = lambda: step.write_text("123456")
+    saver._save_checkpoints()
+    assert storage.checkpoint() == {"step": b"1234"}
