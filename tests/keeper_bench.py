@@ -50,7 +50,7 @@ def zipapp() -> Path:
     """The keeper's zipapp, built once."""
     folder = Path(tempfile.mkdtemp(prefix="keeper-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder / "keeper.pyz")
+    return build(folder / "keeper.pyz", with_storage=True)
 
 
 def running(pid: int) -> bool:

@@ -79,6 +79,7 @@ SHIM = Path(__file__).parent.parent / "_nni_shim"
 """The folder to put on sys.path for `import nni`."""
 
 _PACKAGE = Path(__file__).parent
+_FOR_STORAGE = ("saver", "storage", "storage_http")
 _MAIN = """import sys
 
 from nnilite_keeper.program import main
@@ -97,14 +98,18 @@ def version():
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def build(target: Path) -> Path:
+def build(target: Path, with_storage: bool = False) -> Path:
     """Write the zipapp to `target`, the same bytes for the same sources. Returns `target`. Raises: OSError.
+
+    It travels within each job of some platforms, which take 100 kB for all of a job. So what copies files to a shared
+    storage is left out unless `with_storage`.
 
     >>> build(Path("/tmp/keeper.pyz"))
     PosixPath('/tmp/keeper.pyz')
     """
     files = {"__main__.py": _MAIN.encode()}
-    files.update((f"nnilite_keeper/{path.name}", path.read_bytes()) for path in sorted(_PACKAGE.glob("[a-z]*.py")))
+    modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if with_storage or path.stem not in _FOR_STORAGE]
+    files.update((f"nnilite_keeper/{path.name}", path.read_bytes()) for path in modules)
     sdk = sdk_sources()
     files.update((f"sdk/{name}", data) for name, data in sdk.items())
     digest = hashlib.sha256()

@@ -144,7 +144,7 @@ def assemble(
     rules = Rules(settings, store.snapshot(maximize), clock())
     async_store = AsyncStore(store, directory)
     jobs = job_maker(directory, config, store, address)
-    keeper = KeeperFile(directory / KEEPER)
+    keeper = KeeperFile(directory / KEEPER, with_storage=config.shared_storage is not None)
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring)
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -261,6 +263,14 @@ def test_the_zipapp_is_the_same_bytes_each_time(tmp_path):
 
     first, second = build(tmp_path / "a"), build(tmp_path / "b")
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_what_travels_in_each_job_is_small(tmp_path):
+    from nnilite._keeper import build
+
+    # OpenPAI takes 100 kB for a whole job: parameters, code and commands are in it, too.
+    packed = zlib.compress(build(tmp_path / "a").read_bytes(), 9)
+    assert len(base64.b64encode(packed)) < 75_000
 
 
 def test_the_keeper_says_its_version(bench):
