@@ -154,6 +154,7 @@ VIEWS = (
         pytest.param("dark", 1280, marks=pytest.mark.long),
     ],
 )
+@pytest.mark.second_chance("the page was not live within a minute, once in ten whole runs; alone it takes a second")
 def test_axe_finds_nothing_in_any_view(open_page: Any, experiment: Any, scheme: str, width: int) -> None:
     url, client = experiment
     page = open_page(f"{url}/", color_scheme=scheme, viewport={"width": width, "height": 850})
