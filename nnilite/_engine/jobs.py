@@ -33,8 +33,8 @@ class JobMaker:
     checkpoints: Path
     report: str = "rest"  # or "stdout"
     authority: str = ""  # PEM text of the certificate that the manager serves with, "" without TLS
-    storage: Mapping[str, Json] | None = None  # the shared storage, with credentials
     callback: Callable[[], str] = str  # base URL of the manager's REST interface
+    storage: Callable[[], Mapping[str, Json] | None] = lambda: None  # the shared storage, with credentials
 
     def name(self, trial: str, attempt: int) -> str:
         return f"nni-{self.experiment}-{trial}-{attempt}"
@@ -69,7 +69,7 @@ class JobMaker:
             max_output_bytes=self.max_output_bytes,
             linger_s=self.linger_s,
             checkpoint_dir=str(self.checkpoints / trial.id),
-            storage=self.storage,
+            storage=self.storage(),
         )
         return Job(name, self.experiment, trial.id, attempt.number, trial.sequence, spec.json(), self.gpus)
 

@@ -293,7 +293,7 @@ def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: 
         report="stdout" if config.callback == "log" else "rest",
         callback=lambda: address.url,
         authority=address.certificate.read_text("ascii") if address.certificate else "",
-        storage=storage.entry if storage is not None else None,
+        storage=lambda: None if storage is None else storage.entry,
     )
 
 

@@ -31,17 +31,24 @@ _AZURE_VERSION = "2020-12-06"
 
 
 class SharedStorage:
-    """An experiment's part of the storage of its config. `entry` is what its keepers get, with credentials."""
+    """An experiment's part of the storage of its config. Raises: ConfigError if there are no credentials for it."""
 
     def __init__(self, config: SharedStorageConfig, experiment: str, keep: str, environment: Mapping[str, str]) -> None:
         self._config = config
         self._folder = f"nni/{experiment}"
+        self._keep = keep
+        self._environment = environment
         self._sent: set[str] = set()
-        self.entry: dict[str, Json] = {
-            "parts": list(config.contents),
-            "save_every_s": checked_number(config.save_every),
-            "keep": keep,
-            **_ENTRIES[config.storage_type](config, self._folder, environment),
+        self._where = f"{config.storage_type} {self.entry.get('url') or config.local_mount_point}"
+
+    @property
+    def entry(self) -> dict[str, Json]:
+        """What a keeper gets that is started now, with credentials. Those of Azure end some time later."""
+        return {
+            "parts": list(self._config.contents),
+            "save_every_s": checked_number(self._config.save_every),
+            "keep": self._keep,
+            **_ENTRIES[self._config.storage_type](self._config, self._folder, self._environment),
         }
 
     def prepare(self, scratch: Path) -> None:
@@ -125,12 +132,8 @@ class SharedStorage:
             raise ServiceError(f"sharedStorage: it has not answered for {_CHECK_S:.0f} s; look at its server")
         for fault in faults:
             if getattr(fault, "away", isinstance(fault, OSError)):
-                raise ServiceError(f"sharedStorage: {self._where()}: {fault}") from fault
-            raise ConfigError(f"{self._where()}: {fault}", _PLACE) from fault
-
-    def _where(self) -> str:
-        where = self.entry.get("url") or self._config.local_mount_point
-        return f"{self._config.storage_type} {where}"
+                raise ServiceError(f"sharedStorage: {self._where}: {fault}") from fault
+            raise ConfigError(f"{self._where}: {fault}", _PLACE) from fault
 
 
 def shared_storage(config: ExperimentConfig, experiment: str) -> SharedStorage | None:

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from keeper_bench import Bench, pythons
+from nnilite._engine.jobs import JobMaker
 from nnilite._keeper.storage import open_storage
 from nnilite._manager.shared_storage import SharedStorage
 from nnilite.codedir import PackageLimits, pack
 from nnilite.config import SharedStorageConfig
 from nnilite.errors import ConfigError, ServiceError
+from nnilite.records import Attempt, Trial
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_port
 from platforms.aml import azurite
@@ -251,3 +253,16 @@ def test_keys_that_are_missing_are_told_where_they_would_be(tmp_path: Path) -> N
         Place(azure).storage()
     with pytest.raises(ConfigError, match="Base64"):
         Place(azure).storage(storage_account_key="?")
+
+
+def test_each_job_gets_a_signature_that_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    azure = {"storage_type": "AzureBlob", "storage_account_name": "a", "container_name": "c"}
+    storage = Place(azure).storage(storage_account_key="c2VjcmV0")
+    jobs = JobMaker("e", "s", "true", "fake", None, 1, 0, 10, tmp_path, storage=lambda: storage.entry)
+
+    def token() -> str:
+        return str(jobs(Trial("t", 0, {}), Attempt("t", 0)).spec["storage"]["sas_token"])
+
+    first = token()
+    monkeypatch.setattr("nnilite._manager.shared_storage._SIGNATURE_DAYS", 31)  # as if a day had passed
+    assert token() != first
