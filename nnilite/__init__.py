@@ -1,22 +1,17 @@
 """What trial code imports.
 
     import nnilite
-
     parameters = nnilite.get_next_parameter()
     for epoch in range(10):
-        ...
         nnilite.report_intermediate_result(accuracy)
     nnilite.report_final_result({"default": accuracy, "loss": loss})
 
-Every report is one line, appended by one write to the file named by `$NNILITE_METRICS`, the spool of the
-attempt. The keeper delivers it from there, so a report costs no network and outlives a dead manager. Threads
-and processes of a trial may report at the same time. Any language can report, by a line of its own:
+Every report is one line, appended by one write to the file named by `$NNILITE_METRICS`. The keeper delivers it from
+there, so a report outlives a dead manager. Threads and processes may report at once, and any language, by such a line:
 
-    echo "intermediate 0.5" >> "$NNILITE_METRICS"
-    echo "final 0.93" >> "$NNILITE_METRICS"
+    echo "intermediate 0.5" >> "$NNILITE_METRICS"; echo "final 0.93" >> "$NNILITE_METRICS"
 
-Without a manager (standalone) there are no parameters and reports are only logged, so that the same code runs
-by itself.
+Without a manager (standalone) there are no parameters, and reports are only logged: the same code runs by itself.
 
 This module is stdlib only and runs on Python 3.8 and later. `Experiment`, `Search` and the bases of tuners
 and assessors come from the whole package, and are imported when they are first used.

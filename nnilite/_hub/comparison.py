@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nnilite._registry import RegistryEntry
 from nnilite._running.reading import opened
 from nnilite.records import Json
+from nnilite.tuner import scalar
 
 MOST = 10
 """How many experiments can be compared at once: more lines cannot be told apart."""
@@ -48,7 +48,7 @@ def _points(
     best = None
     last = None
     for count, trial in enumerate(trials, 1):
-        value = _number(trial["value"], name)
+        value = scalar(trial["value"], name)
         if value is None:
             continue
         seconds = max(0.0, (trial["ended"] or begin) - begin)
@@ -59,10 +59,3 @@ def _points(
     if last is not None and last != points[-1]:
         points.append(last)
     return points, best
-
-
-def _number(value: Json, name: str) -> float | None:
-    found = value.get(name) if isinstance(value, dict) else value if name == "default" else None
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
-        return None
-    return float(found)

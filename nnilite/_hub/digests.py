@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnilite._nni_folders import DATABASE
 from nnilite._registry import RegistryEntry
 from nnilite._running.reading import opened
+from nnilite._store.writer import FILE_NAME
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 
@@ -106,7 +108,7 @@ def _stamp(entry: RegistryEntry) -> Stamp:
     if entry.alive:
         return (entry.pid, time.monotonic() // LIVE_S)
     origin = entry.origin
-    database = origin.directory / "db" / "nni.sqlite" if origin else entry.directory / "nnilite.sqlite"
+    database = origin.directory / DATABASE if origin else entry.directory / FILE_NAME
     files = (database, database.with_name(f"{database.name}-wal"))
     return (entry.state, *map(_changed, files))
 

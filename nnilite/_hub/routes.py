@@ -7,6 +7,7 @@ from nnilite._hub.handlers import (
     ComparisonHandler,
     ExperimentHandler,
     ExperimentsHandler,
+    HubHandler,
     OpenHandler,
     ResumeHandler,
     StopHandler,
@@ -32,6 +33,11 @@ def _get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = (
 
 def _post(text: str, schema: Schema, body: Schema = s.EMPTY, status: int = 200) -> dict[str, Operation]:
     return {"POST": Operation(text, Response(text, schema, status=status), body=body, refusals=(404, 409), writes=True)}
+
+
+def _act(name: str, handler: type[HubHandler], operations: dict[str, Operation]) -> Route:
+    """What is done to one experiment."""
+    return Route(f"/experiments/{{id}}/{name}", handler, operations, (_ID,), body_max=BODY_MAX)
 
 
 _NEW = _post("Start an experiment", s.record(id=s.TEXT), _DRAFT, 201)
@@ -67,27 +73,9 @@ ROUTES = (
         body_max=CONFIG_MAX,
     ),
     Route("/experiments/{id}", ExperimentHandler, _ONE, (_ID,), body_max=BODY_MAX),
-    Route(
-        "/experiments/{id}/open",
-        OpenHandler,
-        _post("The address of its page, with a sign-in", s.record(url=s.TEXT)),
-        (_ID,),
-        body_max=BODY_MAX,
-    ),
-    Route(
-        "/experiments/{id}/resume",
-        ResumeHandler,
-        _post("Let it go on", s.record(resumed=s.TEXT)),
-        (_ID,),
-        body_max=BODY_MAX,
-    ),
-    Route(
-        "/experiments/{id}/stop",
-        StopHandler,
-        _post("Ask it to stop", s.record(stopping=s.TEXT), status=202),
-        (_ID,),
-        body_max=BODY_MAX,
-    ),
+    _act("open", OpenHandler, _post("The address of its page, with a sign-in", s.record(url=s.TEXT))),
+    _act("resume", ResumeHandler, _post("Let it go on", s.record(resumed=s.TEXT))),
+    _act("stop", StopHandler, _post("Ask it to stop", s.record(stopping=s.TEXT), status=202)),
     Route("/comparison", ComparisonHandler, _COMPARISON),
     Route(
         "/checks",

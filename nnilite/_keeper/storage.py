@@ -24,11 +24,9 @@ The manager uses the same code, so that both sides agree on it.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import IO, Any, Callable, List, Mapping, Optional
 
 MARKER = ".nnilite-storage"
-PARTS = ("code", "checkpoints", "outputs")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -173,6 +171,5 @@ def fits(storage: Storage, name: str, path: str) -> None:
             if sent.read() != got.read():
                 raise StorageError("{} gives back other bytes than it was given".format(storage.title))
     finally:
-        shutil.rmtree(back, ignore_errors=True)
         _remove(back)
     storage.delete(name)

@@ -52,20 +52,14 @@ def page_address(entry: RegistryEntry) -> str:
     It is only shown to people, so if the manager does not tell, it is the plain address.
     """
     try:
-        with connect(entry) as manager:
-            return page_of(manager, _certificate(entry))
+        with connect(entry) as manager, Client(manager.url, certificate=_certificate(entry)) as unknown:
+            try:
+                unknown.version()
+            except ManagerError:  # this user has to sign in first
+                return manager.sign_in_link()
+            return manager.url
     except NniliteError:
         return entry.url or ""
-
-
-def page_of(server: Client, certificate: Path | None) -> str:
-    """The same for a server that has been found. Raises: NniliteError if it does not answer."""
-    with Client(server.url, certificate=certificate) as unknown:
-        try:
-            unknown.version()
-        except ManagerError:  # this user has to sign in first
-            return server.sign_in_link()
-        return server.url
 
 
 def stop(entry: RegistryEntry) -> None:

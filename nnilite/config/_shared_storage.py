@@ -55,9 +55,8 @@ class SharedStorageConfig(Fields):
             raise ConfigError("accessKey and secretKey go together; give both, or none and AWS's variables")
         if self.storage_type == "NFS" and not str(self.remote_mount_point).startswith("/"):
             raise ConfigError("must be an absolute path, such as /mnt/nni", Place(field="remoteMountPoint"))
-        for url in (self.endpoint,):
-            if url is not None and not url.startswith(("http://", "https://")):
-                raise ConfigError("must be a URL, such as https://minio.lab:9000", Place(field="endpoint"))
+        if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
+            raise ConfigError("must be a URL, such as https://minio.lab:9000", Place(field="endpoint"))
 
     def hints(self) -> list[str]:
         """Sentences on what has another effect than in NNI."""

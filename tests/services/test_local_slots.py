@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnilite.errors import ConfigError, NoCapacity
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite_local import LocalConfig
 from nnilite_local._queue import Claim, reason_to_wait
 from nnilite_local._slots import RENEWED_S, STARTING_S, SlotDesk
@@ -174,3 +175,12 @@ def test_no_limit_is_passed_and_no_trial_starves(trials: list[tuple[str, int, in
         assert running, "nobody runs, and yet all wait"
         running.pop(0)
     assert started == sorted(claims, key=lambda claim: claim.place)
+
+
+def test_where_files_cannot_be_locked_it_is_said(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(ServiceError, match="the slots of this machine cannot be locked: No locks available"):
+        machine.desk("a").take("a1", Path("/trials/a1"))

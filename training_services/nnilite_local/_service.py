@@ -65,7 +65,7 @@ class LocalService(TrainingService):
             context.experiment,
             config.priority,
             config.max_slots,
-            lambda directory: self._holds_gpus(directory) if _was_begun(directory, self._host) else None,
+            lambda directory: self._runs(directory) if _was_begun(directory, self._host) else None,
         )
         self._address = ""
         self._package: CodePackage | None = None
@@ -80,7 +80,7 @@ class LocalService(TrainingService):
         if self.config.reuse_mode:
             log.info("reuseMode has no effect: starting a trial here costs next to nothing")
         await self.check()
-        self._gpus.restore(self._holds_gpus)
+        self._gpus.restore(self._runs)
         if self.config.isolate_code:
             await self._packed()
         await self._server.start()
@@ -232,14 +232,14 @@ class LocalService(TrainingService):
                 return None
             handle = self._handle(job, folder, pid or 0, folder.gpus() if job.gpus else None)
             folder.keep_note(handle)
-        if handle is not None and self._holds_gpus(folder.path):
+        if handle is not None and self._runs(folder.path):
             self._gpus.rebook(job.name, folder.path, handle["gpus"])
         return handle
 
     async def _book(self, job: Job, folder: AttemptFolder) -> tuple[int, ...] | None:
         if not job.gpus:
             return None if job.gpus is None else ()
-        self._gpus.restore(self._holds_gpus)  # trials that have ended since the last poll
+        self._gpus.restore(self._runs)  # trials that have ended since the last poll
         return await self._gpus.book(job.name, folder.path, job.gpus)
 
     def _write_spec(self, job: Job, folder: AttemptFolder, code: dict[str, str], gpus: Sequence[int] | None) -> None:
@@ -308,8 +308,8 @@ class LocalService(TrainingService):
             )
         return JobStatus(JobState.LOST, "its keeper was killed", host=self._host, started=started)
 
-    def _holds_gpus(self, directory: Path) -> bool:
-        """Whether the job in this folder runs, as far as its GPUs go."""
+    def _runs(self, directory: Path) -> bool:
+        """Whether the job in this folder runs, and so has what was booked for it."""
         folder = AttemptFolder(directory)
         handle = folder.handle()
         if handle is None or folder.ended(self._host) is not None:

@@ -164,6 +164,8 @@ def _lock(descriptor: int) -> None:
             if time.monotonic() > end:
                 raise NoCapacity("waits for the manager of another experiment, which is about to take a slot") from None
             time.sleep(_LOCK_PAUSE_S)
+        except OSError as error:
+            raise ServiceError(f"the slots of this machine cannot be locked: {error.strerror}") from error
         else:
             return
 
