@@ -66,8 +66,9 @@ class Digests:
         return found
 
     def close(self) -> None:
+        """Read no more. What is being read is waited for, since a folder is read by threads that end with Python."""
         for worker in self._workers.values():
-            worker.shutdown(wait=False, cancel_futures=True)
+            worker.shutdown(wait=True, cancel_futures=True)
 
     def _read(self, entry: RegistryEntry) -> None:
         stamp = _stamp(entry)

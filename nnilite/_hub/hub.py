@@ -97,11 +97,18 @@ class Hub:
         return [self.find(one) for one in dict.fromkeys(experiments)]
 
 
+def _can_resume(entry: RegistryEntry) -> bool:
+    """Whether a manager may go on with it now. Only NNI goes on with its experiments, and a program with its search."""
+    is_free = not entry.alive or entry.state == ExperimentState.VIEWED.value
+    return is_free and entry.origin is None and not (entry.search or entry.damage)
+
+
 def _row(entry: RegistryEntry, digest: Digest | None) -> dict[str, Json]:
     return {
         **_registry.as_json(entry),
         "revision": entry.remarks.revision,
         "trouble": entry.remarks.trouble,
+        "canResume": _can_resume(entry),
         "digest": None if digest is None else _digest_json(digest),
     }
 

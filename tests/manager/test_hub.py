@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +13,13 @@ from manager.rest_server import Client, Reply, serving_application
 from many_experiments import stopped
 from nni_experiment import NniFolder
 from nni_experiment import make as make_nni
-from nnilite import _registry
+from nnilite import Search, _registry
+from nnilite._hub import digests
+from nnilite._hub.digests import Digest
 from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
 from nnilite._hub.program import HubKeys, make_application
+from nnilite._registry import RegistryEntry
 from nnilite._running.launch import ManagerOptions
 from nnilite.testing import eventually
 
@@ -244,3 +248,30 @@ def test_a_text_that_is_no_yaml_has_its_line(hub: Client, tmp_path: Path) -> Non
 )
 def test_an_experiment_is_opened_where_the_browser_has_found_the_page(link: str, host: str, wanted: str) -> None:
     assert reachable(link, host) == wanted
+
+
+def test_only_what_a_manager_made_can_be_resumed(hub: Client) -> None:
+    assert {one["id"]: one["canResume"] for one in listed(hub)}["first"]
+    Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="Random", storage=_registry.root() / "mine").ask()
+    assert not {one["id"]: one["canResume"] for one in listed(hub)}["mine"]
+
+
+def test_the_end_waits_for_what_is_being_read(hub: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(entry: RegistryEntry) -> Digest:
+        begun.set()
+        go_on.wait(60)
+        return Digest()
+
+    monkeypatch.setattr(digests, "_digest", slow)
+    found = digests.Digests()
+    found.of(_registry.everything())
+    assert begun.wait(60)
+    closing = threading.Thread(target=found.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    go_on.set()
+    closing.join(60)
+    assert not closing.is_alive()

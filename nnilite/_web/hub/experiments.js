@@ -31,6 +31,7 @@ import { signal } from "../lib/ui.js";
  * @property {string} directory
  * @property {"nni" | "nnilite"} madeBy
  * @property {string} damage
+ * @property {boolean} canResume whether a manager may go on with it now
  * @property {string[]} tags
  * @property {string} note
  * @property {number} revision of name, tags and note

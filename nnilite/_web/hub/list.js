@@ -151,11 +151,10 @@ function Best({ digest }) {
 function Actions({ one }) {
   const waits = busy.value.has(one.id);
   const isOurs = one.madeBy === "nnilite";
-  const canGoOn = isOurs && !one.damage && (!one.alive || isViewed(one));
   const name = title(one);
   return html`<div class="acts" aria-busy=${waits}>
     <button class="small" disabled=${waits} onClick=${() => open(one)} aria-label=${`Open ${name}`}><${Icon} name="open" />Open</button>
-    ${canGoOn && html`<button class="small" disabled=${waits} onClick=${() => resume(one)} aria-label=${`Resume ${name}`}><${Icon} name="play" />Resume</button>`}
+    ${one.canResume && html`<button class="small" disabled=${waits} onClick=${() => resume(one)} aria-label=${`Resume ${name}`}><${Icon} name="play" />Resume</button>`}
     ${one.alive && html`<button class="small danger" disabled=${waits || one.state === "STOPPING"} onClick=${() => stop(one)} aria-label=${`${isViewed(one) ? "Close" : "Stop"} ${name}`}><${Icon} name="kill" />${isViewed(one) ? "Close" : "Stop"}</button>`}
     ${isOurs && !one.damage && html`<button class="small icon quiet" onClick=${() => editRemarks(one)} aria-label=${`Name, tags and note of ${name}`} title="Name, tags and note"><${Icon} name="edit" /></button>`}
     ${isOurs && !one.alive && html`<button class="small icon quiet" disabled=${waits} onClick=${() => remove(one)} aria-label=${`Delete ${name}`} title="Delete"><${Icon} name="bin" /></button>`}
