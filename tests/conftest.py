@@ -34,6 +34,14 @@ def kept_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixt
     caplog.handler.removeFilter(secrets)
 
 
+@pytest.fixture(autouse=True)
+def _plain_log(caplog: pytest.LogCaptureFixture) -> None:
+    """What a program that ran within an earlier test hides does not change what this test reads."""
+    for handler in (caplog.handler, *logging.getLogger().handlers):
+        for old in [item for item in handler.filters if isinstance(item, SecretFilter)]:
+            handler.removeFilter(old)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(_DEAR):

@@ -77,16 +77,9 @@ def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_t
     )
     # No experiment has an id with a dot in front.
     gate = AccessGate(HubKeys(token), settings, f".{ID}")
-    _guard_logs(token)
+    guard_server_logs([token])
     about = document(ROUTES, settings.prefix, gate.cookie, "All experiments of a user on a machine.")
     return assembled(HubSite(gate=gate, options=settings, hub=hub), ROUTES, about)
-
-
-def _guard_logs(token: str) -> None:
-    """Keep the token out of the log, also once an experiment that is read here has put its own filter there."""
-    guard_server_logs([token])
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(SecretFilter([token]))
 
 
 def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], None]) -> None:
@@ -119,7 +112,11 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     # The managers that are started from the page take any free port; the port that was asked for is the page's.
     hub = Hub(replace(options, port=None, url_prefix=""))
-    application = make_application(hub, assembly.user_token(directory), options, require_token=require_token)
+    token = assembly.user_token(directory)
+    # An experiment that is read here puts its own filter on the server's loggers, in place of the page's.
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(SecretFilter([token]))
+    application = make_application(hub, token, options, require_token=require_token)
     server = port_choice.listening(
         lambda port: listen(application, options.host, port, options.tls_cert, options.tls_key),
         options.port,

@@ -82,8 +82,12 @@ class Handler(BaseHTTPRequestHandler):
     owner: Any
 
     def body(self) -> bytes:
-        """What came with the request."""
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        """What came with the request, which its client may have left unfinished when it was killed: ConnectionError."""
+        length = int(self.headers.get("Content-Length") or 0)
+        data = self.rfile.read(length)
+        if len(data) < length:
+            raise ConnectionResetError("the client is gone in the middle of a request")
+        return data
 
     def authorization(self) -> str:
         """By which the client says who it is."""

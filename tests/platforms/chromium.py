@@ -7,12 +7,17 @@ one, or break the server's Content-Security-Policy. Where there is no Chromium t
 from __future__ import annotations
 
 import json
+import logging
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.INFO)
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 TIMEOUT_MS = 60_000
@@ -54,7 +59,8 @@ NETWORK_ERRORS = ("net::ERR_", "WebSocket connection to")  # a manager that ende
 def open_page(browser: Any) -> Iterator[OpenPage]:
     """`open_page(url, **options of the context)`: a page of a fresh context, whose errors fail the test at its end.
 
-    `page.expected_errors` is a list to which a test adds parts of messages that it provokes.
+    `page.expected_errors` is a list to which a test adds parts of messages that it provokes. What the page shows in
+    the end, and what its network did, is logged, for the report of a test that fails.
     """
     contexts = []
     problems: list[tuple[Any, str]] = []
@@ -68,15 +74,37 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
         page.expected_errors = list(NETWORK_ERRORS)
         page.on("pageerror", lambda error: problems.append((page, f"error in the page: {error}")))
         page.on("console", lambda message: message.type == "error" and problems.append((page, message.text)))
+        _tell_network(page)
         if url is not None:
             page.goto(url)
         return page
 
     yield begin
     for context in contexts:
+        for page in context.pages:
+            _log.info("the page %s shows: %r", page.url, page.evaluate("document.body?.innerText.slice(0, 1000)"))
         context.close()
     unexpected = [text for page, text in problems if not any(part in text for part in page.expected_errors)]
     assert not unexpected, unexpected
+
+
+def _tell_network(page: Any) -> None:
+    """Log what the page asks and gets, with the seconds since it was made."""
+    began = time.monotonic()
+
+    def tell(what: str) -> None:
+        _log.info("%.2f %s", time.monotonic() - began, what)
+
+    page.on("request", lambda request: tell(f"{request.method} {request.url}"))
+    page.on("requestfinished", lambda request: tell(f"done {request.url}"))
+    page.on("requestfailed", lambda request: tell(f"{request.failure} {request.url}"))
+    page.on("websocket", lambda stream: _tell_stream(stream, tell))
+
+
+def _tell_stream(stream: Any, tell: Callable[[str], None]) -> None:
+    tell(f"stream {stream.url}")
+    stream.on("framereceived", lambda _: tell("the stream says something"))
+    stream.on("close", lambda _: tell("the stream is closed"))
 
 
 def faults(page: Any) -> list[str]:

@@ -95,6 +95,8 @@ class Master:
     def _serve(self, handler: Any) -> None:
         length = int(handler.headers.get("Content-Length") or 0)
         raw = handler.rfile.read(length)
+        if len(raw) < length:
+            raise ConnectionResetError("the client was killed in the middle of its request")
         line = f"{handler.command} {handler.path}"
         self.seen.append(line)
         due = self._due(line, after=False)
