@@ -15,7 +15,13 @@ from nnilite._rest.handler import Answering, Premises
 from nnilite._rest.refusal import HttpRefusal, status_of
 from nnilite._rest.route import Route
 
-WEB_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+# The script that stands in the pages: a browser whose network changes while it loads a page gives up single files, of
+# which the one that starts the page must not be one.
+_START = "'sha256-BfY3Lx5Ze6/1FpA43000gbI8xCwLXWhdIlmxtBaz8Ro='"
+WEB_POLICY = (
+    f"default-src 'self'; script-src 'self' {_START}; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'; object-src 'none'"
+)
 _USED_LINK = "This link was used already, or is too old."
 
 

@@ -1,5 +1,6 @@
 // Starts the page. Should one of its files get lost on the way (a network that changes, a manager that restarts), the
-// page is loaded again, a few times. The page of all experiments names another program in its body.
+// page is loaded again, a few times; for this file itself, the script in the page sees to it. The page of all
+// experiments names another program in its body.
 const KEY = "nnilite-starts";
 const TRIES_MAX = 5;
 
@@ -14,7 +15,19 @@ function tries(change) {
   }
 }
 
-import(new URL(document.body.dataset.app ?? "app.js", document.baseURI).href).then(
+/** When the browser has the page's stylesheets, or has given them up. */
+const complete = new Promise((done) => {
+  if (document.readyState === "complete") done(null);
+  else addEventListener("load", done);
+});
+
+async function start() {
+  await import(new URL(document.body.dataset.app ?? "app.js", document.baseURI).href);
+  await complete;
+  for (const sheet of document.styleSheets) sheet.cssRules; // throws for one that got lost
+}
+
+start().then(
   () => tries(() => 0),
   () => {
     const app = document.getElementById("app");

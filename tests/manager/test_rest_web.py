@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 import re
 import ssl
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import nnilite
 from manager.fake_backend import FakeBackend, filled
 from manager.rest_server import Client, serving
 from nnilite._rest import Options, listen, make_application
@@ -20,6 +23,7 @@ from nnilite._rest.auth import Access
 from nnilite._rest.routes import ROUTES
 from nnilite.errors import ConfigError, Conflict
 
+PAGES = Path(nnilite.__file__).parent / "_web"
 TOKEN = "manager-token-1234"
 
 
@@ -46,6 +50,13 @@ def test_the_user_interface_is_served_under_a_strict_policy(client: Client) -> N
     assert "default-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("page", ["index.html", "hub.html"])
+def test_the_policy_allows_the_one_script_that_stands_in_the_pages(client: Client, page: str) -> None:
+    [script] = re.findall("<script>(.*?)</script>", (PAGES / page).read_text("utf-8"), re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'self' 'sha256-{digest}';" in client.ask("GET", "/").headers["Content-Security-Policy"]
 
 
 def test_scripts_have_a_type_that_browsers_run(client: Client) -> None:

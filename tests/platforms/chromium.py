@@ -76,7 +76,7 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
         page.on("console", lambda message: message.type == "error" and problems.append((page, message.text)))
         _tell_network(page)
         if url is not None:
-            page.goto(url)
+            _go(page, url)
         return page
 
     yield begin
@@ -86,6 +86,18 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
         context.close()
     unexpected = [text for page, text in problems if not any(part in text for part in page.expected_errors)]
     assert not unexpected, unexpected
+
+
+def _go(page: Any, url: str, attempts: int = 5) -> None:
+    """Open the page, again where another test made or removed a network interface meanwhile."""
+    for left in reversed(range(attempts)):
+        try:
+            page.goto(url)
+        except Exception as error:
+            if "ERR_NETWORK_CHANGED" not in str(error) or not left:
+                raise
+        else:
+            return
 
 
 def _tell_network(page: Any) -> None:

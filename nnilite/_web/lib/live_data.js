@@ -32,6 +32,7 @@ const FIRST_PAGE = 2000; // shown soon
 const PAGE = 20_000;
 const LAST = "9007199254740991";
 const REDRAW_MS = 100; // and a millisecond more for each 100 trials: the views look at all of them
+const OPENING_MAX_MS = 20_000;
 const RETRY_MS = [300, 1000, 2000, 3000, 5000];
 
 /** @type {Map<string, Trial>} */
@@ -154,6 +155,8 @@ export function connect() {
   const mine = new WebSocket(streamAddress());
   socket = mine;
   mine.onopen = () => catchUp(mine);
+  // A browser may try for minutes, or for ever after a change of its network.
+  setTimeout(() => mine === socket && mine.readyState === WebSocket.CONNECTING && lost(""), OPENING_MAX_MS);
   mine.onmessage = (message) => mine === socket && take(message);
   mine.onclose = () => mine === socket && lost("");
 }
