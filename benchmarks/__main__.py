@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 
 from benchmarks.table import Result, show
 
 MEASURES = ("startup", "trials", "intake", "proposals", "packing", "scale", "web", "remote")
 
 
-def main(names: list[str]) -> None:
+def main(names: list[str]) -> int:
+    """Returns the exit code: 1 if something could not be measured. The rest is in the table all the same."""
     results: list[Result] = []
+    broken = []
     for name in names or MEASURES:
         print(f"measuring {name} ...", file=sys.stderr)
-        results += importlib.import_module(f"benchmarks.{name}").measure()
+        try:
+            results += importlib.import_module(f"benchmarks.{name}").measure()
+        except Exception:  # noqa: BLE001 (what failed is printed, and minutes of other measurements are not lost)
+            traceback.print_exc()
+            broken.append(name)
     print(show(results))
+    if broken:
+        print(f"could not be measured: {', '.join(broken)}", file=sys.stderr)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -20,6 +20,7 @@ from benchmarks.table import Result
 from nnilite._registry import is_alive
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
+from tests.platforms.many_trials import COLUMNS
 
 TRIALS = 100_000
 METRICS = 50
@@ -67,7 +68,8 @@ def fill(path: Path) -> None:
         for i in range(1, TRIALS):
             value = luck.random()
             row = (i, f"x{i:07}", i, json.dumps({"x": value}), "algorithm", "SUCCEEDED", "", 0, i, i, i + value, value)
-            db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, value, i))
+            marks = ", ".join("?" * 14)
+            db.execute(f"INSERT INTO trials ({COLUMNS}) VALUES ({marks})", (*row, value, i))
             metrics = [(i, 0, k, int(k == METRICS - 1), k, json.dumps(value), float(i)) for k in range(METRICS)]
             db.executemany("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?)", metrics)
             calls = [(i * 2 + 9, "generate", f"x{i:07}", i, None, None, 0)]
