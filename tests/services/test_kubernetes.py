@@ -15,4 +15,4 @@ def platform():
 
 
 class TestKubernetesService(ClusterContract):
-    pass
+    every_case = True
