@@ -281,7 +281,9 @@ TRIAL_ROUTES = (
         FileHandler,
         {
             "GET": Operation(
-                "One file of a trial", Response("the file, text and images to be shown, others to be saved", {}, "*/*")
+                "One file of a trial",
+                Response("the file, text and images to be shown, others to be saved", {}, "*/*"),
+                (FETCH,),
             )
         },
         (TRIAL, PATH),

@@ -103,7 +103,7 @@ class FileHandler(ApiHandler):
     """One file of a trial."""
 
     async def get(self, id: str, path: str) -> None:
-        await send_inside(self, await self.backend.directory(id), path)
+        await send_inside(self, await self.backend.directory(id, self.query["fetch"]), path)
 
 
 def oddity(space: Json, given: Sequence[Json]) -> str:

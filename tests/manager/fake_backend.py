@@ -58,6 +58,7 @@ class FakeBackend:
     kept: dict[str, Trial] = field(default_factory=dict)
     reported: list[Metric] = field(default_factory=list)
     outputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    fetches: list[bool] = field(default_factory=list)  # whether each question for a folder had files brought there
     fenced: set[str] = field(default_factory=set)
     canceled: set[str] = field(default_factory=set)
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
@@ -237,6 +238,7 @@ class FakeBackend:
 
     async def directory(self, trial: str, fetch: bool = True) -> Path:
         self.known(trial)
+        self.fetches.append(fetch)
         return self.folder / "trials" / trial
 
     async def export(self) -> AsyncIterator[Trial]:

@@ -48,6 +48,14 @@ def test_a_large_file_is_sent_whole(client: Client, home: Path) -> None:
     assert client.get(f"{FILES}/empty.bin").body == b""
 
 
+@pytest.mark.parametrize("path", ["", "/trial.stdout"])
+def test_files_elsewhere_are_brought_here_unless_that_is_refused(client: Client, path: str) -> None:
+    for query in ("", "?fetch=true", "?fetch=false"):
+        assert client.get(f"{FILES}{path}{query}").status == 200
+    assert client.backend.fetches == [True, True, False]
+    assert client.get(f"{FILES}{path}?fetch=perhaps").status == 400
+
+
 @pytest.mark.parametrize("name", ["page.html", "x.svg", "x.xml", "x.js", "x.pdf", "x", "x.HTML"])
 def test_what_a_browser_might_run_is_only_offered_for_download(client: Client, home: Path, name: str) -> None:
     (home / name).write_text("<script>alert(1)</script>")
