@@ -151,6 +151,7 @@ def test_j_and_enter_work_at_once(open_page: Any, experiment: Any) -> None:
 VIEWS = (
     *("overview", "trials", "charts/metric", "charts/parallel", "charts/slices", "charts/contour", "charts/curves"),
     *("charts/importance?method=pedAnova", "charts/duration", "charts/timeline", "charts/pareto", "charts/compare"),
+    *("charts/rank", "charts/edf?scale=log"),
     *("experiment/config", "experiment/space", "experiment/logs", "experiment/export", "experiment/others"),
 )
 

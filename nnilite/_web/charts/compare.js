@@ -9,8 +9,9 @@ import { seconds } from "../lib/trials.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { Card, csv, Empty, fileName, Scroll, State, saveFile } from "../parts/bits.js";
 import { ChartCard } from "../parts/chart_card.js";
-import { curvesOption, curvesTable } from "../parts/curve_drawing.js";
+import { curvesOption, curvesTable, leftOutOf } from "../parts/curve_drawing.js";
 import { Icon } from "../parts/icons.js";
+import { isLog, LogScale } from "../parts/log_scale.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Curve } from "../lib/wire.d.ts" */
@@ -82,7 +83,7 @@ export default function Compare() {
         </tbody>
       </table></${Scroll}>
     </${Card}>
-    ${curves.length > 0 && html`<${ChartCard} title="Intermediate results" name="compare" height=${340} deps=${[curves]} draw=${() => curvesOption(curves, { legend: true })} data=${() => curvesTable(curves)} />`}
+    ${curves.length > 0 && html`<${ChartCard} title="Intermediate results" name="compare" height=${340} deps=${[curves, isLog()]} controls=${html`<${LogScale} />`} above=${leftOutOf(curves)} draw=${() => curvesOption(curves, { legend: true })} data=${() => curvesTable(curves)} />`}
   </div>`;
 }
 

@@ -1,16 +1,15 @@
 // The metric over two parameters: trials as points on a surface that is interpolated between them.
 
-import { fields, isLogarithmic } from "../lib/filtered.js";
+import { isLogarithmic } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
-import { route, setQuery } from "../lib/route.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
-import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
+import { ChartCard, MetricPick } from "../parts/chart_card.js";
+import { askedPair, NoPair, PairPick } from "../parts/parameter_pair.js";
 import { NoResults } from "../views/charts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -28,13 +27,8 @@ const POINTS_MAX = 1500; // each cell looks at all of them
 
 /** @param {{ rows: Trial[] }} props */
 export default function Contour({ rows }) {
-  const query = route.value.query;
   const name = askedMetric();
-  const able = fields.value.parameters.filter((field) => field.values.length > 1);
-  const numeric = able.filter((field) => !field.text);
-  const chosenX = able.find(({ field }) => field === query.get("x")) ?? numeric[0] ?? able[0];
-  const chosenY =
-    able.find(({ field }) => field === query.get("y")) ?? [...numeric, ...able].find((field) => field !== chosenX);
+  const { x: chosenX, y: chosenY } = askedPair();
   const points = useMemo(() => {
     if (!chosenY) return [];
     const [placeX, placeY] = [scale(chosenX), scale(chosenY)];
@@ -48,13 +42,10 @@ export default function Contour({ rows }) {
     const step = Math.ceil(found.length / POINTS_MAX);
     return step > 1 ? found.filter((_, place) => place % step === 0) : found;
   }, [rows, name, chosenX?.field, chosenY?.field, version.value]);
-  if (!chosenY)
-    return html`<div class="card"><${Empty} title="Two parameters are needed">This search has fewer than two that vary.</${Empty}></div>`;
+  if (!chosenY) return html`<${NoPair} />`;
   if (points.length < 3) return html`<${NoResults} />`;
-  const options = able.map(({ field }) => [field, fieldName(field)]);
   const controls = html`
-    <${Pick} label="x" value=${chosenX.field} options=${options} set=${(x) => setQuery({ x })} />
-    <${Pick} label="y" value=${chosenY.field} options=${options} set=${(y) => setQuery({ y })} />
+    <${PairPick} x=${chosenX} y=${chosenY} />
     <${MetricPick} value=${name} />`;
   return html`<${ChartCard} title=${`${name === "default" ? "Metric" : name} over ${fieldName(chosenX.field)} and ${fieldName(chosenY.field)}`} name="contour" height=${560} controls=${controls}
     deps=${[points]} draw=${() => option(points, chosenX, chosenY, name)} note="Points are trials; the surface between them is interpolated, so it says little where there are none."

@@ -10,7 +10,8 @@ import { html, useEffect, useMemo, useState } from "../lib/ui.js";
 import { Empty } from "../parts/bits.js";
 import { colours, STATE_COLOURS } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
-import { curvesOption, curvesTable } from "../parts/curve_drawing.js";
+import { curvesOption, curvesTable, leftOutOf } from "../parts/curve_drawing.js";
+import { isLog, LogScale } from "../parts/log_scale.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Curve } from "../lib/wire.d.ts" */
@@ -63,7 +64,8 @@ export default function Curves({ rows }) {
   const controls = html`
     <${Pick} label="Show" value=${order} options=${ORDERS} set=${(one) => setQuery({ order: one === "best" ? null : one })} />
     <${Pick} label="at most" value=${most} options=${[10, 25, 50, 100, 200, 500].map(String)} set=${(one) => setQuery({ most: one === "50" ? null : one })} />
-    ${keys.length > 1 && html`<${Pick} label="Metric" value=${key} options=${keys.map((one) => [one, metricWord(one)])} set=${(one) => setQuery({ key: one })} />`}`;
+    ${keys.length > 1 && html`<${Pick} label="Metric" value=${key} options=${keys.map((one) => [one, metricWord(one)])} set=${(one) => setQuery({ key: one })} />`}
+    <${LogScale} />`;
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (curves && !curves.length) {
     return html`<div class="card"><${Empty} title="No intermediate results">Trials report them with <code>nnilite.report_intermediate_result(value)</code>. If there should be some, remove filters.</${Empty}></div>`;
@@ -82,7 +84,7 @@ export default function Curves({ rows }) {
   const opacity = (_, index) => (few ? 1 : order === "last" ? 0.6 : 1 - 0.8 * (index / (all.length - 1)) ** 0.5);
   const all = curves ?? [];
   const few = all.length <= 8;
-  return html`<${ChartCard} title="Intermediate results" name="intermediate" height=${480} controls=${controls} deps=${[curves]}
+  return html`<${ChartCard} title="Intermediate results" name="intermediate" height=${480} controls=${controls} deps=${[curves, isLog()]} above=${leftOutOf(curves ?? [])}
     draw=${() => curvesOption(curves ?? [], { colour: few ? undefined : colour, legend: few, width: few ? 2 : 1.4, opacity })}
     note=${`${plural((curves ?? []).length, "trial")}, coloured ${few ? "one by one" : "by state, paler the further from the first"}; thinned to ${POINTS} points each. A click opens the trial.`} data=${() => curvesTable(curves ?? [])} />`;
 }

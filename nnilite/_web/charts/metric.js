@@ -8,6 +8,7 @@ import { isBetter, objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
+import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../views/charts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
@@ -55,16 +56,18 @@ export default function Metric({ rows }) {
   if (!points.length) return html`<${NoResults} />`;
   const controls = html`
     <${MetricPick} value=${name} />
-    <${Pick} label="over" value=${over} options=${rows.some(({ cost }) => cost !== null) ? [...OVER, ["spent", "cost so far"]] : OVER} set=${(next) => setQuery({ over: next })} />`;
+    <${Pick} label="over" value=${over} options=${rows.some(({ cost }) => cost !== null) ? [...OVER, ["spent", "cost so far"]] : OVER} set=${(next) => setQuery({ over: next })} />
+    <${LogScale} />`;
+  const values = points.map(({ y }) => y);
   const data = () => ({
     header: ["trial", "sequence", "ended", name],
     rows: points.map(({ trial, y }) => [trial.id, trial.sequence, trial.ended, y]),
   });
   return html`<div class="stack">
     <${ChartCard} title="Metric of each trial" name="metric" height=${400} controls=${controls} data=${data}
-      draw=${() => scatter(points, name, over, goalOf(name))} deps=${[points]} />
+      draw=${() => scatter(points, name, over, goalOf(name))} deps=${[points, isLog()]} above=${leftOut(values, "result")} />
     <${ChartCard} title="Distribution of the metric" name="distribution" height=${220} deps=${[points]}
-      draw=${() => histogram(points.map(({ y }) => y))} data=${() => binsTable(points.map(({ y }) => y))} />
+      draw=${() => histogram(values)} data=${() => binsTable(values)} />
   </div>`;
 }
 
@@ -108,14 +111,14 @@ function scatter(points, name, over, goal) {
       max: over === "spent" ? undefined : "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: axis({ type: "value" }),
+    yAxis: resultAxis(points.map(({ y }) => y)),
     series: [
       {
         type: "scatter",
         symbolSize: points.length > 2000 ? 4 : 8,
         large: points.length > 20_000,
         itemStyle: { color: c["series-1"], opacity: points.length > 2000 ? 0.4 : 0.65 },
-        data: points.map(({ trial, x, y }) => ({ value: [x * scale, y], id: trial.id })),
+        data: points.flatMap(({ trial, x, y }) => (shown(y) === null ? [] : { value: [x * scale, y], id: trial.id })),
         tooltip: {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [
@@ -133,7 +136,7 @@ function scatter(points, name, over, goal) {
         silent: true,
         z: 3,
         lineStyle: { color: c["series-2"], width: 2.5 },
-        data: line,
+        data: line.map(([x, y]) => [x, shown(y)]),
       },
     ],
   };

@@ -9,6 +9,7 @@ import { objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
+import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../views/charts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -28,13 +29,18 @@ export default function Slices({ rows }) {
   }, [rows, name, version.value]);
   const parameters = fields.value.parameters.filter((field) => field.values.length > 1);
   if (!points.length) return html`<${NoResults} />`;
+  const missing = leftOut(
+    points.map((trial) => objective(trial.value, name)),
+    "result",
+  );
   return html`<div class="stack">
-    <div class="row"><${MetricPick} value=${name} /></div>
+    <div class="row"><${MetricPick} value=${name} /><${LogScale} /></div>
+    ${missing && html`<p class="note calm small" role="status">${missing}</p>`}
     <div class="chart-grid">${parameters.slice(0, SHOWN_MAX).map(
       (
         field,
       ) => html`<${ChartCard} key=${field.field} title=${fieldName(field.field)} name=${`slice-${fieldName(field.field)}`} height=${230}
-      deps=${[points, name]} draw=${() => option(points, field, name)}
+      deps=${[points, name, isLog()]} draw=${() => option(points, field, name)}
       data=${() => ({ header: ["trial", fieldName(field.field), name], rows: points.map((trial) => [trial.id, fieldValue(trial, field.field), objective(trial.value, name)]) })} />`,
     )}</div>
     ${parameters.length > SHOWN_MAX && html`<p class="soft">The first ${SHOWN_MAX} of ${parameters.length} parameters are drawn.</p>`}
@@ -70,7 +76,7 @@ function option(points, field, name) {
         formatter: (/** @type {FlatValue} */ one) => (typeof one === "number" ? number(one, 3) : one),
       },
     }),
-    yAxis: axis({ type: "value" }),
+    yAxis: resultAxis(points.map((trial) => objective(trial.value, name))),
     series: [
       {
         type: "scatter",
@@ -79,7 +85,7 @@ function option(points, field, name) {
         data: points.map((trial) => {
           const value = fieldValue(trial, field.field);
           return {
-            value: [field.text && value !== null ? String(value) : value, objective(trial.value, name)],
+            value: [field.text && value !== null ? String(value) : value, shown(objective(trial.value, name))],
             id: trial.id,
             symbolOffset: field.text ? [jitter(trial), 0] : undefined,
             itemStyle: { opacity: 0.25 + 0.65 * (trial.sequence / late) },

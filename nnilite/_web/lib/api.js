@@ -75,6 +75,15 @@ export async function get(path, query = {}, options = {}) {
 }
 
 /**
+ * The bytes of a file.
+ * @param {string} path
+ * @param {Query} [query]
+ */
+export async function content(path, query = {}) {
+  return new Uint8Array(await (await answer(path, query, {})).arrayBuffer());
+}
+
+/**
  * A piece of a text: its bytes, where they begin, where the next ones do, and how long the text is now.
  * @param {string} path
  * @param {Query} [query]

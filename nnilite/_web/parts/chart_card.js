@@ -16,6 +16,7 @@ import { Chart, Save } from "./chart.js";
  * @property {string} name of saved files
  * @property {() => Table} data
  * @property {ComponentChildren} [controls]
+ * @property {string} [above] what the chart leaves out, said before it
  * @property {string} [note]
  * @property {number} [minWidth] pixels
  * @property {string} [class]
@@ -33,6 +34,7 @@ export function ChartCard({
   data,
   height,
   controls,
+  above,
   note,
   events,
   onReady,
@@ -51,6 +53,7 @@ export function ChartCard({
     onReady?.(one);
   };
   return html`<${Card} title=${title} class=${classes} end=${html`${controls}<${Save} name=${name} chart=${chart} data=${data} />`}>
+    ${above && html`<p class="note calm small" role="status">${above}</p>`}
     <${Scroll} label=${title}><div style=${{ minWidth: `${minWidth}px` }}>
       <${Chart} label=${title} draw=${draw} deps=${deps} height=${height} events=${events} onReady=${ready} onClick=${open} />
     </div></${Scroll}>

@@ -1,6 +1,7 @@
 // Intermediate results as lines, one for each trial.
 import { number } from "../lib/format.js";
 import { axis, base, colours, series, tip } from "./chart.js";
+import { leftOut, resultAxis, shown } from "./log_scale.js";
 
 /** @import { Item, Option } from "../vendor/echarts.js" */
 /** @import { Curve } from "../lib/wire.d.ts" */
@@ -36,7 +37,7 @@ export function curvesOption(
       max: "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: axis({ type: "value" }),
+    yAxis: resultAxis(valuesOf(curves)),
     series: curves.map((curve, index) => ({
       type: "line",
       name: curve.trial,
@@ -47,7 +48,7 @@ export function curvesOption(
       itemStyle: { color: colour(curve, index) },
       emphasis: { focus: "series", lineStyle: { width: width + 1.5 } },
       triggerLineEvent: true,
-      data: curve.steps.map((step, place) => ({ value: [step, curve.values[place]], id: curve.trial })),
+      data: curve.steps.map((step, place) => ({ value: [step, shown(curve.values[place])], id: curve.trial })),
       tooltip: {
         formatter: (/** @type {Item<number[]>} */ { value, seriesName }) =>
           value
@@ -60,6 +61,12 @@ export function curvesOption(
     })),
   };
 }
+
+/** @param {Curve[]} curves */
+const valuesOf = (curves) => curves.flatMap(({ values }) => values);
+
+/** @param {Curve[]} curves */
+export const leftOutOf = (curves) => leftOut(valuesOf(curves), "intermediate result");
 
 /**
  * @param {Curve[]} curves

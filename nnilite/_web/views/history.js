@@ -9,6 +9,7 @@ import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { Card, Empty } from "../parts/bits.js";
 import { axis, base, Chart, colours, Save, STATE_COLOURS, tip } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
+import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 
 /** @import { Scored, Trial } from "../lib/trials.js" */
 /** @import { Option, Chart as Drawn } from "../vendor/echarts.js" */
@@ -31,10 +32,15 @@ export function History() {
   });
   const picker =
     names.length > 1 && html`<${Pick} label="Objective" value=${name} options=${names} set=${setChosen} />`;
-  return html`<${Card} title="Metric of all trials, and the best so far" class="c12" end=${html`${picker}${ended.length > 0 && html`<${Save} name="history" chart=${chart} data=${data} />`}`}>
+  const missing = leftOut(
+    ended.map((trial) => trial.score),
+    "result",
+  );
+  return html`<${Card} title="Metric of all trials, and the best so far" class="c12" end=${html`${picker}${ended.length > 0 && html`<${LogScale} /><${Save} name="history" chart=${chart} data=${data} />`}`}>
+    ${missing && html`<p class="note calm small" role="status">${missing}</p>`}
     ${
       ended.length
-        ? html`<${Chart} label="Metric by trial number, with the best so far as a line" draw=${draw} deps=${[ended, goal]} height=${300}
+        ? html`<${Chart} label="Metric by trial number, with the best so far as a line" draw=${draw} deps=${[ended, goal, isLog()]} height=${300}
           onReady=${(one) => {
             chart.current = one;
           }} onClick=${(event) => event.data?.id && go(`trials/${event.data.id}`)} />`
@@ -53,7 +59,9 @@ function historyOption(ended, best, failed) {
   const c = colours();
   const step = Math.max(1, Math.ceil(ended.length / POINTS_MAX));
   const points = ended.filter((_, place) => place % step === 0);
-  const lows = robustRange(ended.map((trial) => trial.score));
+  const values = ended.map((trial) => trial.score);
+  const lows = isLog() ? {} : robustRange(values);
+  const lowest = values.reduce((low, one) => (shown(one) === null || one >= low ? low : one), Infinity);
   return {
     ...base(),
     grid: { left: 8, right: 18, top: 14, bottom: 26, containLabel: true },
@@ -65,7 +73,7 @@ function historyOption(ended, best, failed) {
       max: "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: axis({ type: "value", ...lows }),
+    yAxis: resultAxis(values, lows),
     series: [
       {
         type: "scatter",
@@ -73,7 +81,7 @@ function historyOption(ended, best, failed) {
         symbolSize: ended.length > 2000 ? 4 : 8,
         large: points.length > 5000,
         itemStyle: { color: c["series-1"], opacity: ended.length > 2000 ? 0.35 : 0.6 },
-        data: points.map((trial) => ({ value: [trial.sequence, trial.score], id: trial.id })),
+        data: points.map((trial) => ({ value: [trial.sequence, shown(trial.score)], id: trial.id })),
         tooltip: {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [
@@ -88,7 +96,7 @@ function historyOption(ended, best, failed) {
         step: "end",
         symbol: "none",
         lineStyle: { color: c["series-2"], width: 2.5 },
-        data: changesOf(ended, best),
+        data: changesOf(ended, best).map(([x, y]) => [x, shown(y)]),
         silent: true,
         z: 3,
       },
@@ -99,9 +107,7 @@ function historyOption(ended, best, failed) {
         symbolSize: 7,
         silent: true,
         itemStyle: { color: "transparent", borderColor: c[STATE_COLOURS.FAILED], borderWidth: 1.5 },
-        data: failed
-          .slice(0, 2000)
-          .map((trial) => [trial.sequence, lows.min ?? Math.min(...ended.slice(0, 5000).map((one) => one.score))]),
+        data: failed.slice(0, 2000).map((trial) => [trial.sequence, lows.min ?? lowest]),
       },
     ],
   };

@@ -1,7 +1,7 @@
 // One trial: what it was given, how it went, what it printed and wrote.
 
-import { address, get, send } from "../lib/api.js";
-import { brief, bytes, duration, exact, number, shellWord, shortened, value } from "../lib/format.js";
+import { get, send } from "../lib/api.js";
+import { brief, duration, exact, number, shellWord, shortened, value } from "../lib/format.js";
 import { connection, now, onMetric, profile, trialById, trials, version } from "../lib/live_data.js";
 import { goals, isSeveral } from "../lib/objectives.js";
 import { go, href, route, setQuery } from "../lib/route.js";
@@ -10,15 +10,17 @@ import { flatten, fromWire, hasEnded, objective } from "../lib/trials.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { Card, Copy, Empty, perform, Scroll, State, Time } from "../parts/bits.js";
 import { Chart, Save } from "../parts/chart.js";
-import { curvesOption, curvesTable } from "../parts/curve_drawing.js";
+import { curvesOption, curvesTable, leftOutOf } from "../parts/curve_drawing.js";
 import { confirm } from "../parts/dialog.js";
+import { Files } from "../parts/files.js";
 import { Icon } from "../parts/icons.js";
 import { Log } from "../parts/log.js";
+import { isLog, LogScale } from "../parts/log_scale.js";
 import { newTrial } from "../parts/new_trial.js";
 
 /** @import { ApiError } from "../lib/api.js" */
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { Attempt, Curve as CurvePoints, File, Json, TrialDetails } from "../lib/wire.d.ts" */
+/** @import { Attempt, Curve as CurvePoints, Json, TrialDetails } from "../lib/wire.d.ts" */
 /** @import { Chart as Drawn } from "../vendor/echarts.js" */
 
 export function TrialPage() {
@@ -187,14 +189,16 @@ function Curve({ trial }) {
     };
   }, [trial.id, trial.attempt, key, connection.value.state]);
   const has = curve && curve.steps.length > 0;
+  const missing = curve ? leftOutOf([curve]) : "";
   const picker =
     keys.length > 1 &&
     html`<select aria-label="Which metric" value=${key} onChange=${(event) => setKey(event.target.value)}>
     ${keys.map((name) => html`<option key=${name}>${name}</option>`)}</select>`;
-  return html`<${Card} title="Intermediate results" end=${html`${picker}${has && html`<${Save} name=${`curve-${trial.id}`} chart=${chart} data=${() => curvesTable([curve])} />`}`}>
+  return html`<${Card} title="Intermediate results" end=${html`${picker}${has && html`<${LogScale} /><${Save} name=${`curve-${trial.id}`} chart=${chart} data=${() => curvesTable([curve])} />`}`}>
+    ${missing && html`<p class="note calm small" role="status">${missing}</p>`}
     ${
       has
-        ? html`<${Chart} label=${`Intermediate results of trial ${trial.id}`} draw=${() => curvesOption([curve])} deps=${[curve]} height=${260} onReady=${(
+        ? html`<${Chart} label=${`Intermediate results of trial ${trial.id}`} draw=${() => curvesOption([curve])} deps=${[curve, isLog()]} height=${260} onReady=${(
             one,
           ) => {
             chart.current = one;
@@ -287,38 +291,9 @@ function Outputs({ trial, attempts }) {
     </div>
     ${
       tab === "files"
-        ? html`<${Files} trial=${trial} />`
+        ? html`<${Files} key=${trial.id} trial=${trial} />`
         : html`<${Log} key=${`${trial.id} ${tab} ${attempt}`} path=${`trials/${trial.id}/output/${tab}`} query=${{ attempt }} live=${!hasEnded(trial)}
           label=${tab === "stdout" ? "Output" : "Errors"} empty=${hasEnded(trial) ? "The trial printed nothing here." : "Nothing printed yet."} />`
     }
   </section>`;
-}
-
-/** @param {{ trial: Trial }} props */
-function Files({ trial }) {
-  const [files, setFiles] = useState(/** @type {File[] | null} */ (null));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    /** @type {Promise<{ files: File[] }>} */
-    const asked = get(`trials/${trial.id}/files`);
-    asked.then(
-      (answer) => setFiles(answer.files),
-      (error) => setProblem(error.message),
-    );
-  }, [trial.id, trial.state, trial.attempt]);
-  if (problem) return html`<p class="note">${problem}</p>`;
-  if (files === null) return html`<${Empty} title="Loading …" />`;
-  if (!files.length)
-    return html`<${Empty} title="No files">What the trial writes to <code>$NNI_OUTPUT_DIR</code> is listed here.</${Empty}>`;
-  /** @param {string} path */
-  const place = (path) => address(`trials/${trial.id}/files/${path.split("/").map(encodeURIComponent).join("/")}`).href;
-  return html`<${Scroll} label="Files"><table class="plain">
-    <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th></tr></thead>
-    <tbody>${files.map(
-      (
-        file,
-      ) => html`<tr key=${file.path}><td><a class="mono" href=${place(file.path)} target="_blank">${file.path}</a></td>
-      <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td></tr>`,
-    )}</tbody>
-  </table></${Scroll}>`;
 }

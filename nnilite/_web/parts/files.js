@@ -1,0 +1,137 @@
+// The files of a trial: its pictures at once, short texts on demand, all of them as links.
+//
+// A trial can write anything. Pictures are only those that the manager says are pictures, and an <img> runs nothing.
+// Texts are shown as text, also pages and drawings that could run something elsewhere.
+
+import { address, content, get } from "../lib/api.js";
+import { bytes } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/ui.js";
+import { Empty, messageOf, Scroll, Time } from "./bits.js";
+
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { File } from "../lib/wire.d.ts" */
+
+const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
+const PICTURES_MAX = 24;
+const PICTURE_BYTES_MAX = 5e6;
+const TEXT_BYTES_MAX = 64_000;
+
+/**
+ * What is drawn of a trial's files, and how many pictures are not.
+ * @param {File[]} files
+ */
+export function pictures(files) {
+  const all = files.filter(({ path, size }) => PICTURE.test(path) && size > 0);
+  const drawn = all.filter(({ size }) => size <= PICTURE_BYTES_MAX).slice(0, PICTURES_MAX);
+  return { drawn, others: all.length - drawn.length };
+}
+
+/** @param {File} file */
+export const isShort = ({ path, size }) => size > 0 && size <= TEXT_BYTES_MAX && !PICTURE.test(path);
+
+/**
+ * The text of a file; null if it is none.
+ * @param {Uint8Array} data
+ */
+export function textOf(data) {
+  if (data.includes(0)) return null;
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(data);
+  } catch {
+    return null;
+  }
+}
+
+/** @param {{ trial: Trial }} props */
+export function Files({ trial }) {
+  const [files, setFiles] = useState(/** @type {File[] | null} */ (null));
+  const [problem, setProblem] = useState("");
+  const [open, setOpen] = useState("");
+  useEffect(() => {
+    let gone = false;
+    setOpen("");
+    /** @type {Promise<{ files: File[] }>} */
+    const asked = get(`trials/${trial.id}/files`);
+    asked.then(
+      (answer) => {
+        if (gone) return;
+        setFiles(answer.files);
+        setProblem("");
+      },
+      (error) => !gone && setProblem(error.message),
+    );
+    return () => {
+      gone = true;
+    };
+  }, [trial.id, trial.state, trial.attempt]);
+  if (problem) return html`<p class="note">${problem}</p>`;
+  if (files === null) return html`<${Empty} title="Loading …" />`;
+  if (!files.length)
+    return html`<${Empty} title="No files">What the trial writes to <code>$NNI_OUTPUT_DIR</code> is listed here.</${Empty}>`;
+  /** @param {string} path */
+  const toggle = (path) => setOpen(open === path ? "" : path);
+  return html`<${Pictures} trial=${trial} files=${files} />
+    <${Scroll} label="Files"><table class="plain">
+    <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th><th><span class="hidden">Preview</span></th></tr></thead>
+    <tbody>${files.map(
+      (file) => html`<tr key=${file.path}>
+        <td><a class="mono" href=${address(place(trial, file)).href} target="_blank">${file.path}</a></td>
+        <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td>
+        <td class="tight">${isShort(file) && html`<button class="small" aria-expanded=${open === file.path} aria-label=${`${open === file.path ? "Hide" : "Show"} ${file.path}`} onClick=${() => toggle(file.path)}>${open === file.path ? "Hide" : "Show"}</button>`}</td>
+      </tr>${open === file.path && html`<tr key=${`${file.path} text`}><td colspan="4"><${Text} trial=${trial} file=${file} /></td></tr>`}`,
+    )}</tbody>
+  </table></${Scroll}>`;
+}
+
+/**
+ * Where a file is read.
+ * @param {Trial} trial
+ * @param {File} file
+ */
+const place = (trial, { path }) => `trials/${trial.id}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
+
+// The list has had the files brought to the manager's machine already; each of them need not be again.
+const AS_LISTED = { fetch: "false" };
+
+/** @param {{ trial: Trial, files: File[] }} props */
+function Pictures({ trial, files }) {
+  const { drawn, others } = pictures(files);
+  if (!drawn.length && !others) return null;
+  return html`<section class="pictures" aria-label="Pictures">${drawn.map(
+    (file) => html`<${Picture} key=${`${file.path} ${file.modified}`} trial=${trial} file=${file} />`,
+  )}</section>
+  ${others > 0 && html`<p class="soft small">${others} more ${others === 1 ? "picture is" : "pictures are"} in the list only: at most ${PICTURES_MAX} of up to ${bytes(PICTURE_BYTES_MAX)} are drawn.</p>`}`;
+}
+
+/** @param {{ trial: Trial, file: File }} props */
+function Picture({ trial, file }) {
+  const [isBroken, setBroken] = useState(false);
+  return html`<figure>
+    ${isBroken ? html`<p class="note">This file is no picture that a browser can draw.</p>` : html`<a href=${address(place(trial, file)).href} target="_blank"><img loading="lazy" src=${address(place(trial, file), AS_LISTED).href} alt=${file.path} onError=${() => setBroken(true)} /></a>`}
+    <figcaption class="small mono">${file.path}</figcaption>
+  </figure>`;
+}
+
+/** @param {{ trial: Trial, file: File }} props */
+function Text({ trial, file }) {
+  const [text, setText] = useState(/** @type {string | null | undefined} */ (undefined));
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    let gone = false;
+    content(place(trial, file), AS_LISTED).then(
+      (data) => {
+        if (gone) return;
+        setText(textOf(data));
+        setProblem("");
+      },
+      (error) => !gone && setProblem(messageOf(error)),
+    );
+    return () => {
+      gone = true;
+    };
+  }, [trial.id, file.path, file.size, file.modified]);
+  if (problem) return html`<p class="note bad">${problem}</p>`;
+  if (text === undefined) return html`<p class="soft">Loading …</p>`;
+  if (text === null) return html`<p class="note">This file is no text.</p>`;
+  return html`<pre class="code" tabindex="0" role="region" aria-label=${file.path}>${text}</pre>`;
+}

@@ -1,0 +1,227 @@
+"""Log scales, the charts of ranks and of the distribution function, and previews of files, in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
+from nnilite.config import from_dict
+from nnilite.testing import eventually
+from platforms.chromium import browser, faults, open_page
+
+__all__ = ["browser", "open_page"]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+TRIALS = 20
+TRIAL = """
+import os, struct, zlib
+from pathlib import Path
+import nnilite
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+p = nnilite.get_next_parameter()
+rows = zlib.compress(b"\\0" + b"\\xff\\x80\\x00" * 7)
+header = chunk(b"IHDR", struct.pack(">IIBBBBB", 7, 1, 8, 2, 0, 0, 0))
+folder = Path(os.environ["NNI_OUTPUT_DIR"])
+(folder / "a plot.png").write_bytes(b"\\x89PNG\\r\\n\\x1a\\n" + header + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+(folder / "cut.png").write_bytes(b"\\x89PNG")
+(folder / "notes.txt").write_text("<b>three</b> words here")
+script = "<script>window.top.ran = true</script>"
+svg = f"<svg xmlns='http://www.w3.org/2000/svg' onload='window.ran = true'>{script}</svg>"
+(folder / "drawing.svg").write_text(svg)
+(folder / "page.html").write_text(f"{script}<img src=x onerror='window.ran = true'>")
+(folder / "weights.bin").write_bytes(bytes(range(256)))
+for value in (1, 0.1, -1):
+    nnilite.report_intermediate_result(value)
+nnilite.report_final_result({"default": 10 ** (-4 * p["x"]), "gain": p["x"] - 0.5})
+"""
+SPACE = {
+    "x": {"_type": "quniform", "_value": [0, 1, 0.1]},
+    "n": {"_type": "randint", "_value": [1, 9]},
+    "kind": {"_type": "choice", "_value": ["one", "two"]},
+}
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Client]]:
+    """The address of an experiment that is done, and a client of it."""
+    folder = tmp_path_factory.mktemp("more charts")
+    (folder / "trial.py").write_text(TRIAL)
+    config = {
+        "searchSpace": SPACE,
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialConcurrency": 4,
+        "maxTrialNumber": TRIALS,
+        "tuner": {"name": "Random", "classArgs": {"seed": 1, "optimize_mode": "minimize"}},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", launch.token(entry)) as client:
+            eventually(lambda: client.profile()["state"] == "DONE", 90)
+            yield entry.url or "", client
+            client.stop()
+
+
+def results(client: Client, name: str) -> dict[str, float]:
+    """What each succeeded trial has as `name` in its final result."""
+    found = {trial["id"]: trial["value"][name] for trial in client.trials(states=["SUCCEEDED"])}
+    assert len(found) == TRIALS
+    return found
+
+
+def left_out(how_many: int, of: str) -> re.Pattern[str]:
+    return re.compile(f"^Not shown: {how_many} of {of}, which (is|are) 0 or less")
+
+
+def table(page: Any) -> list[dict[str, str]]:
+    """The rows that a chart's button CSV saves."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").first.click()
+    with Path(download.value.path()).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def call(page: Any, file: str, function: str, *given: Any) -> Any:
+    """What a function of the page's own sources returns."""
+    imported = "([file]) => import(new URL(file, document.baseURI))"
+    return page.evaluate(
+        f"([file, name, given]) => ({imported})([file]).then((it) => it[name](...given))", [file, function, given]
+    )
+
+
+def test_a_log_scale_says_above_the_chart_what_it_leaves_out(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    low = sum(value <= 0 for value in results(client, "gain").values())
+    page = open_page(f"{url}/#/charts/metric?objective=gain")
+    card = page.get_by_role("region", name="Metric of each trial")
+    card.get_by_label("Log scale").check()
+    note = card.get_by_text(left_out(low, f"{TRIALS} results"))
+    note.wait_for()
+    assert "scale=log" in page.url
+    assert note.bounding_box()["y"] < card.locator(".chart").bounding_box()["y"]
+    assert faults(page) == []
+    card.get_by_label("Metric", exact=True).select_option("default")  # all of it is above 0
+    note.wait_for(state="detached")
+    card.get_by_label("Metric", exact=True).select_option("gain")
+    note.wait_for()
+    card.get_by_label("Log scale").uncheck()
+    note.wait_for(state="detached")
+    assert "scale" not in page.url
+
+
+def test_all_charts_of_results_have_a_log_scale(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    gains = results(client, "gain")
+    low = sum(value <= 0 for value in gains.values())
+    first, second = list(gains)[:2]
+    expected = {
+        "charts/slices?objective=gain": left_out(low, f"{TRIALS} results"),
+        "charts/edf?objective=gain": left_out(low, f"{TRIALS} results"),
+        "charts/curves?order=best": left_out(TRIALS, f"{3 * TRIALS} intermediate results"),
+        f"charts/compare?ids={first},{second}": left_out(2, "6 intermediate results"),
+        f"trials/{first}?tab=stdout": left_out(1, "3 intermediate results"),
+    }
+    page = open_page(f"{url}/")
+    for view, text in expected.items():
+        page.goto(f"{url}/#/{view}")
+        page.get_by_label("Log scale").check()
+        page.get_by_text(text).wait_for()
+        page.locator(".chart[data-ready]").first.wait_for()
+
+
+def test_ticks_of_a_log_scale_are_round_numbers_also_within_a_decade(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    assert call(page, "parts/log_scale.js", "logTicks", 5e-4, 20) == [0.001, 0.01, 0.1, 1, 10]
+    assert call(page, "parts/log_scale.js", "logTicks", 0.3, 4) == [0.3, 1, 3]
+    assert call(page, "parts/log_scale.js", "logTicks", 0.9, 0.97) == [0.9, 0.92, 0.94, 0.96]
+    assert len(call(page, "parts/log_scale.js", "logTicks", 1e-300, 1e300)) <= 12
+
+
+def test_ranks_and_shares_are_those_of_the_definition(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    assert call(page, "lib/ranks.js", "ranks", [3, 1, 2, 2, 10]) == [0.75, 0, 0.375, 0.375, 1]
+    assert call(page, "lib/ranks.js", "ranks", [7]) == [0.5]
+    assert call(page, "lib/ranks.js", "shares", [2, 1, 2, -3]) == [[-3, 0], [-3, 0.25], [1, 0.5], [2, 1]]
+    assert call(page, "lib/ranks.js", "shares", []) == []
+    assert call(page, "lib/ranks.js", "quantile", [4, 1, 3, 2], 0.5) == 2
+
+
+@pytest.mark.parametrize(("name", "is_low_best"), [("default", True), ("gain", False)])
+def test_the_best_trial_has_the_highest_rank(open_page: Any, experiment: Any, name: str, is_low_best: bool) -> None:
+    url, client = experiment
+    found = results(client, name)
+    page = open_page(f"{url}/#/charts/rank?objective={name}&x=p.n&y=p.kind")
+    page.locator(".chart[data-ready]").wait_for()
+    rows = table(page)
+    assert {row["trial"]: float(row[name]) for row in rows} == pytest.approx(found)
+    by_rank = sorted(rows, key=lambda row: float(row["rank"]), reverse=True)
+    values = [float(row[name]) for row in by_rank]
+    assert values == sorted(values, reverse=not is_low_best)
+
+
+def test_the_distribution_function_is_that_of_the_trials_and_of_the_filtered_ones(
+    open_page: Any, experiment: Any
+) -> None:
+    url, client = experiment
+    found = sorted(results(client, "gain").values())
+    page = open_page(f"{url}/#/charts/edf?objective=gain")
+    page.locator(".chart[data-ready]").wait_for()
+    rows = [(float(row["gain"]), float(row["share"])) for row in table(page)]
+    expected = [(value, sum(one <= value for one in found) / TRIALS) for value in sorted(set(found))]
+    assert rows == pytest.approx([(found[0], 0.0), *expected])
+    page.get_by_role("button", name="Filters").click()
+    page.get_by_label("one", exact=True).check()
+    page.get_by_text(f"of {TRIALS} trials").wait_for()
+    assert {row["trials"] for row in table(page)} == {"these trials", "all trials"}
+
+
+def test_pictures_and_texts_of_a_trial_are_shown_and_run_nothing(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    trial = next(iter(results(client, "default")))
+    page = open_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{url}/#/trials/{trial}?tab=files")
+    pictures = page.get_by_role("region", name="Pictures")
+    eventually(lambda: pictures.get_by_alt_text("0/a plot.png").evaluate("one => one.naturalWidth") == 7, 60)
+    pictures.get_by_text("This file is no picture that a browser can draw.").wait_for()
+    assert pictures.locator("figure").count() == 2
+    texts = {
+        "notes.txt": "<b>three</b> words here",
+        "drawing.svg": "onload='window.ran = true'",
+        "page.html": "<script>window.top.ran = true</script>",
+    }
+    for name, text in texts.items():
+        page.get_by_label(f"Show 0/{name}").click()
+        page.get_by_role("region", name=f"0/{name}").get_by_text(text).wait_for()
+    page.get_by_label("Show 0/weights.bin").click()
+    page.get_by_text("This file is no text.").wait_for()
+    assert page.evaluate("window.ran") is None
+    read = [one for one in asked if f"/trials/{trial}/files/" in one]
+    assert len(read) == 6
+    assert all(one.endswith("?fetch=false") for one in read)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_axe_finds_nothing_in_the_files_of_a_trial(open_page: Any, experiment: Any, scheme: str, width: int) -> None:
+    url, client = experiment
+    page = open_page(color_scheme=scheme, viewport={"width": width, "height": 850})
+    page.goto(f"{url}/#/trials/{next(iter(results(client, 'default')))}?tab=files&scale=log")
+    page.get_by_label("Show 0/notes.txt").click()
+    page.get_by_role("region", name="0/notes.txt").wait_for()
+    page.get_by_text("This file is no picture").wait_for()
+    page.get_by_text("Not shown:").wait_for()
+    assert faults(page) == []
