@@ -178,6 +178,8 @@ def test_experiments_are_compared(page: Any) -> None:
     assert page.locator("main tbody tr").count() == 2
     page.get_by_label("Over").select_option("time")
     assert "over=time" in page.url
+    page.get_by_label("Log scale").check()
+    assert "scale=log" in page.url
 
 
 def test_a_new_experiment_shows_its_faults_in_place_and_starts_without_them(page: Any, project: Path) -> None:

@@ -42,6 +42,7 @@ svg = f"<svg xmlns='http://www.w3.org/2000/svg' onload='window.ran = true'>{scri
 (folder / "drawing.svg").write_text(svg)
 (folder / "page.html").write_text(f"{script}<img src=x onerror='window.ran = true'>")
 (folder / "weights.bin").write_bytes(bytes(range(256)))
+Path(os.fsdecode(os.fsencode(folder) + b"/odd\\xff.txt")).write_text("its name is not UTF-8")
 for value in (1, 0.1, -1):
     nnilite.report_intermediate_result(value)
 nnilite.report_final_result({"default": 10 ** (-4 * p["x"]), "gain": p["x"] - 0.5})
@@ -150,6 +151,18 @@ def test_ticks_of_a_log_scale_are_round_numbers_also_within_a_decade(open_page: 
     assert len(call(page, "parts/log_scale.js", "logTicks", 1e-300, 1e300)) <= 12
 
 
+def test_a_log_scale_has_room_for_equal_values_and_for_none(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/overview?scale=log")
+    ends = "([values]) => import(new URL('parts/log_scale.js', document.baseURI)).then((it) => it.resultAxis(values))"
+    ends += ".then(({type, min, max}) => [type, min, max])"
+    assert page.evaluate(ends, [[2, 2, None, -1]]) == ["log", 1, 4]
+    assert page.evaluate(ends, [[1, 1 + 2e-16]]) == ["log", 0.5, pytest.approx(2)]
+    assert page.evaluate(ends, [[0, -3]]) == ["log", 1, 10]
+    smallest = page.evaluate(ends, [[5e-324, 1e308]])
+    assert smallest[1] > 0
+    assert smallest[2] < float("inf")
+
+
 def test_ranks_and_shares_are_those_of_the_definition(open_page: Any, experiment: Any) -> None:
     page = open_page(f"{experiment[0]}/")
     assert call(page, "lib/ranks.js", "ranks", [3, 1, 2, 2, 10]) == [0.75, 0, 0.375, 0.375, 1]
@@ -208,7 +221,8 @@ def test_pictures_and_texts_of_a_trial_are_shown_and_run_nothing(open_page: Any,
         page.get_by_label(f"Show 0/{name}").click()
         page.get_by_role("region", name=f"0/{name}").get_by_text(text).wait_for()
     page.get_by_label("Show 0/weights.bin").click()
-    page.get_by_text("This file is no text.").wait_for()
+    page.get_by_text("This file is no text in UTF-8.").wait_for()
+    page.get_by_title("Its name is not UTF-8").wait_for()
     assert page.evaluate("window.ran") is None
     read = [one for one in asked if f"/trials/{trial}/files/" in one]
     assert len(read) == 6

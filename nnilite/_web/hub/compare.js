@@ -7,6 +7,7 @@ import { html, useEffect, useState } from "../lib/ui.js";
 import { Card, Empty, ExperimentState, messageOf, Scroll } from "../parts/bits.js";
 import { axis, base, Chart, series } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
+import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 
 /** @import { Json } from "../lib/wire.d.ts" */
 
@@ -62,6 +63,8 @@ function Curves({ found }) {
   const query = route.value.query;
   const byTime = query.get("over") === "time";
   const names = [...new Set(found.flatMap((one) => Object.keys(one.objectives)))];
+  const bests = found.flatMap(({ points }) => points.map(([, , best]) => best));
+  const missing = leftOut(bests, "best result");
   const draw = () => ({
     ...base(),
     legend: { type: "scroll", top: 0, bottom: "auto", textStyle: { color: base().textStyle.color } },
@@ -73,7 +76,7 @@ function Curves({ found }) {
       min: 0,
       minInterval: byTime ? 0 : 1,
     }),
-    yAxis: axis({ type: "value" }),
+    yAxis: resultAxis(bests),
     series: found.map((one, place) => ({
       type: "line",
       id: one.id,
@@ -82,16 +85,18 @@ function Curves({ found }) {
       symbolSize: 5,
       lineStyle: { width: 2, color: series(place), type: place < 8 ? "solid" : "dashed" },
       itemStyle: { color: series(place) },
-      data: one.points.map(([trials, seconds, best]) => [byTime ? seconds : trials, best]),
+      data: one.points.map(([trials, seconds, best]) => [byTime ? seconds : trials, shown(best)]),
     })),
   });
   const controls = html`
     ${names.length > 1 && html`<${Pick} label="Objective" value=${query.get("objective") ?? found[0].objective} options=${names} set=${(one) => setQuery({ objective: one })} />`}
-    <${Pick} label="Over" value=${byTime ? "time" : "trials"} options=${["trials", "time"]} set=${(one) => setQuery({ over: one === "time" ? one : null })} />`;
+    <${Pick} label="Over" value=${byTime ? "time" : "trials"} options=${["trials", "time"]} set=${(one) => setQuery({ over: one === "time" ? one : null })} />
+    <${LogScale} />`;
   return html`<${Card} title="Best so far" end=${controls}>
+    ${missing && html`<p class="note calm small" role="status">${missing}</p>`}
     ${
       found.some((one) => one.points.length)
-        ? html`<${Chart} label="Best result so far of each experiment" draw=${draw} deps=${[found, byTime]} height=${360} />`
+        ? html`<${Chart} label="Best result so far of each experiment" draw=${draw} deps=${[found, byTime, isLog()]} height=${360} />`
         : html`<${Empty} title="No result yet" />`
     }
   </${Card}>`;

@@ -75,12 +75,18 @@ export async function get(path, query = {}, options = {}) {
 }
 
 /**
- * The bytes of a file.
+ * The bytes of a file, if it is not larger than `most` bytes.
  * @param {string} path
+ * @param {number} most
  * @param {Query} [query]
  */
-export async function content(path, query = {}) {
-  return new Uint8Array(await (await answer(path, query, {})).arrayBuffer());
+export async function content(path, most, query = {}) {
+  const response = await answer(path, query, {});
+  if (Number(response.headers.get("Content-Length")) > most) {
+    await response.body?.cancel();
+    throw new ApiError(0, "This file has grown too large to be shown here.");
+  }
+  return new Uint8Array(await response.arrayBuffer());
 }
 
 /**

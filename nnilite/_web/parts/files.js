@@ -17,23 +17,29 @@ const PICTURE_BYTES_MAX = 5e6;
 const TEXT_BYTES_MAX = 64_000;
 
 /**
+ * A name that is not UTF-8 cannot be part of an address: such a file is listed only.
+ * @param {File} file
+ */
+const hasAddress = ({ path }) => !/\p{Surrogate}/u.test(path);
+
+/**
  * What is drawn of a trial's files, and how many pictures are not.
  * @param {File[]} files
  */
-export function pictures(files) {
-  const all = files.filter(({ path, size }) => PICTURE.test(path) && size > 0);
+function pictures(files) {
+  const all = files.filter((file) => PICTURE.test(file.path) && file.size > 0 && hasAddress(file));
   const drawn = all.filter(({ size }) => size <= PICTURE_BYTES_MAX).slice(0, PICTURES_MAX);
   return { drawn, others: all.length - drawn.length };
 }
 
 /** @param {File} file */
-export const isShort = ({ path, size }) => size > 0 && size <= TEXT_BYTES_MAX && !PICTURE.test(path);
+const isShort = (file) => file.size > 0 && file.size <= TEXT_BYTES_MAX && !PICTURE.test(file.path) && hasAddress(file);
 
 /**
  * The text of a file; null if it is none.
  * @param {Uint8Array} data
  */
-export function textOf(data) {
+function textOf(data) {
   if (data.includes(0)) return null;
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(data);
@@ -75,7 +81,7 @@ export function Files({ trial }) {
     <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th><th><span class="hidden">Preview</span></th></tr></thead>
     <tbody>${files.map(
       (file) => html`<tr key=${file.path}>
-        <td><a class="mono" href=${address(place(trial, file)).href} target="_blank">${file.path}</a></td>
+        <td>${hasAddress(file) ? html`<a class="mono" href=${address(place(trial, file)).href} target="_blank">${file.path}</a>` : html`<span class="mono" title="Its name is not UTF-8, so it has no address here.">${file.path}</span>`}</td>
         <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td>
         <td class="tight">${isShort(file) && html`<button class="small" aria-expanded=${open === file.path} aria-label=${`${open === file.path ? "Hide" : "Show"} ${file.path}`} onClick=${() => toggle(file.path)}>${open === file.path ? "Hide" : "Show"}</button>`}</td>
       </tr>${open === file.path && html`<tr key=${`${file.path} text`}><td colspan="4"><${Text} trial=${trial} file=${file} /></td></tr>`}`,
@@ -118,7 +124,7 @@ function Text({ trial, file }) {
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let gone = false;
-    content(place(trial, file), AS_LISTED).then(
+    content(place(trial, file), TEXT_BYTES_MAX, AS_LISTED).then(
       (data) => {
         if (gone) return;
         setText(textOf(data));
@@ -132,6 +138,6 @@ function Text({ trial, file }) {
   }, [trial.id, file.path, file.size, file.modified]);
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (text === undefined) return html`<p class="soft">Loading …</p>`;
-  if (text === null) return html`<p class="note">This file is no text.</p>`;
+  if (text === null) return html`<p class="note">This file is no text in UTF-8.</p>`;
   return html`<pre class="code" tabindex="0" role="region" aria-label=${file.path}>${text}</pre>`;
 }

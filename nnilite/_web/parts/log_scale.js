@@ -7,6 +7,7 @@ import { axis } from "./chart.js";
 
 const FEW = 3; // ticks; with fewer, an axis says too little
 const ROOM = 0.04; // of an axis, free at each end
+const SAME = 1 + 1e-9; // values whose ratio is smaller are drawn as one
 
 export const isLog = () => route.value.query.get("scale") === "log";
 
@@ -50,16 +51,23 @@ export function resultAxis(values, more = {}) {
     if (value > high) high = value;
   }
   if (!high) return axis({ type: "log", min: 1, max: 10, ...more });
-  const room = low === high ? 2 : (high / low) ** ROOM;
+  const room = high / low < SAME ? 2 : (high / low) ** ROOM;
   const [min, max] = [Math.max(low / room, Number.MIN_VALUE), Math.min(high * room, Number.MAX_VALUE)];
   const plain = axis();
   const customValues = logTicks(min, max);
+  const texts = new Map(customValues.map((value) => [value, number(value, 12)]));
+  const longest = [...texts.values()].reduce((one, other) => (other.length > one.length ? other : one));
+  /**
+   * For the room of labels, ECharts measures those of ticks of its own, which it does not draw.
+   * @param {number} value
+   */
+  const label = (value) => texts.get(value) ?? longest;
   return axis({
     type: "log",
     min,
     max,
     axisTick: { ...plain.axisTick, customValues },
-    axisLabel: { ...plain.axisLabel, customValues, formatter: (/** @type {number} */ value) => number(value, 3) },
+    axisLabel: { ...plain.axisLabel, customValues, formatter: label },
     ...more,
   });
 }

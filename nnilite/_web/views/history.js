@@ -81,7 +81,9 @@ function historyOption(ended, best, failed) {
         symbolSize: ended.length > 2000 ? 4 : 8,
         large: points.length > 5000,
         itemStyle: { color: c["series-1"], opacity: ended.length > 2000 ? 0.35 : 0.6 },
-        data: points.map((trial) => ({ value: [trial.sequence, shown(trial.score)], id: trial.id })),
+        data: points.flatMap((trial) =>
+          shown(trial.score) === null ? [] : { value: [trial.sequence, trial.score], id: trial.id },
+        ),
         tooltip: {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [
