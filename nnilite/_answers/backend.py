@@ -21,9 +21,11 @@ from nnilite._answers.queries import (
     MetricQuery,
     Piece,
     Profile,
+    RemarksQuery,
     ServiceState,
     TrialPage,
     TrialQuery,
+    TrialRemarks,
     TrialSort,
     Waiting,
 )
@@ -42,11 +44,13 @@ __all__ = [
     "MetricQuery",
     "Piece",
     "Profile",
+    "RemarksQuery",
     "Reset",
     "ServiceState",
     "Subscription",
     "TrialPage",
     "TrialQuery",
+    "TrialRemarks",
     "TrialSort",
     "Waiting",
 ]
@@ -112,6 +116,15 @@ class Backend(Protocol):
 
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         """Run ended trials again: those of `ids`, or all in `state`. Returns them as they are now."""
+
+    async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
+        """What people have written about trials. Trials of which nobody has written are left out."""
+
+    async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
+        """Replace the remarks of that trial and revision, also if the experiment is only viewed; they are checked.
+
+        Returns them with their new revision. Raises: NotFound, Conflict if they have another revision by now.
+        """
 
     async def metrics(self, query: MetricQuery) -> MetricPage: ...
 

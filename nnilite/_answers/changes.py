@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from nnilite._answers.queries import Profile
+from nnilite._answers.queries import Profile, TrialRemarks
 from nnilite.records import Metric, Trial
 
 
@@ -20,7 +20,7 @@ class Reset:
     """Changes were dropped: read the state afresh."""
 
 
-Change = Trial | Metric | Profile | Reset
+Change = Trial | Metric | TrialRemarks | Profile | Reset
 
 PENDING_MAX = 20_000
 
@@ -87,4 +87,6 @@ def _key(change: Change) -> Hashable:
         return ("trial", change.id)
     if isinstance(change, Metric):
         return ("metric", change.trial, change.attempt, change.index)
+    if isinstance(change, TrialRemarks):
+        return ("remarks", change.trial)
     return type(change).__name__

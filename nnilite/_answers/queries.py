@@ -93,6 +93,7 @@ class TrialQuery:
     limit: int = 100
     id_prefix: str = ""
     after_revision: int = 0  # only trials changed after this revision
+    tags: tuple[str, ...] = ()  # only trials with all of these
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,25 @@ class TrialPage:
     total: int
     revision: int
     latest: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrialRemarks:
+    """What people have written about a trial. Of the remarks of all trials, the latest have the highest `revision`."""
+
+    trial: str
+    tags: Sequence[str] = ()
+    note: str = ""
+    revision: Annotated[int, COUNT, "the one to be named with a change; 0: nothing was written yet"] = 0
+
+
+@dataclass(frozen=True)
+class RemarksQuery:
+    """Which remarks are wanted, by revision: of these trials or of all, and at most `limit` of them."""
+
+    trials: Sequence[str] | None = None
+    after: int = 0  # only those of a later revision
+    limit: int | None = None
 
 
 @dataclass(frozen=True)

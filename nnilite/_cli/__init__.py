@@ -16,6 +16,7 @@ archive     an experiment as one zip file
 interrupt   makes one sentence and exit code 130 of Ctrl-C
 unpack      loads a saved experiment from a zip file that anybody may have made
 unpack_nni  the same for a zip file that NNI has written
+trial_remarks  tags and a note for trials, for `trial remark`
 trial_folders  compares the folders of trials with the database, for `verify`
 drill_report  what a drill has cost, from attempts and metrics
 

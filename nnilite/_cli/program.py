@@ -29,7 +29,7 @@ COMMANDS = {
     "update": "change a running experiment: search space, concurrency, limits",
     "experiment": "list, show, export, import, delete, save and load experiments",
     "drill": "interrupt running trials as spot nodes do, and report what was lost",
-    "trial": "list, show, kill, scale, rerun, add and download trials",
+    "trial": "list, show, tag, kill, scale, rerun, add and download trials",
     "log": "read the logs of an experiment and the output of its trials",
     "top": "watch the running experiments",
     "config": "show an experiment's configuration or the schema, and convert other programs' files",

@@ -2,8 +2,9 @@
 
 JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
 joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
-intermediate results both have `intermediate`, the list of them. Only trials that succeeded with a metric are in it,
-and of Microsoft NNI's only those whose parameters are known.
+intermediate results both have `intermediate`, the list of them; where people have written some, both have `tags` and
+`note`. Only trials that succeeded with a metric are in it, and of Microsoft NNI's only those whose parameters are
+known.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
 
 Row = dict[str, Any]
+_REMARKS = ("tags", "note")
 
 
 def export(manager: Client, form: str, target: Path | None, *, intermediate: bool) -> int:
@@ -48,6 +50,7 @@ def results(manager: Client, intermediate: bool) -> Iterator[Row]:
         if trial["value"] is None or is_uncertain(trial["reason"]):
             continue
         row = {"parameter": trial["parameters"], "value": trial["value"], "trialJobId": trial["id"]}
+        row |= {name: trial[name] for name in _REMARKS if trial.get(name)}
         if intermediate:
             found = manager.metrics(trial["id"], kind="PERIODICAL")
             row["intermediate"] = [one["value"] for one in found if one["attempt"] == trial["attempt"]]
@@ -73,12 +76,14 @@ def _write_json(manager: Client, file: TextIO, intermediate: bool) -> int:
 
 def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
     """Write CSV: the columns must be known first, so the rows wait in a temporary file, as they may be very many."""
-    count = 0
+    count, remarked = 0, dict.fromkeys(_REMARKS, False)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as kept:
 
         def keep(row: Row) -> Row:
             nonlocal count
             count += 1
+            for name in _REMARKS:
+                remarked[name] |= name in row
             kept.write(json.dumps(row) + "\n")
             return row
 
@@ -88,7 +93,8 @@ def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         kept.seek(0)
-        writer.writerows(cells(json.loads(line)) for line in kept)
+        names = [name for name, is_there in remarked.items() if is_there]
+        writer.writerows(cells(json.loads(line), names) for line in kept)
         return count
 
 
@@ -96,15 +102,20 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     """The columns: parameters in the order of their first occurrence, then the trial and its metrics."""
     parameters: dict[str, None] = {}
     metrics: dict[str, None] = {}
+    remarks: dict[str, None] = {}
     for row in rows:
+        remarks.update(dict.fromkeys(name for name in _REMARKS if name in row))
         parameters.update(dict.fromkeys(_flat(row["parameter"])))
         metrics.update(dict.fromkeys(_metrics(row["value"])))
-    fixed = ["trialJobId", "reward"]
+    fixed = ["trialJobId", "reward", *remarks]
     return [*_apart(parameters, fixed, "parameter"), *fixed, *_apart(metrics, [*fixed, *parameters], "metric")]
 
 
-def cells(row: Row) -> dict[str, Any]:
-    """One row of the CSV file by the names of its columns; names that are used twice are there in full, too."""
+def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
+    """One row of the CSV file by the names of its columns; names that are used twice are there in full, too.
+
+    `remarks`: which of `tags` and `note` have a column.
+    """
     parameters, metrics = _flat(row["parameter"]), _metrics(row["value"])
     full = {f"parameter.{name}": value for name, value in parameters.items()}
     full |= {f"metric.{name}": value for name, value in metrics.items()}
@@ -112,7 +123,8 @@ def cells(row: Row) -> dict[str, Any]:
     found = {**full, **metrics, **parameters, "trialJobId": row["trialJobId"], "reward": reward}
     if "intermediate" in row:
         found["intermediate"] = row["intermediate"]
-    return {name: _cell(value) for name, value in found.items()}
+    said = {"tags": ", ".join(row.get("tags", [])), "note": row.get("note", "")}
+    return {name: _cell(value) for name, value in (found | {name: said[name] for name in remarks}).items()}
 
 
 def _apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The trials of an experiment: list, show, kill, scale and rerun them, add your own, and fetch their files."""
+"""The trials of an experiment: list, show, tag, kill, scale and rerun them, add your own, and fetch their files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nnilite._cli import access, screen, summary
+from nnilite._cli import access, screen, summary, trial_remarks
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NniliteError, NotFound
 from nnilite.records import TrialState
@@ -36,9 +36,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="STATE",
         help="only trials in this state",
     )
+    listing.add_argument(
+        "--tag", action="append", default=[], metavar="TAG", help="only trials with this tag, or with all of several"
+    )
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(command=show_list)
     _add_single(groups)
+    trial_remarks.add(groups)
     _add_scale(groups)
     _add_rerun(groups)
     _add_own(groups)
@@ -108,26 +112,29 @@ def show_list(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json(found)
         return
-    columns = _columns(several, any(trial.get("cost") is not None for trial in found))
+    left_out = {
+        "SERVICE": not several,
+        "COST": all(trial.get("cost") is None for trial in found),
+        "TAGS": not any(trial.get("tags") for trial in found),
+    }
+    columns = {name: cell for name, cell in _COLUMNS.items() if not left_out.get(name)}
     rows = [tuple(cell(trial) for cell in columns.values()) for trial in found]
     screen.show_table(tuple(columns), rows, "There are no such trials.", spare=("REASON", "TIME", "PARAMETERS"))
 
 
-def _columns(services: bool, costs: bool) -> dict[str, Callable[[dict[str, Any]], object]]:
-    """What stands in each column. Who ran a trial, and what that has cost, is shown where it differs."""
-    columns: dict[str, Callable[[dict[str, Any]], object]] = {
-        "NO": lambda trial: trial["sequence"],
-        "ID": lambda trial: trial["id"],
-        "STATE": lambda trial: trial["state"],
-        "METRIC": lambda trial: _metric(trial["value"], trial["latest"]),
-        "TIME": lambda trial: screen.span(_duration(trial)),
-        "SERVICE": lambda trial: trial.get("service", ""),
-        "COST": lambda trial: screen.money(trial.get("cost")),
-        "PARAMETERS": lambda trial: screen.parameters(trial["parameters"]),
-        "REASON": lambda trial: screen.brief(trial["reason"]),
-    }
-    left_out = {"SERVICE": not services, "COST": not costs}
-    return {name: cell for name, cell in columns.items() if not left_out.get(name)}
+_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "NO": lambda trial: trial["sequence"],
+    "ID": lambda trial: trial["id"],
+    "STATE": lambda trial: trial["state"],
+    "METRIC": lambda trial: _metric(trial["value"], trial["latest"]),
+    "TIME": lambda trial: screen.span(_duration(trial)),
+    "SERVICE": lambda trial: trial.get("service", ""),
+    "COST": lambda trial: screen.money(trial.get("cost")),
+    "TAGS": lambda trial: trial_remarks.tags_text(trial.get("tags", [])),
+    "PARAMETERS": lambda trial: screen.parameters(trial["parameters"]),
+    "REASON": lambda trial: screen.brief(trial["reason"]),
+}
+"""What stands in each column. Who ran a trial, what that has cost and its tags are shown where trials have some."""
 
 
 def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
@@ -135,10 +142,12 @@ def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str
         return _front(manager, options)
     count = options.head or options.tail
     if not count:
-        return manager.trials(states=options.status)
+        return manager.trials(states=options.status, tags=options.tag)
     maximize = manager.profile()["optimize"] == "maximize"
     best_first = bool(options.head)
-    ranked = manager.trials(states=options.status, sort="value", descending=maximize == best_first, limit=count)
+    ranked = manager.trials(
+        states=options.status, tags=options.tag, sort="value", descending=maximize == best_first, limit=count
+    )
     return (trial for trial in ranked if trial["value"] is not None)
 
 
@@ -149,7 +158,8 @@ def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]
     if not summary.several_objectives(profile):
         raise ConfigError("--front: the tuner of this experiment has no `objectives` in its classArgs")
     trials = manager.trials(states=options.status or [TrialState.SUCCEEDED.value])
-    return front(((trial, trial["value"]) for trial in trials), signs(profile["objectives"]))
+    best = front(((trial, trial["value"]) for trial in trials), signs(profile["objectives"]))
+    return [trial for trial in best if set(options.tag) <= set(trial.get("tags", []))]
 
 
 def _metric(value: Any, latest: Any) -> str:
@@ -207,8 +217,13 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "Time": screen.span(_duration(trial)),
             "Cost": screen.money(trial.get("cost")) or None,
             "Source": trial["source"],
+            "Tags": trial_remarks.tags_text(trial.get("tags", [])) or None,
         }
     )
+    if trial.get("note"):
+        print("\nNote")
+        for line in str(trial["note"]).splitlines():
+            print(f"  {screen.clean(line)}")
 
 
 def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:

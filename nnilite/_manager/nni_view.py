@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nnilite import _nni_folders, _registry
-from nnilite._answers.backend import Piece
+from nnilite._answers.backend import Piece, TrialRemarks
 from nnilite._documents import read_document
 from nnilite._manager import assembly
 from nnilite._manager.viewer import About, Progress, Viewer, piece
@@ -56,6 +56,10 @@ class NniViewer(Viewer):
 
     async def resume(self) -> None:
         raise Conflict(self.cannot_resume)
+
+    async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
+        """Raises: Conflict, as this shows a copy, which is made anew when NNI's own database has changed."""
+        raise Conflict(f"Experiment {self.experiment_id} was made by Microsoft NNI and can only be read.")
 
     def _refusal(self, what: str) -> Conflict:
         return Conflict(self.cannot_resume)

@@ -14,14 +14,17 @@ from nnilite._answers.backend import (
     MetricQuery,
     Piece,
     Profile,
+    RemarksQuery,
     ServiceState,
     TrialPage,
     TrialQuery,
+    TrialRemarks,
 )
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._manager.read_only import ReadOnly
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
+from nnilite._store.trial_remarks import write_remarks
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import (
     Attempt,
@@ -149,6 +152,14 @@ class Viewer(ReadOnly, Insight):
 
     async def metrics(self, query: MetricQuery) -> MetricPage:
         return await self.reader.metrics(query)
+
+    async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
+        return await self.reader.remarks(query)
+
+    async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
+        kept = await asyncio.to_thread(write_remarks, self.reader.path, remarks)
+        self.changes.publish(kept)
+        return kept
 
     def export(self) -> AsyncIterator[Trial]:
         return self.reader.ended()

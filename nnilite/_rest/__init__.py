@@ -20,6 +20,7 @@ handler         what all JSON handlers share: bounded bodies, security headers, 
 refusal         errors and their HTTP statuses
 changes         what can be changed in a running experiment
 experiment      handlers about the experiment itself
+trial_remarks   handlers about what people have written about trials
 trials          handlers about trials, their metrics, output and files
 insight         handlers about many trials at once
 callbacks       handlers for keepers: they take events and send code

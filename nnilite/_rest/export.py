@@ -7,13 +7,13 @@ import io
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
+from nnilite._answers.backend import RemarksQuery
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
-from nnilite._shapes import to_json
 from nnilite.records import Json, Trial
 
 CHUNK_BYTES = 64 * 1024
-_FIXED = ("id", "sequence", "state", "attempt", "started", "ended", "service", "cost", "value")
+_FIXED = ("id", "sequence", "state", "attempt", "started", "ended", "service", "cost", "tags", "note", "value")
 
 
 class ExportHandler(ApiHandler):
@@ -23,12 +23,13 @@ class ExportHandler(ApiHandler):
         kind = self.query["format"]
         name = f"{self.backend.experiment_id}.{kind}"
         self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+        known = {one.trial: one for one in await self.backend.remarks(RemarksQuery())}
         if kind == "csv":
             self.set_header("Content-Type", "text/csv; charset=utf-8")
-            await self._send(csv_lines(self.backend.export(), await columns_of(self.backend.export())))
+            await self._send(csv_lines(self.backend.export(), await columns_of(self.backend.export()), known))
         else:
             self.set_header("Content-Type", "application/json")
-            await self._send(json_lines(self.backend.export()))
+            await self._send(json_lines(self.backend.export(), known))
 
     async def _send(self, texts: AsyncIterator[str]) -> None:
         await send_texts(self, texts)
@@ -47,11 +48,11 @@ async def send_texts(handler: ApiHandler, texts: AsyncIterator[str]) -> None:
     handler.finish("".join(waiting).encode())
 
 
-async def json_lines(trials: AsyncIterator[Trial]) -> AsyncIterator[str]:
+async def json_lines(trials: AsyncIterator[Trial], known: wire.Remarked) -> AsyncIterator[str]:
     """One JSON array, a line for each trial."""
     separator = "[\n"
     async for trial in trials:
-        yield separator + wire.dumps(to_json(trial))
+        yield separator + wire.dumps(wire.remarked(trial, known))
         separator = ",\n"
     yield "\n]\n" if separator == ",\n" else "[]\n"
 
@@ -64,10 +65,11 @@ async def columns_of(trials: AsyncIterator[Trial]) -> list[str]:
     return sorted(found)
 
 
-async def csv_lines(trials: AsyncIterator[Trial], columns: Sequence[str]) -> AsyncIterator[str]:
+async def csv_lines(trials: AsyncIterator[Trial], columns: Sequence[str], known: wire.Remarked) -> AsyncIterator[str]:
     yield _row([*_FIXED, *columns])
     async for trial in trials:
-        item = to_json(trial)
+        item = wire.remarked(trial, known)
+        item["tags"] = ", ".join(item["tags"])
         cells = dict(cells_of(trial))
         main = wire.default_metric(trial.value)
         fixed = [*(item[name] for name in _FIXED[:-1]), main]

@@ -23,6 +23,7 @@ from nnilite._rest.openapi import OpenApiHandler
 from nnilite._rest.prometheus import PrometheusHandler
 from nnilite._rest.route import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
 from nnilite._rest.stream import StreamHandler
+from nnilite._rest.trial_remarks import BODY_MAX, RemarksHandler, TrialRemarksHandler
 from nnilite._rest.trials import (
     FileHandler,
     FilesHandler,
@@ -76,7 +77,9 @@ TRIAL_QUERY = (
     Param("limit", integer(1, 1000, 100), "how many at most"),
     Param("id_prefix", {"type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$"}, "only trials whose id begins so"),
     Param("after_revision", integer(0, OFFSET_MAX, 0), "only trials changed after this revision"),
+    Param("tag", s.array(s.TEXT, default=[]), "only trials with this tag, or with all of several"),
 )
+REMARKS_AFTER = Param("after", integer(0, OFFSET_MAX, 0), "only remarks of a later revision")
 METRIC_QUERY = (
     Param("kind", s.choice(s.METRIC_KINDS), "only metrics of this kind"),
     ATTEMPT,
@@ -161,7 +164,7 @@ EXPERIMENT_ROUTES = (
         {
             "GET": Operation(
                 "All ended trials as a file, JSON or CSV",
-                Response("the file", s.array(s.ref("Trial")), also="text/csv"),
+                Response("the file", s.array(s.ref("ExportedTrial")), also="text/csv"),
                 (FORMAT,),
             )
         },
@@ -256,6 +259,33 @@ TRIAL_ROUTES = (
             )
         },
         (TRIAL,),
+    ),
+    Route(
+        "/trials/{id}/remarks",
+        TrialRemarksHandler,
+        {
+            "GET": get("What people have written about a trial", s.ref("TrialRemarks")),
+            "PUT": Operation(
+                "Replace tags and note of that revision; also where the experiment is only viewed",
+                Response("the remarks with their new revision", s.ref("TrialRemarks")),
+                body=s.REMARKS,
+                refusals=(409,),
+            ),
+        },
+        (TRIAL,),
+        body_max=BODY_MAX,
+    ),
+    Route(
+        "/remarks",
+        RemarksHandler,
+        {
+            "GET": get(
+                "What people have written about trials, in the order of change",
+                s.record(remarks=s.array(s.ref("TrialRemarks"))),
+                REMARKS_AFTER,
+                Param("limit", integer(1, 1000, 1000), "how many at most"),
+            )
+        },
     ),
     Route("/metrics", MetricsHandler, {"GET": get("Metrics of all trials", s.ref("MetricPage"), *METRIC_QUERY)}),
     Route(

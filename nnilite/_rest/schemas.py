@@ -9,8 +9,10 @@ from nnilite._answers.queries import (
     MetricPage,
     Profile,
     ServiceState,
+    TrialRemarks,
     Waiting,
 )
+from nnilite._remarks import NOTE_MAX, TAG_MAX, TAGS_MAX
 from nnilite._rest.events import EVENTS_MAX
 from nnilite._rest.experiment import IMPORT_MAX
 from nnilite._rest.route import Schema
@@ -68,7 +70,10 @@ def either(*schemas: Schema) -> Schema:
 
 _LATEST: Schema = {**ANYTHING, "description": "the latest intermediate result, where there is no final one (yet)"}
 _WARNING: Schema = {"type": "string", "description": "what is odd about the parameters, which are run all the same"}
+_TAGS: Schema = array(TEXT, description="what people have tagged it with")
+_NOTE: Schema = {"type": "string", "description": "what people have noted about it"}
 _TRIAL = properties_of(Trial)
+_REMARKED = {**_TRIAL, "tags": _TAGS, "note": _NOTE}
 
 
 def _event(kind: str, cls: type) -> Schema:
@@ -87,12 +92,24 @@ COMPONENTS: dict[str, Schema] = {
     },
     **{
         cls.__name__: schema_of(cls)
-        for cls in (Trial, Attempt, Metric, MetricPage, ExperimentLimits, Waiting, Host, Listed, ServiceState)
+        for cls in (
+            Trial,
+            Attempt,
+            Metric,
+            MetricPage,
+            ExperimentLimits,
+            Waiting,
+            Host,
+            Listed,
+            ServiceState,
+            TrialRemarks,
+        )
     },
-    "TrialDetails": record(**_TRIAL, attempts=array(ref("Attempt"))),
+    "TrialDetails": record(**_REMARKED, attempts=array(ref("Attempt"))),
     "NewTrial": record(**_TRIAL, warning=_WARNING),
-    "TrialPage": record(trials=array(record(**_TRIAL, latest=_LATEST)), total=COUNT, revision=COUNT),
+    "TrialPage": record(trials=array(record(**_REMARKED, latest=_LATEST)), total=COUNT, revision=COUNT),
     "Experiment": schema_of(Profile),
+    "ExportedTrial": record(**_REMARKED),
     "File": schema_of(FileEntry),
     "Event": either(*(_event(kind, cls) for kind, cls in EVENT_TYPES.items())),
     "CallbackAnswer": schema_of(CallbackAnswer),
@@ -105,6 +122,15 @@ EMPTY: Schema = {"type": "object", "additionalProperties": False}
 NEW_TRIAL: Schema = {**record(parameters=OBJECT), "additionalProperties": False}
 WORKERS: Schema = {
     **record(workers={"type": "integer", "minimum": 1, "maximum": WORKERS_MAX}),
+    "additionalProperties": False,
+}
+_TAG = r"^[^\u0000-\u001f]*[^\s\u0000-\u001f][^\u0000-\u001f]*$"  # one line, and not only blanks
+REMARKS: Schema = {
+    **record(
+        tags=array({"type": "string", "maxLength": TAG_MAX, "pattern": _TAG}, maxItems=TAGS_MAX),
+        note={"type": "string", "maxLength": NOTE_MAX},
+        revision={**COUNT, "description": "of the remarks that this replaces"},
+    ),
     "additionalProperties": False,
 }
 RERUN: Schema = either(

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnilite._answers.backend import MetricQuery, Piece, TrialQuery, TrialSort
+from nnilite._answers.backend import MetricQuery, Piece, RemarksQuery, TrialQuery, TrialSort
 from nnilite._rest import wire
 from nnilite._rest.files import list_inside, send_inside
 from nnilite._rest.handler import ApiHandler
+from nnilite._rest.trial_remarks import remarks_of
 from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.records import Json, MetricKind, TrialState
@@ -25,7 +26,8 @@ class TrialsHandler(ApiHandler):
 
     async def get(self) -> None:
         page = await self.backend.trials(trial_query(self.query))
-        self.send_json(wire.trial_page(page))
+        known = await self.backend.remarks(RemarksQuery(trials=[trial.id for trial in page.trials]))
+        self.send_json(wire.trial_page(page, {one.trial: one for one in known}))
 
     async def post(self) -> None:
         body = wire.strict_object(self.json(), ["parameters"])
@@ -41,7 +43,8 @@ class TrialHandler(ApiHandler):
     """One trial with its attempts, and its cancellation."""
 
     async def get(self, id: str) -> None:
-        self.send_json(wire.trial_details(*await self.backend.trial(id)))
+        trial, attempts = await self.backend.trial(id)
+        self.send_json(wire.trial_details(trial, attempts, {id: await remarks_of(self.backend, id)}))
 
     async def delete(self, id: str) -> None:
         self.send_json(to_json(await self.backend.cancel_trial(id)))
@@ -143,6 +146,7 @@ def trial_query(query: Any) -> TrialQuery:
         limit=query["limit"],
         id_prefix=query["id_prefix"] or "",
         after_revision=query["after_revision"],
+        tags=tuple(query["tag"]),
     )
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nnilite._answers.changes import Change
-from nnilite._answers.queries import Profile, TrialPage
+from nnilite._answers.queries import Profile, TrialPage, TrialRemarks
 from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
 from nnilite.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
@@ -42,21 +42,33 @@ def _finite(value: Json) -> Json:
     return value
 
 
-def trial_details(item: Trial, attempts: Sequence[Attempt]) -> Object:
-    return {**to_json(item), "attempts": [to_json(one) for one in attempts]}
+Remarked = Mapping[str, TrialRemarks]
+"""Remarks by trial."""
 
 
-def trial_page(page: TrialPage) -> Object:
-    trials = [{**to_json(item), "latest": page.latest.get(item.id)} for item in page.trials]
+def remarked(item: Trial, known: Remarked) -> Object:
+    """A trial with its tags and its note."""
+    mine = known.get(item.id) or TrialRemarks(item.id)
+    return {**to_json(item), "tags": list(mine.tags), "note": mine.note}
+
+
+def trial_details(item: Trial, attempts: Sequence[Attempt], known: Remarked) -> Object:
+    return {**remarked(item, known), "attempts": [to_json(one) for one in attempts]}
+
+
+def trial_page(page: TrialPage, known: Remarked) -> Object:
+    trials = [{**remarked(item, known), "latest": page.latest.get(item.id)} for item in page.trials]
     return {"trials": trials, "total": page.total, "revision": page.revision}
 
 
 def change(item: Change) -> Object:
-    """`{"type": "trial", "trial": {...}}`, and likewise metric, experiment; `{"type": "reset"}`."""
+    """`{"type": "trial", "trial": {...}}`, and likewise metric, remarks, experiment; `{"type": "reset"}`."""
     if isinstance(item, Trial):
         return {"type": "trial", "trial": to_json(item)}
     if isinstance(item, Metric):
         return {"type": "metric", "metric": to_json(item)}
+    if isinstance(item, TrialRemarks):
+        return {"type": "remarks", "remarks": to_json(item)}
     if isinstance(item, Profile):
         return {"type": "experiment", "experiment": to_json(item)}
     return {"type": "reset"}

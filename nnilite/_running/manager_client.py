@@ -92,10 +92,20 @@ class Client(ManagerConnection):
     # Trials
 
     def trials(
-        self, *, states: Sequence[str] = (), sort: str = "sequence", descending: bool = False, limit: int | None = None
+        self,
+        *,
+        states: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        sort: str = "sequence",
+        descending: bool = False,
+        limit: int | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Trials in the order of `sort` (sequence, value, started, ended, duration), asked for page by page."""
+        """Trials in the order of `sort` (sequence, value, started, ended, duration), asked for page by page.
+
+        With `tags` only those that have all of them.
+        """
         query = {"sort": sort, "descending": "true" if descending else "false", "state": list(states)}
+        query |= {"tag": list(tags)} if tags else {}
         offset = 0
         while limit is None or offset < limit:
             count = PAGE if limit is None else min(PAGE, limit - offset)
@@ -130,6 +140,17 @@ class Client(ManagerConnection):
         """Run ended trials again: those of `ids`, or all in a state. Returns them as they are now."""
         answer = self.ask("POST", "/trials/rerun", body={"state": state} if state else {"ids": list(ids)})
         return [_trial(trial) for trial in answer["trials"]]
+
+    def remarks(self, trial: str) -> dict[str, Any]:
+        """What people have written about a trial: `tags`, `note`, and the `revision` to be named with a change."""
+        found: dict[str, Any] = self.ask("GET", f"/trials/{_part(trial)}/remarks")
+        return found
+
+    def remark(self, trial: str, *, tags: Sequence[str], note: str, revision: int) -> dict[str, Any]:
+        """Replace the remarks of this revision. Raises: Conflict if somebody has changed them meanwhile."""
+        body = {"tags": list(tags), "note": note, "revision": revision}
+        found: dict[str, Any] = self.ask("PUT", f"/trials/{_part(trial)}/remarks", body=body)
+        return found
 
     def metrics(self, trial: str | None = None, *, kind: str | None = None) -> Iterator[dict[str, Any]]:
         """Reported values, oldest first: of one trial or of all, of one kind (PERIODICAL, FINAL) or of both."""

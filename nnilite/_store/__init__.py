@@ -10,6 +10,7 @@ soundness    recomputes the invariants of a finished experiment
 copies       puts a database into an archive, and takes one out of it
 async_store  the writer in a thread of its own, for the event loop
 reader       answers questions about trials and metrics, by connections that only read
+trial_remarks  what people have written about trials
 tables       answers questions about many trials at once, inside SQLite
 rows         makes records from rows of the database
 importance   the program that computes how much each parameter matters

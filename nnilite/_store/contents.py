@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from nnilite._remarks import checked
 from nnilite._store.rows import stored_end
-from nnilite.errors import StoreError
+from nnilite.errors import ConfigError, StoreError
 from nnilite.keeper_events import read_value
 from nnilite.records import CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
 
@@ -56,8 +57,8 @@ def check_rows(db: sqlite3.Connection) -> None:
     for key, value in db.execute("SELECT key, value FROM meta"):
         if not (_text(key) and _text(value) and _META.get(key, _text)(value)):
             raise StoreError(f"in its table meta, {key!r:.60} cannot be {value!r:.60}")
-    for table, column, key in (("attempts", "trial", "sequence"), ("metrics", "trial", "sequence")):
-        if db.execute(f"SELECT 1 FROM {table} WHERE {column} NOT IN (SELECT {key} FROM trials) LIMIT 1").fetchone():
+    for table in ("attempts", "metrics", "remarks"):
+        if db.execute(f"SELECT 1 FROM {table} WHERE trial NOT IN (SELECT sequence FROM trials) LIMIT 1").fetchone():
             raise StoreError(f"its table {table} has rows of a trial that there is not")
 
 
@@ -124,6 +125,22 @@ def _id(value: Any) -> bool:
 
 def _object(value: Any) -> bool:
     return isinstance(value, str) and isinstance(read_value(value)[0], dict)
+
+
+def _tags(value: Any) -> bool:
+    return isinstance(value, str) and _remarked(read_value(value)[0], "")
+
+
+def _note(value: Any) -> bool:
+    return _remarked([], value)
+
+
+def _remarked(tags: Any, note: Any) -> bool:
+    try:
+        checked("", tags, note)
+    except ConfigError:
+        return False
+    return True
 
 
 def _end(value: Any) -> bool:
@@ -212,4 +229,5 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "customized": _truth,
     },
     "removals": {"trial": _whole, "number": _whole},
+    "remarks": {"tags": _tags, "note": _note, "revision": _whole},
 }

@@ -6,13 +6,21 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from nnilite._answers.backend import MetricPage, MetricQuery, TrialPage, TrialQuery, TrialSort
+from nnilite._answers.backend import (
+    MetricPage,
+    MetricQuery,
+    RemarksQuery,
+    TrialPage,
+    TrialQuery,
+    TrialRemarks,
+    TrialSort,
+)
 from nnilite._store.place import file_id
 from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
@@ -24,6 +32,7 @@ from nnilite._store.rows import (
     stored_value,
     trial_from,
 )
+from nnilite._store.trial_remarks import WITH_TAG, find_remarks
 from nnilite._store.trouble import understood
 from nnilite.errors import NotFound
 from nnilite.records import Attempt, Json, MetricKind, Trial
@@ -66,6 +75,9 @@ class Reader:
     async def metrics(self, query: MetricQuery) -> MetricPage:
         return await self._run(self._metrics, query)
 
+    async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
+        return await self._run(find_remarks, self._rows, query)
+
     async def ended(self) -> AsyncIterator[Trial]:
         """All ended trials, by sequence."""
         after = -1
@@ -84,6 +96,10 @@ class Reader:
     async def ask(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run `work(rows, *arguments)` in a thread, where `rows(query, *values)` reads from the database."""
         return await self._run(work, self._rows, *arguments)
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)
@@ -211,4 +227,7 @@ def _condition(query: TrialQuery) -> tuple[str, list[Any]]:
     if query.after_revision:
         conditions.append("revision > ?")
         values.append(query.after_revision)
+    for tag in query.tags:
+        conditions.append(WITH_TAG)
+        values.append(tag)
     return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from nnilite._answers.queries import TrialRemarks
 from nnilite.keeper_events import parse_event, read_value
 from nnilite.records import Attempt, CallKind, Exited, JobState, Json, Metric, MetricKind, Trial, TrialState
 from nnilite.tuner import Call
@@ -22,6 +23,7 @@ ATTEMPT_COLUMNS = (
     "a.number, a.service, a.handle, a.state, a.started, a.ended, a.exit_code, a.message, a.host, a.url, a.cancel, "
     "a.reported_end, a.cost"
 )
+REMARK_COLUMNS = "t.id, r.tags, r.note, r.revision"
 METRIC_COLUMNS = "t.id, m.attempt, m.idx, m.final, m.sequence, m.value, m.time"
 
 
@@ -30,6 +32,7 @@ _MAYBE_TIME = _MAYBE_COST = (*_TIME, type(None))
 _TRIAL_TYPES = (int, str, _WHOLE, str, str, str, str, int, _TIME, _MAYBE_TIME, _MAYBE_TIME, _TEXT, str, _MAYBE_COST)
 _ATTEMPT_TYPES = (int, str, _TEXT, str, _MAYBE_TIME, _MAYBE_TIME, _WHOLE, str, str, str, str, _TEXT, _MAYBE_COST)
 _METRIC_TYPES = (str, int, int, int, int, str, _TIME)
+_REMARK_TYPES = (str, str, str, int)
 _CALL_TYPES = (str, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, int)
 
 
@@ -102,6 +105,16 @@ def metric_from(row: tuple[Any, ...]) -> Metric:
     trial, attempt, index, final, sequence, value, time = row
     kind = MetricKind.FINAL if final else MetricKind.PERIODICAL
     return Metric(trial, attempt, index, kind, sequence, stored_value(value), time)
+
+
+def remarks_from(row: tuple[Any, ...]) -> TrialRemarks:
+    _check(row, _REMARK_TYPES)
+    trial, tags, note, revision = row
+    words = json.loads(tags)
+    if not isinstance(words, list):
+        raise ValueError(f"tags cannot be {tags!r:.50}")
+    _check(tuple(words), (str,) * len(words))
+    return TrialRemarks(trial, tuple(words), note, revision)
 
 
 def call_from(row: tuple[Any, ...]) -> Call:

@@ -38,11 +38,14 @@ log = logging.getLogger(__name__)
 FILE_NAME = "nnilite.sqlite"
 _APPLICATION_ID = 0x6E6E696C  # "nnil" in ASCII: by this nnilite recognizes its own files
 _SECRET = re.compile("[0-9a-f]{64}")
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _REMOVALS = """
 CREATE TABLE removals (
   trial INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (trial, number)) WITHOUT ROWID"""
+_REMARKS = """
+CREATE TABLE remarks (
+  trial INTEGER PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL, revision INTEGER NOT NULL UNIQUE)"""
 SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE trials (
@@ -65,6 +68,7 @@ CREATE TABLE calls (
   number INTEGER PRIMARY KEY, kind TEXT NOT NULL, trial TEXT, parameter_id INTEGER, value TEXT, success INTEGER,
   customized INTEGER NOT NULL);
 {_REMOVALS};
+{_REMARKS};
 """
 
 _COSTS = """
@@ -73,7 +77,12 @@ ALTER TABLE trials ADD COLUMN cost REAL;
 ALTER TABLE attempts ADD COLUMN cost REAL;
 UPDATE trials SET service = COALESCE(
   (SELECT a.service FROM attempts a WHERE a.trial = trials.sequence AND a.number = trials.attempt), '')"""
-_MIGRATIONS: dict[int, str] = {1: _REMOVALS, 2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT", 3: _COSTS}
+_MIGRATIONS: dict[int, str] = {
+    1: _REMOVALS,
+    2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT",
+    3: _COSTS,
+    4: _REMARKS,
+}
 """By schema version, the statements that lead to the next; to the letter as in `SCHEMA` (see `check_schema`)."""
 
 

@@ -180,6 +180,31 @@ def test_a_trials_page_shows_its_parts(open_page: Any, experiment: Any) -> None:
     assert "1 2 3" in popup.value.inner_text("body")
 
 
+def test_a_trial_is_tagged_and_noted_and_found_by_its_tag(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    trial = next(client.trials())["id"]
+    page = open_page(f"{url}/#/trials/{trial}")
+    page.expected_errors.append("400")
+    page.get_by_role("button", name="Edit tags and note").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Tags").fill("x" * 41)
+    dialog.get_by_role("button", name="Save").click()
+    dialog.get_by_role("alert").get_by_text("40 characters").wait_for()
+    dialog.get_by_label("Tags").fill("<b>to look at</b>, good, good")
+    dialog.get_by_label("Note").fill("as in\nthe paper")
+    dialog.get_by_role("button", name="Save").click()
+    card = page.get_by_role("region", name="Tags and note")
+    card.get_by_text("the paper").wait_for()
+    kept = client.remarks(trial)
+    assert (kept["tags"], kept["note"]) == (["<b>to look at</b>", "good"], "as in\nthe paper")
+    card.get_by_role("link", name="<b>to look at</b>").click()
+    page.get_by_text("1 of 16 trials").wait_for()
+    page.locator(".grid-row").get_by_text("<b>to look at</b>, good").wait_for()
+    # What somebody else changes is there by itself.
+    client.remark(trial, tags=[], note="", revision=kept["revision"])
+    page.get_by_text("No matching trials").wait_for()
+
+
 def test_a_trial_is_copied_as_json_and_as_a_command(open_page: Any, experiment: Any) -> None:
     url, client = experiment
     best = client.profile()["best"]

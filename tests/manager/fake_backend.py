@@ -20,9 +20,11 @@ from nnilite._answers.backend import (
     MetricQuery,
     Piece,
     Profile,
+    RemarksQuery,
     Subscription,
     TrialPage,
     TrialQuery,
+    TrialRemarks,
 )
 from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
@@ -57,6 +59,7 @@ class FakeBackend:
     revision: int = 0
     kept: dict[str, Trial] = field(default_factory=dict)
     reported: list[Metric] = field(default_factory=list)
+    remarked: dict[str, TrialRemarks] = field(default_factory=dict)
     outputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     fetches: list[bool] = field(default_factory=list)  # whether each question for a folder had files brought there
     fenced: set[str] = field(default_factory=set)
@@ -121,6 +124,7 @@ class FakeBackend:
     async def trials(self, query: TrialQuery) -> TrialPage:
         found = [trial for trial in self.kept.values() if not query.states or trial.state in query.states]
         found = [trial for trial in found if trial.id.startswith(query.id_prefix)]
+        found = [trial for trial in found if set(query.tags) <= set(self.tags_of(trial.id))]
         found.sort(key=lambda trial: trial.sequence, reverse=query.descending)
         return TrialPage(found[query.offset : query.offset + query.limit], len(found), self.revision)
 
@@ -157,6 +161,25 @@ class FakeBackend:
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         found = [self.known(trial) for trial in ids] or [t for t in self.kept.values() if t.state is state]
         return [self.put(replace(t, state=TrialState.WAITING, attempt=t.attempt + 1)) for t in found]
+
+    def tags_of(self, trial: str) -> Sequence[str]:
+        return self.remarked[trial].tags if trial in self.remarked else ()
+
+    async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
+        found = sorted(self.remarked.values(), key=lambda one: one.revision)
+        if query.trials is not None:
+            found = [one for one in found if one.trial in query.trials]
+        return [one for one in found if one.revision > query.after][: query.limit]
+
+    async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
+        self.known(remarks.trial)
+        known = self.remarked.get(remarks.trial) or TrialRemarks(remarks.trial)
+        if known.revision != remarks.revision:
+            raise Conflict("somebody has changed these remarks meanwhile")
+        kept = replace(remarks, revision=1 + max((one.revision for one in self.remarked.values()), default=0))
+        self.remarked[kept.trial] = kept
+        self.changes.publish(kept)
+        return kept
 
     async def metrics(self, query: MetricQuery) -> MetricPage:
         found = [

@@ -14,11 +14,12 @@ from typing import cast
 import pytest
 
 from nnilite._answers.backend import Backend, MetricPage, MetricQuery
-from nnilite._answers.queries import TrialQuery
+from nnilite._answers.queries import TrialQuery, TrialRemarks
 from nnilite._engine import messages as s
 from nnilite._rest.nni_api import records
-from nnilite._store.contents import check_schema
+from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.reader import Reader
+from nnilite._store.trial_remarks import write_remarks
 from nnilite._store.writer import SCHEMA, SCHEMA_VERSION, Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, EndCause, Exited, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
@@ -264,6 +265,7 @@ def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: p
     db.close()
 
 
+WITHOUT_REMARKS = "DROP TABLE remarks;"
 WITHOUT_ENDS = "ALTER TABLE attempts DROP COLUMN reported_end;"
 WITHOUT_COSTS = (
     "ALTER TABLE trials DROP COLUMN service; ALTER TABLE trials DROP COLUMN cost; "
@@ -271,11 +273,27 @@ WITHOUT_COSTS = (
 )
 
 
+def test_a_database_of_schema_4_keeps_its_trials_and_gets_remarks(path: Path) -> None:
+    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
+        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, "near", cost=1.5))])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(f"{WITHOUT_REMARKS} PRAGMA user_version = 4")
+    with contextlib.closing(reopened(path)) as store:
+        known = store.attempt("t0", 0)
+        assert known is not None
+        assert known[1].cost == 1.5
+    assert write_remarks(path, TrialRemarks("t0", ("good",), "")).revision == 1
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        check_schema(db, SCHEMA)
+        check_rows(db)
+        assert db.execute("PRAGMA user_version").fetchone() == (5,)
+
+
 def test_a_database_without_costs_gets_them_and_knows_who_ran_what(path: Path) -> None:
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
         store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, "near"))])
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(f"{WITHOUT_COSTS} PRAGMA user_version = 3")
+        db.executescript(f"{WITHOUT_REMARKS} {WITHOUT_COSTS} PRAGMA user_version = 3")
     with contextlib.closing(reopened(path)) as store:
         known = store.attempt("t0", 0)
         assert known is not None
@@ -293,7 +311,9 @@ def test_what_was_spent_at_each_service_is_read_back(path: Path) -> None:
 def test_a_database_without_removals_gets_them(path: Path) -> None:
     Store.create(path, "abc", 1.0).close()
     with sqlite3.connect(path) as db:
-        db.executescript(f"{WITHOUT_COSTS} {WITHOUT_ENDS} DROP TABLE removals; PRAGMA user_version = 1")
+        db.executescript(
+            f"{WITHOUT_REMARKS} {WITHOUT_COSTS} {WITHOUT_ENDS} DROP TABLE removals; PRAGMA user_version = 1"
+        )
     db.close()
     with contextlib.closing(reopened(path)) as store:
         assert store.snapshot(True).removals == ()
@@ -302,7 +322,7 @@ def test_a_database_without_removals_gets_them(path: Path) -> None:
 def test_a_database_of_an_earlier_version_becomes_one_of_this_version(path: Path) -> None:
     Store.create(path, "abc", 1.0).close()
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(f"{WITHOUT_COSTS} {WITHOUT_ENDS} PRAGMA user_version = 2")
+        db.executescript(f"{WITHOUT_REMARKS} {WITHOUT_COSTS} {WITHOUT_ENDS} PRAGMA user_version = 2")
     reopened(path).close()
     with contextlib.closing(sqlite3.connect(path)) as db:
         check_schema(db, SCHEMA)

@@ -18,6 +18,7 @@ SENT = [
     "NewTrial",
     "Attempt",
     "Metric",
+    "TrialRemarks",
     "ExperimentLimits",
     "Host",
     "ServiceState",

@@ -1,7 +1,8 @@
 // Which trials a view is about. All of it stands in the address: state=FAILED,RUNNING  q=text  metric=0.5..
-// p.lr=0.001..0.1  p.kernel=in:rbf|poly  m.loss=..2  seconds=10..
+// tag=in:good|odd  p.lr=0.001..0.1  p.kernel=in:rbf|poly  m.loss=..2  seconds=10..
 
 import { now } from "./live_data.js";
+import { remarksOf } from "./remarks.js";
 import { objective, STATES, seconds } from "./trials.js";
 
 /** @import { FlatValue, Trial } from "./trials.js" */
@@ -26,7 +27,7 @@ import { objective, STATES, seconds } from "./trials.js";
  * @property {boolean} partial whether some trials do not have it
  */
 
-const KNOWN = /^(state|q|metric|seconds|[pm]\..+)$/;
+const KNOWN = /^(state|q|metric|seconds|tag|[pm]\..+)$/;
 
 /**
  * The filters of an address, to carry them to another view.
@@ -74,6 +75,8 @@ export const writeRange = (low, high) => (low === "" && high === "" ? "" : `${lo
 export function fieldValue(trial, field) {
   if (field === "metric") return trial.score;
   if (field === "seconds") return seconds(trial, now.peek());
+  if (field === "tag") return remarksOf(trial.id).tags.join(", ");
+  if (field === "note") return remarksOf(trial.id).note;
   if (field.startsWith("p.")) return trial.flat[field.slice(2)] ?? null;
   if (field.startsWith("m.")) return objective(trial.value, field.slice(2));
   return trial[/** @type {PlainField} */ (field)];
@@ -93,23 +96,25 @@ export function matcher(filters) {
       if (typeof value !== "number" || (low !== null && value < low) || (high !== null && value > high)) return false;
     }
     for (const { field, values } of choices) {
-      if (!values.has(String(fieldValue(trial, field)))) return false;
+      const found = field === "tag" ? remarksOf(trial.id).tags : [String(fieldValue(trial, field))];
+      if (!found.some((one) => values.has(one))) return false;
     }
     return true;
   };
 }
 
 /**
- * By id, by number (#12), or by what stands in the reason.
+ * By id, by number (#12), or by what stands in the reason, the tags or the note.
  * @param {Trial} trial
  * @param {string} text
  */
 function matchesText(trial, text) {
   if (/^#\d+$/.test(text)) return trial.sequence === Number(text.slice(1));
+  const { tags, note } = remarksOf(trial.id);
   return (
     trial.id.toLowerCase().startsWith(text) ||
     String(trial.sequence) === text ||
-    (trial.reason !== "" && trial.reason.toLowerCase().includes(text))
+    [trial.reason, note, ...tags].some((said) => said !== "" && said.toLowerCase().includes(text))
   );
 }
 
@@ -120,6 +125,7 @@ function matchesText(trial, text) {
 export function fieldName(field) {
   if (field === "metric") return "Metric";
   if (field === "seconds") return "Duration (s)";
+  if (field === "tag") return "Tag";
   return field.slice(2);
 }
 

@@ -3,12 +3,13 @@
 // The stream is opened first, then what is missing is read in large pages (all of it at first, after a break only what
 // has changed since), and changes that came meanwhile are applied after it. `version` counts what the views should see.
 import { ApiError, get, streamAddress } from "./api.js";
+import { putRemarks, readRemarks } from "./remarks.js";
 import { fromRow, fromWire } from "./trials.js";
 import { computed, signal } from "./ui.js";
 
 /** @import { Signal } from "../vendor/signals.js" */
 /** @import { Trial } from "./trials.js" */
-/** @import { Change, Experiment, Message, Metric, RowPage } from "./wire.d.ts" */
+/** @import { Change, Experiment, Message, Metric, RowPage, TrialRemarks } from "./wire.d.ts" */
 
 /**
  * The connection to the manager's stream. The times are those of the browser's clock, in milliseconds.
@@ -115,6 +116,7 @@ async function readRows(socketNow) {
 function apply(change) {
   if (change.type === "trial") put(fromWire(change.trial));
   else if (change.type === "metric") applyMetric(change.metric);
+  else if (change.type === "remarks") putRemarks(change.remarks);
   else if (change.type === "experiment") takeProfile(change.experiment);
   else if (change.type === "reset") reconnect();
 }
@@ -124,6 +126,12 @@ function applyMetric(metric) {
   const known = byId.get(metric.trial);
   if (known && metric.kind === "PERIODICAL") known.latest = metric.value;
   for (const listener of metricListeners) listener(metric);
+}
+
+/** @param {TrialRemarks} kept what this page has changed */
+export function takeRemarks(kept) {
+  putRemarks(kept);
+  changed();
 }
 
 /** @param {Experiment} found */
@@ -167,6 +175,7 @@ const reconnect = () => connect();
 async function catchUp(mine) {
   try {
     takeProfile(await get("experiment"));
+    await readRemarks();
     await readRows(mine);
   } catch (error) {
     if (mine !== socket) return;

@@ -36,7 +36,16 @@ export interface Trial {
   cost: number | null;
 }
 
+export interface TrialRemarks {
+  trial: string;
+  tags: string[];
+  note: string;
+  revision: number;
+}
+
 export interface TrialDetails extends Trial {
+  tags: string[];
+  note: string;
   attempts: Attempt[];
 }
 
@@ -170,6 +179,7 @@ export type Message = { changes: Change[] };
 export type Change =
   | { type: "trial"; trial: Trial }
   | { type: "metric"; metric: Metric }
+  | { type: "remarks"; remarks: TrialRemarks }
   | { type: "experiment"; experiment: Experiment }
   | { type: "reset" };
 

@@ -3,6 +3,8 @@
 import { fields, filters, stateCounts } from "../lib/filtered.js";
 import { fieldName, readChoices, writeChoices, writeRange } from "../lib/filters.js";
 import { count, number } from "../lib/format.js";
+import { version } from "../lib/live_data.js";
+import { allTags } from "../lib/remarks.js";
 import { route, setQuery } from "../lib/route.js";
 import { STATE_WORDS, STATES } from "../lib/trials.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
@@ -43,7 +45,7 @@ export function Search() {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setQuery({ q: input.current?.value.trim() }), 120);
   };
-  return html`<input class="search" type="search" placeholder="Find by id, #number or reason" aria-label="Find trials"
+  return html`<input class="search" type="search" placeholder="Find by id, #number, tag, words" aria-label="Find trials"
     data-search="" ref=${input} defaultValue=${text} onInput=${type} />`;
 }
 
@@ -56,9 +58,13 @@ export function FilterButton({ open, setOpen }) {
 }
 
 export function FilterPanel() {
+  void version.value;
   const { parameters, metrics } = fields.value;
+  const tags = allTags();
   /** @type {Partial<Parameter>[]} */
-  const all = [{ field: "metric" }, ...metrics, { field: "seconds" }, ...parameters];
+  const tagged = tags.length ? [{ field: "tag", text: true, values: tags }] : [];
+  /** @type {Partial<Parameter>[]} */
+  const all = [...tagged, { field: "metric" }, ...metrics, { field: "seconds" }, ...parameters];
   return html`<div class="card filters">
     ${all.map((field) =>
       field.text

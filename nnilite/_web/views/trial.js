@@ -17,6 +17,7 @@ import { Icon } from "../parts/icons.js";
 import { Log } from "../parts/log.js";
 import { isLog, LogScale } from "../parts/log_scale.js";
 import { newTrial } from "../parts/new_trial.js";
+import { Remarks } from "../parts/trial_remarks.js";
 
 /** @import { ApiError } from "../lib/api.js" */
 /** @import { Trial } from "../lib/trials.js" */
@@ -61,6 +62,7 @@ export function TrialPage() {
     <div class="trial-page">
       <div class="stack" style=${{ alignContent: "start" }}>
         <${Metrics} trial=${found} />
+        <${Remarks} trial=${found.id} />
         <${Parameters} trial=${found} />
       </div>
       <div class="stack" style=${{ alignContent: "start" }}>

@@ -6,6 +6,7 @@ import { byOrder, fieldName, fieldValue } from "../lib/filters.js";
 import { clock, count, duration, exact, moment, money, number, plural, shortened, value } from "../lib/format.js";
 import { loaded, now, profile, trials, version } from "../lib/live_data.js";
 import { isSeveral, metricNames } from "../lib/objectives.js";
+import { allTags, remarksOf } from "../lib/remarks.js";
 import { go, href, route, setQuery } from "../lib/route.js";
 import { selected, toggleSelected } from "../lib/selected.js";
 import { hasEnded, score, seconds } from "../lib/trials.js";
@@ -51,6 +52,13 @@ function allColumns({ parameters, metrics }) {
       render: (trial) => html`<a href=${href(`trials/${trial.id}`)}>${trial.id}</a>`,
     },
     { key: "state", title: "State", width: 142, render: (trial) => html`<${State} state=${trial.state} />` },
+    {
+      key: "tag",
+      title: "Tags",
+      width: 140,
+      off: allTags().length === 0,
+      render: (trial) => html`<span title=${fieldValue(trial, "tag")}>${fieldValue(trial, "tag")}</span>`,
+    },
     {
       key: "metric",
       title: "Metric",
@@ -121,6 +129,13 @@ function allColumns({ parameters, metrics }) {
       off: true,
       number: true,
       render: (trial) => html`<span>${trial.attempt + 1}</span>`,
+    },
+    {
+      key: "note",
+      title: "Note",
+      width: 200,
+      off: true,
+      render: (trial) => html`<span title=${remarksOf(trial.id).note}>${remarksOf(trial.id).note}</span>`,
     },
     {
       key: "reason",

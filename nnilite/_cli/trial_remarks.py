@@ -1,0 +1,52 @@
+"""Tags and a note for trials, which `nnictl trial remark` changes, also those of a stopped experiment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from nnilite._cli import access, screen
+from nnilite._running.manager_client import Client
+from nnilite.errors import ConfigError
+
+
+def add(groups: Any) -> None:
+    """Add the command to those of `nnictl trial`."""
+    parser = groups.add_parser("remark", help="tag trials, or note something about them")
+    access.experiment_argument(parser)
+    parser.add_argument("-T", "--trial-id", "--trial_id", required=True, nargs="+", metavar="TRIAL", dest="trials")
+    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="give them this tag")
+    parser.add_argument("--untag", action="append", default=[], metavar="TAG", help="take this tag away")
+    parser.add_argument("--note", metavar="TEXT", help="write this note in the place of the one they have; '': none")
+    access.json_argument(parser)
+    parser.set_defaults(command=remark)
+
+
+def remark(options: argparse.Namespace) -> None:
+    if not options.tag and not options.untag and options.note is None:
+        raise ConfigError("say what to change: --tag, --untag or --note")
+    both = sorted(set(options.tag) & set(options.untag))
+    if both:
+        raise ConfigError(f"--tag and --untag: both name {screen.clean(both[0])}")
+    with access.reading(options) as manager:
+        # All are asked for before the first is changed, so that a wrong id changes nothing.
+        known = [manager.remarks(trial) for trial in dict.fromkeys(options.trials)]
+        kept = [_changed(manager, remarks, options) for remarks in known]
+    if options.json:
+        screen.show_json(kept)
+        return
+    for one in kept:
+        print(f"Trial {one['trial']}: {tags_text(one['tags']) or 'no tags'}{', with a note' if one['note'] else ''}.")
+
+
+def _changed(manager: Client, known: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    tags = [tag for tag in dict.fromkeys([*known["tags"], *options.tag]) if tag not in options.untag]
+    note = known["note"] if options.note is None else options.note
+    if (tags, note) == (known["tags"], known["note"]):
+        return known
+    return manager.remark(known["trial"], tags=tags, note=note, revision=known["revision"])
+
+
+def tags_text(tags: Iterable[str]) -> str:
+    return ", ".join(screen.clean(tag) for tag in tags)

@@ -1,0 +1,55 @@
+"""Handlers about what people have written about trials: tags and notes, also of an experiment that is only viewed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnilite._answers.backend import Backend, RemarksQuery, TrialRemarks
+from nnilite._remarks import checked
+from nnilite._rest import wire
+from nnilite._rest.handler import ApiHandler
+from nnilite._shapes import to_json
+from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+
+BODY_MAX = 256 * 1024
+_FIELDS = ("tags", "note", "revision")
+
+
+class TrialRemarksHandler(ApiHandler):
+    """The remarks of one trial."""
+
+    async def get(self, id: str) -> None:
+        await self.backend.trial(id)
+        self.send_json(to_json(await remarks_of(self.backend, id)))
+
+    async def put(self, id: str) -> None:
+        self.send_json(to_json(await self.backend.remark(read_remarks(id, self.json()))))
+
+
+class RemarksHandler(ApiHandler):
+    """The remarks of all trials that have some."""
+
+    async def get(self) -> None:
+        query = RemarksQuery(after=self.query["after"], limit=self.query["limit"])
+        self.send_json({"remarks": [to_json(one) for one in await self.backend.remarks(query)]})
+
+
+async def remarks_of(backend: Backend, trial: str) -> TrialRemarks:
+    """The remarks of one trial, which has none if nobody has written any."""
+    found = await backend.remarks(RemarksQuery(trials=[trial]))
+    return found[0] if found else TrialRemarks(trial)
+
+
+def read_remarks(trial: str, body: Json) -> TrialRemarks:
+    """The remarks in a request. Raises: ConfigError."""
+    given = wire.strict_object(body, _FIELDS)
+    for name in _FIELDS:
+        if name not in given:
+            raise ConfigError("is needed", Place(field=name))
+    revision: Any = given["revision"]
+    number = isinstance(revision, int | float) and not isinstance(revision, bool)
+    if not number or revision % 1 or revision < 0:  # 3.0 is a whole number in JSON
+        raise ConfigError("must be a whole number from 0", Place(field="revision"))
+    words = checked("", given["tags"], given["note"])
+    return TrialRemarks(trial, words.tags, words.note, int(revision))
