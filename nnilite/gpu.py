@@ -2,6 +2,7 @@
 
 read_gpus()                what NVML says of the machine. It blocks, so call it in a thread, as `GpuReader` does
 choose(gpus, wanted, ...)  which GPUs a job gets, or NoCapacity with the reason. Pure
+use_of(gpus)               how busy they are, for people
 environment(indices)       the variables by which the job's programs see those GPUs and no others
 
 A GPU is free for a job if it works, is allowed, has fewer than `max_jobs` jobs of this experiment, and,
@@ -21,7 +22,7 @@ from typing import Any
 
 from nnilite.errors import NoCapacity, ServiceError
 
-__all__ = ["Gpu", "GpuReader", "GpuRules", "choose", "environment", "impossible", "read_gpus"]
+__all__ = ["Gpu", "GpuReader", "GpuRules", "choose", "environment", "impossible", "read_gpus", "use_of"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,20 @@ def environment(indices: Sequence[int] | None) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": ""}
     # without the order CUDA numbers GPUs by speed, NVML by their place on the bus
     return {"CUDA_VISIBLE_DEVICES": _list(indices, ","), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def use_of(gpus: Iterable[Gpu]) -> list[dict[str, Any]]:
+    """How busy each GPU is, for `Host.details["gpuUse"]`: `percent` (null: it does not tell) and bytes of memory."""
+    return [
+        {
+            "index": gpu.index,
+            "percent": gpu.utilization_percent,
+            "memoryUsed": gpu.memory_used_mb * 1024**2,
+            "memoryTotal": gpu.memory_total_mb * 1024**2,
+        }
+        for gpu in gpus
+        if not gpu.fault
+    ]
 
 
 def _obstacle(gpu: Gpu, rules: GpuRules, jobs: int, own: Callable[[int], bool]) -> str:
@@ -216,13 +231,15 @@ class GpuReader:
             return self._gpus
         if self._pending is None:
             self._pending, self._began_s = self._start(), now_s
+        pending = self._pending  # of several callers at once, too
         left_s = max(self._began_s + self._timeout_s - now_s, 0.0)
-        await asyncio.wait([self._pending], timeout=left_s)
-        if not self._pending.done():
+        await asyncio.wait([pending], timeout=left_s)
+        if not pending.done():
             raise ServiceError(
                 f"the NVIDIA driver has not answered for {self._timeout_s:g} s; see whether nvidia-smi does"
             )
-        pending, self._pending = self._pending, None
+        if self._pending is pending:
+            self._pending = None
         self._gpus, self._read_s = pending.result(), now_s
         return self._gpus
 

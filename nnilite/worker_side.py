@@ -11,9 +11,11 @@ from typing import Dict
 
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state, read_json, write_private
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
+from nnilite.host_use import HostMeter
 
 __all__ = [
     "AttemptFiles",
+    "HostMeter",
     "boot_id",
     "deliver_command",
     "end_state",
@@ -25,7 +27,7 @@ __all__ = [
     "write_private",
 ]
 
-_MODULES = ("_keeper/folder.py", "_keeper/process.py", "_keeper/attempt_files.py", "worker_side.py")
+_MODULES = ("_keeper/folder.py", "_keeper/process.py", "_keeper/attempt_files.py", "host_use.py", "worker_side.py")
 
 
 def sources() -> Dict[str, str]:

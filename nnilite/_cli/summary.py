@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnilite._cli import screen
+from nnilite.units import format_size
 
 
 def show(profile: dict[str, Any]) -> None:
@@ -130,8 +131,11 @@ def show_hosts(profile: dict[str, Any]) -> None:
     """Print the machines on which trials run, if the platform knows them, and how busy a pool of workers is."""
     hosts = profile["hosts"]
     if hosts:
-        rows = [(one["name"], one["state"], one["running"], _load(one["details"]), one["reason"]) for one in hosts]
-        screen.show_table(("HOST", "STATE", "TRIALS", "POOL", "LAST ERROR"), rows, "")
+        rows = [
+            (one["name"], one["state"], one["running"], _load(one["details"]), _use(one["details"]), one["reason"])
+            for one in hosts
+        ]
+        screen.show_table(("HOST", "STATE", "TRIALS", "POOL", "IN USE", "LAST ERROR"), rows, "")
 
 
 def _load(details: dict[str, Any]) -> str:
@@ -139,6 +143,17 @@ def _load(details: dict[str, Any]) -> str:
     if "processors" not in details:
         return ""
     return f"{details.get('busy')} of {details['processors']} processors busy, {details.get('queue')} in the queue"
+
+
+def _use(details: dict[str, Any]) -> str:
+    """How much of the host's processors and memory is in use, as far as it has told."""
+    told = [f"CPU {details['cpuPercent']:.0f} %"] if "cpuPercent" in details else []
+    if "memoryUsed" in details:
+        told.append(f"memory {format_size(details['memoryUsed'])} of {format_size(details['memoryTotal'])}")
+    told += [
+        f"GPU {gpu['index']} {gpu['percent']} %" for gpu in details.get("gpuUse", []) if gpu["percent"] is not None
+    ]
+    return ", ".join(told)
 
 
 def status(profile: dict[str, Any]) -> dict[str, Any]:

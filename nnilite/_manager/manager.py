@@ -44,6 +44,7 @@ from nnilite.tuning.learning import canonical
 log = logging.getLogger(__name__)
 
 _PROFILE_EVERY_S = 0.3
+_HOSTS_EVERY_S = 10.0  # how busy hosts are is told also while nothing else changes
 _OVER = (ExperimentState.ERROR, ExperimentState.STOPPING, ExperimentState.STOPPED)
 _MOST_RERUN = 1000
 # A stop waits so long for its commit, so that a database that is locked for a moment does not matter.
@@ -94,7 +95,8 @@ class Publisher:
 
     async def run(self, profile: Callable[[], Awaitable[Profile]]) -> None:
         while True:
-            await self._dirty.wait()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._dirty.wait(), _HOSTS_EVERY_S)
             self._dirty.clear()
             self.changes.publish(await profile())
             await self.tidy_up()

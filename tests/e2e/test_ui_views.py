@@ -78,6 +78,7 @@ def test_the_overview_tells_state_best_trial_and_history(open_page: Any, experim
     url, client = experiment
     page = open_page(f"{url}/")
     page.get_by_text("16", exact=True).first.wait_for()
+    page.get_by_role("region", name="Services and hosts").get_by_text(re.compile(r"memory [\d.]+ [MG]B of")).wait_for()
     best = client.profile()["best"]
     page.get_by_role("region", name=re.compile("Best trial")).get_by_role("link", name=best["id"]).wait_for()
     page.get_by_role("region", name="Failures and waiting").get_by_text("no such kind of model").wait_for()

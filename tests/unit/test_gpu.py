@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnilite.errors import NoCapacity, ServiceError
-from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, environment, impossible
+from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, environment, impossible, use_of
+from waiting import others_turn
 
 SHARED = GpuRules(max_jobs=2, use_active=True)
 
@@ -151,6 +152,34 @@ def test_a_reading_is_used_again_while_it_is_fresh():
 
     first, second = asyncio.run(twice())
     assert first is second
+
+
+def test_callers_at_the_same_time_share_one_reading():
+    release, calls = threading.Event(), []
+
+    def read():
+        calls.append(1)
+        release.wait(60)
+        return machine(1)
+
+    async def ask():
+        reader = GpuReader(read, timeout_s=60)
+        both = asyncio.gather(reader.gpus(), reader.gpus())
+        await others_turn()
+        release.set()
+        return await both
+
+    first, second = asyncio.run(ask())
+    assert first is second
+    assert calls == [1]
+
+
+def test_how_busy_gpus_are_is_told_in_bytes_and_without_broken_ones():
+    gpus = [Gpu(0, "G", 80, 20, 93), Gpu(1, fault="is broken"), Gpu(2)]
+    assert use_of(gpus) == [
+        {"index": 0, "percent": 93, "memoryUsed": 20 * 1024**2, "memoryTotal": 80 * 1024**2},
+        {"index": 2, "percent": None, "memoryUsed": 0, "memoryTotal": 0},
+    ]
 
 
 def test_a_silent_driver_is_an_error_and_holds_up_only_the_first():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from nnilite.worker_side import write_private
 from nnilite_local._config import LocalConfig
 
 log = logging.getLogger(__name__)
+
+_GLANCE_EVERY_S = 10.0
 
 
 def rules_of(config: LocalConfig, environment: Mapping[str, str] = os.environ) -> GpuRules:
@@ -39,11 +43,38 @@ class GpuDesk:
         self._experiment = experiment
         self._place = place
         self._own: set[int] = set()
+        self._seen: list[Gpu] = []
+        self._glanced_s = -float("inf")
+        self._glance: asyncio.Task[None] | None = None
 
     @property
     def booked(self) -> dict[str, tuple[int, ...]]:
         """The GPUs of each job that has some."""
         return {job: gpus for job, (_, gpus) in self._bookings.items()}
+
+    @property
+    def seen(self) -> list[Gpu]:
+        """The GPUs as they were a few seconds ago, as long as a job has some; else none."""
+        return self._seen if self._bookings else []
+
+    def glance(self) -> None:
+        """Read the GPUs anew beside all else, at most once in ten seconds, and only while a job has some."""
+        now_s = time.monotonic()
+        idle = self._glance is None or self._glance.done()
+        if self._bookings and idle and now_s - self._glanced_s >= _GLANCE_EVERY_S:
+            self._glanced_s = now_s
+            self._glance = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        try:
+            self._seen = await self._reader.gpus()
+        except ServiceError as error:
+            self._seen = []
+            log.debug("how busy the GPUs are is not known: %s", error)
+
+    def close(self) -> None:
+        if self._glance is not None:
+            self._glance.cancel()
 
     async def check(self, wanted: int) -> None:
         """Raises: ConfigError if `wanted` GPUs can never be had here."""

@@ -26,10 +26,10 @@ from pathlib import Path
 
 from nnilite.codedir import CodePackage
 from nnilite.errors import NoCapacity, NotFound, ServiceError
-from nnilite.gpu import environment
+from nnilite.gpu import environment, use_of
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
-from nnilite.worker_side import boot_id, started_at, write_private
+from nnilite.worker_side import HostMeter, boot_id, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import LocalConfig
 from nnilite_local._fork_server import ForkServer
@@ -67,6 +67,7 @@ class LocalService(TrainingService):
             config.max_slots,
             lambda directory: self._runs(directory) if _was_begun(directory, self._host) else None,
         )
+        self._meter = HostMeter()
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
@@ -133,6 +134,7 @@ class LocalService(TrainingService):
                 await _free(str(handle["job"]), self._gpus, self._slots)
         pairs = zip(handles, statuses, strict=True)
         self._at_work = {str(handle["job"]) for handle, status in pairs if status.state is JobState.RUNNING}
+        self._gpus.glance()
         return statuses
 
     async def cancel(self, handle: Handle) -> None:
@@ -179,7 +181,9 @@ class LocalService(TrainingService):
             await self._gpus.check(int(wanted))
 
     def hosts(self) -> list[Host]:
-        return [Host(self._host, "up", running=len(self._at_work))]
+        seen = self._gpus.seen
+        details: dict[str, Json] = {**self._meter.read(), **({"gpuUse": use_of(seen)} if seen else {})}
+        return [Host(self._host, "up", running=len(self._at_work), details=details)]
 
     async def remove(self, handle: Handle) -> None:
         """Take away the specification, since it holds the trial's token. The trial's files stay.
@@ -207,6 +211,7 @@ class LocalService(TrainingService):
     async def close(self) -> None:
         for folder, handle in self._dismissed:  # a keeper that is asked twice does not wait for another manager
             await _terminate_keeper(folder, handle)
+        self._gpus.close()
         await self._second_keepers.close()
         await self._server.close()
 

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _PING_EVERY_S = 5.0
 _GPUS_S = 5.0
+_LOOK_EVERY_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _FINISH_S = 4.0
 _AVOID_S = 30.0
@@ -61,6 +62,7 @@ class Machine:
         self.state = "connecting"
         self.trouble = ""  # the last error
         self.gpus: list[Gpu] | None = None  # as last read
+        self.use: dict[str, Json] = {}  # how busy it is: see `nnilite.host_use`
         self.own_pids: frozenset[int] = frozenset()
         self.tried = asyncio.Event()  # it has come up, or failed, once
         self.lasting = False  # the last error will not go away by itself
@@ -68,7 +70,8 @@ class Machine:
         self._supply = supply
         self._changed = changed
         self._heard_s = time.monotonic()
-        self._avoid_until_s = 0.0
+        self._reading = asyncio.Lock()
+        self._looked_s = self._avoid_until_s = 0.0
         self._session = MachineSession(config, service, self._away)
         self.attempts = Attempts(self._session)
         self.way_back = WayBack(self._session, supply.manager, service.nni_manager_ip)
@@ -146,6 +149,7 @@ class Machine:
         self._changed()
 
     def _drop(self, state: str, trouble: str) -> None:
+        self.use = {}
         self._session.drop()
         self._set(state, trouble)
 
@@ -195,11 +199,19 @@ class Machine:
                 await asyncio.wait_for(broken.wait(), _PING_EVERY_S)
             if not broken.is_set():
                 try:
-                    await self._session.ask("ping")
+                    self.use = (await self._session.ask("ping"))["use"]
                 except LinkLost as error:
                     log.warning("machine %s %s", self.title, error)
                     return
                 self._heard_s = time.monotonic()
+                await self._look_at_gpus()
+
+    async def _look_at_gpus(self) -> None:
+        """Read them anew where trials use them, to tell how busy they are. A driver that hangs does not matter here."""
+        if self.gpus is not None and time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = time.monotonic()
+            with contextlib.suppress(MachineError):
+                await self.read_gpus()
 
     async def close(self, canceled: Sequence[Json]) -> bool:
         """Let the machine go: what has ended is removed there. False if it could not be told that."""
@@ -241,7 +253,8 @@ class Machine:
 
     async def read_gpus(self) -> list[Gpu]:
         """The machine's GPUs. Raises: MachineError, also if it has no driver."""
-        found = await self._session.ask("gpus", _GPUS_S)
+        async with self._reading:  # the agent refuses a second reading at the same time
+            found = await self._session.ask("gpus", _GPUS_S)
         self.own_pids = frozenset(pid for gpu in found for pid in gpu.pop("own", ()))
         self.gpus = [Gpu(**{**gpu, "processes": tuple(gpu.get("processes", ()))}) for gpu in found]
         return self.gpus

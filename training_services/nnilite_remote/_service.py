@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 
 from nnilite.codedir import CodePackage
 from nnilite.errors import NotFound, ServiceError
-from nnilite.gpu import environment
+from nnilite.gpu import environment, use_of
 from nnilite.keeper_folder import STREAMS, missing_output
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
@@ -268,8 +268,10 @@ class RemoteService(TrainingService):
         jobs = self._bookings.on(machine.config.key)
         details: dict[str, Json] = {"slots": machine.config.slots, "labels": machine.config.labels}
         details |= {name: machine.facts.get(name) for name in ("host", "python", "root")}
+        details |= machine.use
         if machine.gpus is not None:
             details["gpus"] = [gpu.name for gpu in machine.gpus]
+            details["gpuUse"] = use_of(machine.gpus)
         return Host(machine.title, machine.state, machine.trouble, len(jobs), details)
 
 

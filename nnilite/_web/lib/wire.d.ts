@@ -174,6 +174,9 @@ export type Importance = {
   reason: string;
 };
 
+/** How busy a GPU is, in `details.gpuUse` of its host; memory in bytes. */
+export type GpuUse = { index: number; percent: number | null; memoryUsed: number; memoryTotal: number };
+
 /** A message of the stream. */
 export type Message = { changes: Change[] };
 export type Change =

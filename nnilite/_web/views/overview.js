@@ -2,7 +2,7 @@
 
 import { send } from "../lib/api.js";
 import { stateCounts } from "../lib/filtered.js";
-import { count, duration, money, number, plural, shortened, span, value } from "../lib/format.js";
+import { bytes, count, duration, money, number, plural, shortened, span, value } from "../lib/format.js";
 import { now, profile, takeProfile, trials, version } from "../lib/live_data.js";
 import { goals, isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
@@ -15,7 +15,7 @@ import { History } from "./history.js";
 import { Trouble } from "./trouble.js";
 
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { ExperimentLimits as LimitValues, Experiment as Profile, TrialState } from "../lib/wire.d.ts" */
+/** @import { ExperimentLimits as LimitValues, Experiment as Profile, GpuUse, TrialState } from "../lib/wire.d.ts" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 
 export function Overview() {
@@ -184,7 +184,7 @@ function Hosts({ known }) {
           <tbody>${known.hosts.map(
             (
               host,
-            ) => html`<tr key=${host.name}><td>${host.name}${load(host) && html`<div class="soft small">${load(host)}</div>`}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
+            ) => html`<tr key=${host.name}><td>${host.name}${[load(host), inUse(host), ...gpusInUse(host)].map((text) => text && html`<div class="soft small" key=${text}>${text}</div>`)}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
             <td><span class="badge" data-state=${host.state}><i class="dot" aria-hidden="true" />${host.state}</span></td><td class="number">${host.running}</td></tr>`,
           )}</tbody>
         </table></${Scroll}>`
@@ -217,6 +217,30 @@ function Services({ known }) {
  */
 function load({ details: { busy, processors, queue } }) {
   return processors === undefined ? "" : `${busy} of ${processors} processors busy, ${queue} in the queue`;
+}
+
+/**
+ * How much of a host's processors and memory is in use; "" where it does not tell.
+ * @param {Profile["hosts"][number]} host
+ */
+function inUse({ details: { cpuPercent, memoryUsed, memoryTotal } }) {
+  const told = [];
+  if (typeof cpuPercent === "number") told.push(`CPU ${Math.round(cpuPercent)} %`);
+  if (typeof memoryUsed === "number" && typeof memoryTotal === "number")
+    told.push(`memory ${bytes(memoryUsed)} of ${bytes(memoryTotal)}`);
+  return told.join(" · ");
+}
+
+/**
+ * A line for each GPU of a host.
+ * @param {Profile["hosts"][number]} host
+ */
+function gpusInUse({ details: { gpuUse } }) {
+  const gpus = /** @type {GpuUse[]} */ (gpuUse ?? []);
+  return gpus.map(({ index, percent, memoryUsed, memoryTotal }) => {
+    const memory = memoryTotal ? ` · memory ${bytes(memoryUsed)} of ${bytes(memoryTotal)}` : "";
+    return `GPU ${index}${percent === null ? "" : ` ${percent} %`}${memory}`;
+  });
 }
 
 /** @param {Trial} trial */

@@ -72,6 +72,19 @@ def test_the_only_gpu_of_a_machine_is_used(on_machine):
     assert on_machine(ONE, "print(start()[1])") == ["0"]
 
 
+def test_how_busy_a_gpu_is_is_told_while_a_trial_has_it(on_machine):
+    program = """
+told = lambda: bench.service.hosts()[0].details.get("gpuUse")
+name = start()[0]
+eventually(lambda: bench.call(bench.service.poll([bench.handles[name]])) and told())
+print(told())
+end(name)
+eventually(lambda: bench.call(bench.service.poll([bench.handles[name]])) and not told())
+"""
+    told = [{"index": 0, "percent": 93, "memoryUsed": 250 * 1024**2, "memoryTotal": 1000 * 1024**2}]
+    assert on_machine(("gpu A 1000 250 93",), program) == [str(told)]
+
+
 def test_a_second_trial_waits_with_a_reason_and_gets_the_gpu_right_after_the_first(on_machine):
     program = "name = start()[0]\nprint(refused())\nend(name)\nprint(start()[1])"
     reason = "waits for a GPU: GPU 0 runs a trial (maxTrialNumberPerGpu is 1)"

@@ -28,6 +28,13 @@ def test_python_3_8_is_enough(hosts, setting, bench_of):
     assert bench.service.hosts()[0].details["python"] == version
 
 
+def test_a_host_tells_how_much_of_it_is_in_use(hosts, setting, bench_of):
+    bench = bench_of(setting.config(setting.machine(hosts[0])))
+    eventually(lambda: "memoryTotal" in bench.service.hosts()[0].details)
+    details = bench.service.hosts()[0].details
+    assert 0 < details["memoryUsed"] < details["memoryTotal"]
+
+
 def test_a_host_without_python_is_told_clearly(hosts, setting, bench_of):
     config = setting.config(setting.machine(hosts[0], python_path="/etc/no 'python' $here"))
     with pytest.raises(ConfigError, match=r"has no Python 3\.8 or later under pythonPath"):

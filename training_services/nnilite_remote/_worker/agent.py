@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from nnilite.worker_side import boot_id, deliver_command, end_state, read_json, started_at, write_private
+from nnilite.worker_side import HostMeter, boot_id, deliver_command, end_state, read_json, started_at, write_private
 from nnilite_remote._worker.attempt import HostedAttempt
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
 from nnilite_remote._worker.gpus import Gpus
@@ -51,6 +51,7 @@ class Agent:
         self.cache = os.path.join(self.root, "cache")
         self.keeper = os.path.join(self.cache, settings["keeper"])
         self._gpus = Gpus()
+        self._meter = HostMeter()
         self._out = threading.Lock()
         self._starter = KeeperStarter(self.keeper, self.folder, self.say)
         self._delivering: dict[str, _Delivery] = {}  # by folder
@@ -111,7 +112,7 @@ class Agent:
     # -- starting
 
     def do_ping(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {}
+        return {"use": self._meter.read()}
 
     def do_callback(self, request: dict[str, Any]) -> dict[str, Any]:
         write_private(os.path.join(self.folder, "callback-" + self.key), request["url"])
