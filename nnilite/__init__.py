@@ -37,6 +37,7 @@ conversion     what makes configurations of other programs' files
 keeper_events  what a keeper reports, read from JSON
 keeper_folder  what services learn of an attempt from its folder, or from the log of its job
 host_use       how much of a machine is in use
+slots          slots that experiments share: who is next, and whom one waits for
 worker_side    what the programs of plugins on workers share with the keeper
 config         the experiment's config
 experiment     experiments that are launched and steered from Python

@@ -27,7 +27,14 @@ __all__ = [
     "write_private",
 ]
 
-_MODULES = ("_keeper/folder.py", "_keeper/process.py", "_keeper/attempt_files.py", "host_use.py", "worker_side.py")
+_MODULES = (
+    "_keeper/folder.py",
+    "_keeper/process.py",
+    "_keeper/attempt_files.py",
+    "host_use.py",
+    "worker_side.py",
+    "slots.py",
+)
 
 
 def sources() -> Dict[str, str]:

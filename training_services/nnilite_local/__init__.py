@@ -5,8 +5,6 @@ _config          the section `platform: local` of a config
 _fork_server     the client of the keeper's fork server, which starts all keepers
 _second_keepers  end what a dead keeper has left, and deliver it
 _attempt_folder  an attempt's folder, with the handle and the GPUs
-_queue           pure: who is next for a slot of this machine
-_slots           the slots that experiments share
 _gpus            which job has which GPUs of this machine
 """
 

@@ -29,13 +29,13 @@ from nnilite.errors import NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment, use_of
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.worker_side import HostMeter, boot_id, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import LocalConfig
 from nnilite_local._fork_server import ForkServer
 from nnilite_local._gpus import GpuDesk, rules_of
 from nnilite_local._second_keepers import SecondKeepers
-from nnilite_local._slots import SlotDesk
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +63,10 @@ class LocalService(TrainingService):
         self._slots = SlotDesk(
             slots,
             context.experiment,
-            config.priority,
-            config.max_slots,
             lambda directory: self._runs(directory) if _was_begun(directory, self._host) else None,
         )
         self._meter = HostMeter()
+        self._terms = SlotTerms(config.max_slots, config.priority)
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
@@ -101,8 +100,7 @@ class LocalService(TrainingService):
             else _in_place(self.context.code_directory)
         )
         try:
-            if self._slots.is_limited:
-                await asyncio.to_thread(self._slots.take, job.name, folder.path)
+            await _take_slot(self._slots, job, folder, self._terms)
             gpus = await self._book(job, folder)
         except NoCapacity:
             await asyncio.to_thread(self._slots.give_back, job.name)
@@ -341,9 +339,21 @@ def _was_begun(directory: Path, host: str) -> bool:
     return folder.handle() is not None or folder.ended(host) is not None
 
 
+async def _take_slot(slots: SlotDesk, job: Job, folder: AttemptFolder, terms: SlotTerms) -> None:
+    """Raises: NoCapacity that says whom the job waits for, ServiceError."""
+    if terms.limit is None:
+        return
+    try:
+        reason = await asyncio.to_thread(slots.take, job.name, folder.path, terms)
+    except SlotTrouble as error:
+        raise ServiceError(str(error)) from error
+    if reason:
+        raise NoCapacity(reason)
+
+
 async def _free(job: str, gpus: GpuDesk, slots: SlotDesk) -> None:
     gpus.free(job)
-    if slots.is_limited:
+    if slots.knows(job):
         await asyncio.to_thread(slots.free, job)
 
 

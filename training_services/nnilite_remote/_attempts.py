@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nnilite.keeper_folder import read_events
 from nnilite.records import Json, KeeperEvent
+from nnilite.slots import SlotTerms
 from nnilite.ssh.download import save, unpack
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._session import TRANSFER_S, MachineSession
@@ -25,9 +27,16 @@ class Attempts:
     def __init__(self, session: MachineSession) -> None:
         self._session = session
 
-    async def start(self, spec: Json) -> Json:
-        """Start a keeper: its pid, start and boot; or {"missing": name}. Raises: MachineError, LinkLost."""
-        return await self._session.ask("start", _START_S, spec=spec)
+    async def start(self, spec: Json, terms: SlotTerms) -> Json:
+        """Start a keeper: its pid, start and boot; or {"missing": name}, or {"waits": whom it waits for}.
+
+        Raises: MachineError, LinkLost.
+        """
+        return await self._session.ask("start", _START_S, spec=spec, terms=asdict(terms))
+
+    async def withdraw(self, job: str) -> None:
+        """The job waits for no slot there any more, and needs none."""
+        await self._session.ask("withdraw", job=job)
 
     async def statuses(self, jobs: Sequence[Json]) -> list[Json]:
         """How jobs are, by their handles."""

@@ -61,12 +61,21 @@ class RemoteConfig(SshSettings):
     orphan_after: Duration = field(
         default=7 * 86400, metadata=_about("a trial ends after this time without contact to its manager")
     )
+    max_slots: PositiveInt | None = field(
+        default=None,
+        metadata=_about("how many trials run at once on each machine, in all experiments that set this; default: any"),
+    )
+    priority: int = field(
+        default=0, metadata=_about("with maxSlots: experiments of a higher one are served first, also a negative one")
+    )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
 
     def __post_init__(self) -> None:
         if not self.machine_list:
             raise ConfigError("names no machine", Place(field="machineList"))
+        if self.priority and self.max_slots is None:
+            raise ConfigError("has a meaning only with maxSlots; set that, too", Place(field="priority"))
         seen: set[str] = set()
         for number, machine in enumerate(self.machine_list):
             if machine.key in seen:

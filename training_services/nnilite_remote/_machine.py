@@ -44,6 +44,7 @@ class MachineSupply:
     """What every machine gets."""
 
     experiment: str
+    service: str  # its name within the experiment
     keeper: Path
     keeper_name: str  # by its content
     archive: Callable[[], Path]  # the code package; blocks where it is not packed yet
@@ -114,7 +115,7 @@ class Machine:
 
     @property
     def _key(self) -> str:
-        return "".join(c if c.isalnum() or c in ".-" else "_" for c in self.config.key)
+        return _word(self.config.key)
 
     async def run(self) -> None:
         """Keep the machine connected, until cancelled."""
@@ -174,6 +175,7 @@ class Machine:
         """Start the agent that stays."""
         settings: dict[str, Json] = {
             "experiment": self._supply.experiment,
+            "service": _word(self._supply.service),
             "key": self._key,
             "keeper": self._supply.keeper_name,
             "files": list(files),
@@ -258,3 +260,8 @@ class Machine:
         self.own_pids = frozenset(pid for gpu in found for pid in gpu.pop("own", ()))
         self.gpus = [Gpu(**{**gpu, "processes": tuple(gpu.get("processes", ()))}) for gpu in found]
         return self.gpus
+
+
+def _word(name: str) -> str:
+    """A name as a part of a file's name."""
+    return "".join(c if c.isalnum() or c in ".-" else "_" for c in name)

@@ -23,6 +23,7 @@ class HostCandidate:
     gpus: Sequence[Gpu] | None = None  # None: they could not be read, and `trouble` says why if they are needed
     own_pids: AbstractSet[int] = frozenset()
     jobs: Mapping[str, Sequence[int]] = field(default_factory=dict)  # running here, with the GPUs of each
+    slot_wait: str = ""  # whom the job waits for there, where experiments share the slots; "" if it has not asked
     rank: int = 0  # lower ones first: below 0 what the job needs is here, above 0 it was lost here before
 
 
@@ -47,12 +48,19 @@ def choose_machine(machines: Sequence[HostCandidate], gpus: int | None, labels: 
         wanted = ", ".join(sorted(labels))
         raise ConfigError(f"no machine in machineList has the labels that this trial asks for: {wanted}")
     reasons: dict[str, list[str]] = {}
+    waits: dict[str, list[str]] = {}
     for machine in sorted(fitting, key=lambda machine: (machine.rank, _load(machine))):
         try:
-            return Choice(machine.key, _gpus_on(machine, gpus))
+            given = _gpus_on(machine, gpus)
         except NoCapacity as error:
             reasons.setdefault(str(error), []).append(machine.title)
-    raise NoCapacity("waits for a machine: " + "; ".join(f"{', '.join(who)} {why}" for why, who in reasons.items()))
+        else:
+            if not machine.slot_wait:
+                return Choice(machine.key, given)
+            waits.setdefault(machine.slot_wait, []).append(machine.title)
+    parts = [f"on {', '.join(who)} it {why}" for why, who in waits.items()]
+    parts += [f"{', '.join(who)} {why}" for why, who in reasons.items()]
+    raise NoCapacity("waits for a machine: " + "; ".join(parts))
 
 
 def _load(machine: HostCandidate) -> float:

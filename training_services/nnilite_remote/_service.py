@@ -17,15 +17,17 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from nnilite.codedir import CodePackage
-from nnilite.errors import NotFound, ServiceError
+from nnilite.errors import NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment, use_of
 from nnilite.keeper_folder import STREAMS, missing_output
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._bookings import Booking, Bookings
@@ -50,6 +52,10 @@ LABELS = "_machineLabels"
 """A parameter by which one trial asks for labels: a list of them, or one."""
 
 
+class SlotsTaken(NoCapacity):
+    """The slots of one machine are taken, or others are ahead; another machine may have one."""
+
+
 class RemoteService(TrainingService):
     """Runs trials on other machines, which it reaches by SSH.
 
@@ -64,6 +70,7 @@ class RemoteService(TrainingService):
         self._bookings = Bookings(context.directory / f"{name}-jobs.json")
         self._checkpoints = HostCheckpoints(context.directory)
         self._package: CodePackage | None = None
+        self._terms = SlotTerms(config.max_slots, config.priority)
         self.machines = Machines(config, context, PendingCommands(context.directory / f"{name}-owed.json"))
 
     # ------------------------------------------------------------ opening and closing
@@ -81,6 +88,7 @@ class RemoteService(TrainingService):
         checkpoint = defaults.get("checkpoint") or {}
         return MachineSupply(
             experiment=self.context.experiment,
+            service=self.name,
             keeper=keeper,
             keeper_name=f"keeper-{digest_of(keeper)[:32]}.pyz",
             archive=lambda: self._packed().archive,
@@ -111,17 +119,34 @@ class RemoteService(TrainingService):
             if machine.silent_s > _SETTLE_S:  # `poll` will learn what became of it
                 return self._handle(job, booking, {"pid": 0, "start": "", "boot": ""})
             raise ServiceError(f"waits to hear from {machine.title} whether it was started there ({machine.trouble})")
-        machine, booking = await self._choose(job)
-        self._bookings.book(job.name, booking)
-        return await self._start(job, machine, booking)
+        waits: dict[str, str] = {}
+        while True:
+            machine, booking = await self._choose(job, waits)
+            self._bookings.book(job.name, booking)
+            try:
+                handle = await self._start(job, machine, booking)
+            except SlotsTaken as wait:
+                waits[booking.machine] = str(wait)
+            else:
+                self._withdraw(job, waits)
+                return handle
 
-    async def _choose(self, job: Job) -> tuple[Machine, Booking]:
-        """Raises: NoCapacity, ConfigError."""
+    def _withdraw(self, job: Job, machines: Iterable[str]) -> None:
+        """The job needs no slots there. Where that cannot be said, its claim ends by itself."""
+        for key in machines:
+            self.machines.do_aside(_quietly(self.machines[key].attempts.withdraw(job.name)))
+
+    async def _choose(self, job: Job, waits: Mapping[str, str]) -> tuple[Machine, Booking]:
+        """`waits`: the machines that have been asked for a slot, and whom the job waits for there.
+
+        Raises: NoCapacity, ConfigError.
+        """
         machines = self.machines.all()
         traces = await self._checkpoints.traces(job.trial, machines) if job.attempt else {}
         if job.gpus:
             await self.machines.read_gpus()
         candidates = [self._candidate(machine, bool(job.gpus), rank(machine, traces)) for machine in machines]
+        candidates = [replace(candidate, slot_wait=waits.get(candidate.key, "")) for candidate in candidates]
         choice = choose_machine(candidates, job.gpus, frozenset((*self.config.machine_labels, *labels_of(job))))
         machine = self.machines[choice.key]
         if job.spec.get("checkpoint_dir"):
@@ -152,17 +177,21 @@ class RemoteService(TrainingService):
         spec = self._spec(job, machine, booking)
         self.machines.finish_later(booking.machine)
         try:
-            answer = await machine.attempts.start(spec)
+            answer = await machine.attempts.start(spec, self._terms)
         except LinkLost as error:  # it may have been started: the booking stays
             raise ServiceError(f"{machine.title}: {error}; it will be asked again whether the trial runs") from error
         except MachineError as error:
             self._bookings.free(job.name)
+            self._withdraw(job, [booking.machine] if self._terms.limit else [])
             machine.avoid(str(error))
             raise ServiceError(f"{machine.title} could not start the trial: {error}") from error
         if "missing" in answer:
             self._bookings.free(job.name)
             self.machines.do_aside(_upload_again(machine))
             raise ServiceError(f"{machine.title} has lost {answer['missing']}; it is being sent again")
+        if "waits" in answer:
+            self._bookings.free(job.name)
+            raise SlotsTaken(answer["waits"])
         return self._handle(job, booking, answer)
 
     def _spec(self, job: Job, machine: Machine, booking: Booking) -> dict[str, Json]:
@@ -283,6 +312,11 @@ def labels_of(job: Job) -> list[str]:
     if isinstance(wanted, str):
         return [wanted]
     return [str(label) for label in wanted] if isinstance(wanted, list) else []
+
+
+async def _quietly(request: Awaitable[None]) -> None:
+    with contextlib.suppress(MachineError):
+        await request
 
 
 async def _upload_again(machine: Machine) -> None:

@@ -1,8 +1,8 @@
 """The worker's end of a connection: a program that is piped to a Python there, and does what the manager asks.
 
-It runs on Python 3.8 and later, and uses the standard library and, of nnilite, `worker_side` alone. Its modules are
-not installed there but sent as one text (`program`). What it is given on standard input is, after this text, one line
-of settings and then, by mode:
+It runs on Python 3.8 and later, and uses the standard library and, of nnilite, `worker_side` and `slots` alone. Its
+modules are not installed there but sent as one text (`program`). What it is given on standard input is, after this
+text, one line of settings and then, by mode:
 
     serve     requests, one JSON line each: {"id": 1, "do": "status", ...}. Answers {"id": 1, "ok": ...} or
               {"id": 1, "error": sentence} come in any order, and {"event": "ended", "job": ...} unasked
@@ -12,6 +12,7 @@ of settings and then, by mode:
 The first line out holds the settings' `nonce`: whatever the user's shell has printed before is thus told apart.
 
     <root>/cache/                       code packages and keepers by their hash, for all experiments of this user
+    <root>/.slots/                      who has a slot of this machine, and who waits: see `nnilite.slots`
     <root>/<experiment>/callback-<key>  the manager's address as seen from this machine
     <root>/<experiment>/trials/<trial>/<attempt>/    see the keeper; and `spec.json`, `job.json`
     <root>/<experiment>/checkpoints/    see `checkpoints`

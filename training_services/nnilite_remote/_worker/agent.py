@@ -13,8 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.worker_side import HostMeter, boot_id, deliver_command, end_state, read_json, started_at, write_private
 from nnilite_remote._worker.attempt import HostedAttempt
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
@@ -30,6 +32,7 @@ _STALE_PART_S = 86400.0
 _SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
 _MOST_SECOND_KEEPERS = 30
 _LOOK_S = 0.5
+_SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
 
 
 class _Delivery(NamedTuple):
@@ -55,13 +58,15 @@ class Agent:
         self._out = threading.Lock()
         self._starter = KeeperStarter(self.keeper, self.folder, self.say)
         self._delivering: dict[str, _Delivery] = {}  # by folder
+        place = Path(self.root, ".slots", "%s.%s.%s.json" % (self.experiment, settings["service"], self.key))
+        self._slots = SlotDesk(place, self.experiment, lambda path: HostedAttempt.at(str(path)).runs(), _SLOTS_S)
 
     def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
         for folder in (self.root, self.cache, self.folder):
             make_folder(folder)
         for name in os.listdir(self.cache):
             with contextlib.suppress(FileNotFoundError):  # another experiment cleans up, too
-                self._look_after(os.path.join(self.cache, name), name in settings["files"], settings["cache_s"])
+                _look_after(os.path.join(self.cache, name), name in settings["files"], settings["cache_s"])
         return {
             "root": self.root,
             "boot": boot_id(),
@@ -72,14 +77,6 @@ class Agent:
             "cached": [name for name in os.listdir(self.cache) if not name.endswith(".part")],
         }
 
-    def _look_after(self, path: str, needed: bool, keep_s: float) -> None:
-        """Remove what nothing has used for long."""
-        age_s = time.time() - os.lstat(path).st_mtime
-        if needed:
-            os.utime(path)
-        elif age_s > (_STALE_PART_S if path.endswith(".part") else max(keep_s, 60)):
-            shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
-
     def say(self, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode("ascii") + b"\n"
         with self._out, contextlib.suppress(OSError):
@@ -87,7 +84,7 @@ class Agent:
             sys.stdout.buffer.flush()
 
     def serve(self) -> None:
-        quick = {"ping", "status", "start", "cancel", "callback"}
+        quick = {"ping", "status", "start", "withdraw", "cancel", "callback"}
         for line in sys.stdin.buffer:
             request = json.loads(line.decode("utf-8"))
             if request["do"] in quick:
@@ -119,7 +116,10 @@ class Agent:
         return {}
 
     def do_start(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Start a keeper. The answer comes when the fork server has said that it did."""
+        """Start a keeper. The answer comes when the fork server has said that it did.
+
+        Where experiments share the slots of this machine, it may be whom the job waits for, and nothing is started.
+        """
         spec = request["spec"]
         attempt = HostedAttempt({"directory": spec["directory"]})
         known = attempt.known()
@@ -131,9 +131,17 @@ class Agent:
             if not os.path.exists(path):
                 return {"missing": os.path.basename(path)}
             os.utime(path)
+        reason = _take_slot(self._slots, spec, request.get("terms") or {})
+        if reason:
+            return {"waits": reason}
         attempt.files.create(spec)
         self._starter.start(request["id"], spec["job"], attempt)
         return None
+
+    def do_withdraw(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The job is not to run here: it was not started, or runs elsewhere."""
+        self._slots.free(request["job"])
+        return {}
 
     # -- watching
 
@@ -254,6 +262,7 @@ class Agent:
         ended = [attempt for attempt in self._attempts() if os.path.exists(attempt.inner("removed"))]
         attempts = list({attempt.path: attempt for attempt in [*ended, *canceled.values()]}.values())
         self._end_keepers(attempts, request["grace_s"])
+        self._slots.leave()
         for attempt in attempts:
             attempt.clean(request["keep"] == "outputs")
         self._remove_empty(request["keep_checkpoints"])
@@ -302,6 +311,23 @@ class Agent:
         for path in (trials, self.folder):
             with contextlib.suppress(OSError):
                 os.rmdir(path)
+
+
+def _look_after(path: str, needed: bool, keep_s: float) -> None:
+    """Remove what nothing has used for long."""
+    age_s = time.time() - os.lstat(path).st_mtime
+    if needed:
+        os.utime(path)
+    elif age_s > (_STALE_PART_S if path.endswith(".part") else max(keep_s, 60)):
+        shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
+
+
+def _take_slot(slots: SlotDesk, spec: dict[str, Any], terms: dict[str, Any]) -> str:
+    """Whom the job waits for; "" if it has a slot, or needs none. Raises: WorkerRefusal."""
+    try:
+        return slots.take(spec["job"], Path(spec["directory"]), SlotTerms(**terms))
+    except SlotTrouble as trouble:
+        raise WorkerRefusal(str(trouble)) from trouble
 
 
 def _ended(exited: dict[str, Any]) -> dict[str, Any]:

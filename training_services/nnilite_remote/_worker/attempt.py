@@ -8,7 +8,7 @@ import shutil
 import signal
 from typing import Any
 
-from nnilite.worker_side import AttemptFiles, boot_id, read_json, started_at
+from nnilite.worker_side import AttemptFiles, boot_id, is_running, read_json, started_at
 from nnilite_remote._worker.processes import send_signal
 
 _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
@@ -23,6 +23,23 @@ class HostedAttempt:
         self.path: str = job["directory"]
         self.files = AttemptFiles(self.path)
         self.spec = self.files.spec_file
+
+    @classmethod
+    def at(cls, path: str) -> HostedAttempt:
+        """The attempt in a folder, of whatever experiment, by what this machine knows of it."""
+        return cls({**(AttemptFiles(path).note() or {}), "directory": path})
+
+    def runs(self) -> bool | None:
+        """Whether its trial runs, or is about to; None where nothing was begun yet.
+
+        The keeper's lock is not looked at: one that is just being started would take that for another keeper.
+        """
+        if self.files.exited() is not None:
+            return False
+        started = self.files.started()
+        if started is None and self.files.note() is None:
+            return None
+        return bool(self.keeper()) or (started is not None and is_running(started))
 
     def inner(self, name: str) -> str:
         return os.path.join(self.path, ".nni", name)

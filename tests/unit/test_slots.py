@@ -1,20 +1,31 @@
-"""Slots of this machine that experiments share: who is next, who one waits for, and what dead managers leave."""
+"""Slots that experiments share: who is next, whom one waits for, and what dead managers leave."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite import slots
+from nnilite.errors import ConfigError
+from nnilite.slots import RENEWED_S, STARTING_S, Claim, SlotDesk, SlotTerms, SlotTrouble, reason_to_wait
 from nnilite_local import LocalConfig
-from nnilite_local._queue import Claim, reason_to_wait
-from nnilite_local._slots import RENEWED_S, STARTING_S, SlotDesk
+
+
+@dataclass
+class Part:
+    """An experiment's part on a machine."""
+
+    desk: SlotDesk
+    terms: SlotTerms
 
 
 class Machine:
@@ -24,29 +35,30 @@ class Machine:
         self.place = place / "it's\n $x"
         self.now = 1000.0
         self.running: set[str] = set()
+        self.begun: set[str] = set()
 
-    def desk(self, experiment: str, limit: int | None = 1, priority: int = 0, name: str = "local") -> SlotDesk:
+    def desk(self, experiment: str, limit: int | None = 1, priority: int = 0, name: str = "local") -> Part:
         def runs(directory: Path) -> bool | None:
-            return directory.name in self.running if directory.name != "starting" else None
+            job = directory.name
+            return (job in self.running) if job in self.begun and job != "starting" else None
 
-        desk = SlotDesk(self.place / f"{experiment}.{name}.json", experiment, priority, limit, runs)
+        desk = SlotDesk(self.place / f"{experiment}.{name}.json", experiment, runs, patience_s=0.1)
         desk._clock = lambda: self.now
-        return desk
+        return Part(desk, SlotTerms(limit, priority))
 
-    def take(self, desk: SlotDesk, job: str) -> str:
+    def take(self, part: Part, job: str) -> str:
         """Why the job waits; "" if it runs now."""
         self.now += 1.0
-        self.running.add(job)
-        try:
-            desk.take(job, Path("/trials") / job)
-        except NoCapacity as wait:
-            self.running.discard(job)
-            return str(wait)
-        return ""
+        self.begun.discard(job)
+        reason = part.desk.take(job, Path("/trials") / job, part.terms)
+        if not reason:
+            self.running.add(job)
+            self.begun.add(job)
+        return reason
 
-    def end(self, desk: SlotDesk, job: str) -> None:
+    def end(self, part: Part, job: str) -> None:
         self.running.discard(job)
-        desk.free(job)
+        part.desk.free(job)
 
 
 @pytest.fixture
@@ -115,7 +127,7 @@ def test_a_job_that_was_about_to_start_when_its_manager_died_has_its_slot(machin
 def test_who_cannot_use_a_slot_now_keeps_the_place(machine: Machine) -> None:
     a, b = machine.desk("a"), machine.desk("b")
     machine.take(a, "a1")
-    a.give_back("a1")
+    a.desk.give_back("a1")
     assert machine.take(b, "b1") == ""
     assert machine.take(b, "b2").endswith("are taken, by b")
     machine.take(a, "a1")
@@ -182,5 +194,92 @@ def test_where_files_cannot_be_locked_it_is_said(machine: Machine, monkeypatch: 
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    with pytest.raises(ServiceError, match="the slots of this machine cannot be locked: No locks available"):
-        machine.desk("a").take("a1", Path("/trials/a1"))
+    with pytest.raises(SlotTrouble, match="the slots of this machine cannot be locked: No locks available"):
+        machine.take(machine.desk("a"), "a1")
+
+
+def test_terms_may_change_while_trials_wait(machine: Machine) -> None:
+    a, b, c = (machine.desk(name) for name in "abc")
+    for part, job in ((a, "a1"), (b, "b1"), (c, "c1")):
+        machine.take(part, job)
+    c.terms = SlotTerms(2, priority=5)
+    assert machine.take(c, "c1") == ""
+    b.terms = SlotTerms(2)
+    assert machine.take(b, "b1") == "waits for a slot of this machine: 2 of 2 (maxSlots) are taken, by a, c"
+    b.terms = SlotTerms(None)
+    assert machine.take(b, "b1") == ""
+
+
+def test_who_leaves_waits_no_more_and_the_last_one_leaves_nothing(machine: Machine) -> None:
+    a, b, c = (machine.desk(name) for name in "abc")
+    for part, job in ((a, "a1"), (b, "b1"), (c, "c1")):
+        machine.take(part, job)
+    a.desk.leave()
+    assert machine.take(c, "c1") == "waits for experiment b, which asked before", "a trial that runs keeps its slot"
+    b.desk.leave()
+    machine.end(a, "a1")
+    assert machine.take(c, "c1") == ""
+    machine.end(c, "c1")
+    c.desk.leave()
+    assert not machine.place.exists()
+    assert machine.take(b, "b1") == ""
+
+
+class Crash(BaseException):
+    """The end of a manager in the middle of its work."""
+
+
+@contextmanager
+def crashing(before: bool) -> Iterator[None]:
+    """The next manager that writes dies, just before or just after its file is there."""
+    real = slots.write_private
+
+    def write(path: str, text: str) -> None:
+        if not before:
+            real(path, text)
+        raise Crash
+
+    slots.write_private = write  # type: ignore[attr-defined]
+    try:
+        yield
+    except Crash:
+        pass
+    finally:
+        slots.write_private = real  # type: ignore[attr-defined]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "ask", "ask", "end", "die before", "die after", "restart", "pause"]),
+        st.sampled_from("ABC"),
+        st.integers(0, 2),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS, st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 1)), min_size=3, max_size=3))
+def test_whenever_managers_die_no_limit_is_passed_and_no_slot_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]], terms: list[tuple[int, int]]
+) -> None:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    made = {name: machine.desk(name, *terms[k]) for k, name in enumerate("ABC")}
+    for what, name, number in steps:
+        job, part = f"{name}{number}", made[name]
+        if what in ("die before", "die after") and job not in machine.running:
+            with crashing(before=what == "die before"):
+                machine.take(part, job)
+        elif what == "ask" and job not in machine.running and not machine.take(part, job):
+            assert len(machine.running) <= (part.terms.limit or 0)
+        elif what == "end" and job in machine.running:
+            machine.end(part, job)
+        elif what == "pause":
+            machine.now += RENEWED_S
+        if what not in ("ask", "end", "pause"):
+            made[name] = machine.desk(name, *terms["ABC".index(name)])
+    machine.running.clear()
+    machine.now += STARTING_S
+    for name, part in made.items():
+        assert machine.take(part, f"{name}9") == "", "all trials have ended, and nobody waits"
+        machine.end(part, f"{name}9")
