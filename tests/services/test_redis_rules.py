@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from nnilite.service import Job, JobState
+from nnilite.slots import SlotTerms
 from nnilite_redis import RedisConfig
-from nnilite_redis._api import JobRecord, QueuePlace, WorkerRecord
+from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, claim_of
 from nnilite_redis._convert import (
     PoolView,
     Wants,
@@ -18,6 +19,7 @@ from nnilite_redis._convert import (
     status_of,
     task_of,
     wants_of,
+    whom_it_waits_for,
     why_waits,
     worker_facts,
 )
@@ -75,6 +77,18 @@ def job(**more) -> Job:
 def test_a_waiting_trial_says_its_place_and_what_it_waits_for(workers, wants, reason):
     view = PoolView(workers, {"silent": 301.0}, (), 300)
     assert why_waits(3, wants, view, START) == reason
+
+
+def test_a_trial_that_lacks_but_a_slot_says_whom_it_waits_for():
+    claims = [claim_of("nni-a-1-0", "a", 2, (5, 0)), claim_of("nni-b-1-0", "b", 0, (7, 0))]
+    places = [QueuePlace("nni-c-1-0", "q", (6, 0))]
+    view = PoolView([worker("w")], places=places, shares=PoolShares(["d"], claims))
+    whom = whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1), view)
+    assert whom == "waits for experiment a, whose priority 2 is higher"
+    assert why_waits(1, Wants(), view, START, whom) == f"1st in the queue; {whom}"
+    assert whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1, 3), view).endswith("1 of 1 (maxSlots) are taken, by d")
+    assert whom_it_waits_for("nni-c-1-0", "c", SlotTerms(2, 3), view) == ""
+    assert whom_it_waits_for("nni-c-1-0", "c", SlotTerms(), view) == ""
 
 
 def test_places_are_numbers_that_people_say():

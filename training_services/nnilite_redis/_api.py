@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite.errors import ServiceError
-from nnilite.records import Json
+from nnilite.records import JobState, Json
+from nnilite.slots import RENEWED_S, Claim, SlotTerms
 from nnilite_redis import _scripts as scripts
 from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
 from nnilite_redis._keys import GROUP, KEPT_S, Keys
@@ -23,6 +25,8 @@ SETTLE_S = 6
 
 _WORKER_KEPT_S = 86400
 _MOST_PLACES = 10_000
+_OVER = {state.value for state in JobState if state.ended}
+_CLAIM = re.compile(r"(-?\d+) (\d+)-(\d+) (\d+) (\S+)")
 _JOB_FIELDS = ("task", "worker", "beat", "report", "fenced", "queue", "entry", "cancel")
 
 
@@ -47,6 +51,20 @@ class QueuePlace:
     job: str
     queue: str
     entry: tuple[int, int]
+    priority: int = 0  # of its experiment
+
+    @property
+    def order(self) -> tuple[int, tuple[int, int], str]:
+        """Lower ones are taken first."""
+        return (-self.priority, self.entry, self.job)
+
+
+@dataclass(frozen=True)
+class PoolShares:
+    """Who has the slots that experiments share, and who waits for one."""
+
+    holders: Sequence[str] = ()  # the experiment of each slot that is taken
+    claims: Sequence[Claim] = ()
 
 
 @dataclass(frozen=True)
@@ -135,12 +153,50 @@ class Pool:
 
     async def places(self) -> list[QueuePlace]:
         """The jobs that wait, the first one first."""
-        names = list(await self.queues())
+        queues = await self.queues()
+        names = list(queues)
         if not names:
             return []
         found = await self._run(scripts.PLACES, [self.keys.queue(name) for name in names], _MOST_PLACES)
-        places = [QueuePlace(job.decode(), names[index - 1], _entry(entry)) for index, entry, job in found]
-        return sorted(places, key=lambda place: (place.entry, place.job))
+        owners = {index: _experiment_of(queues[names[index - 1]]) for index, _, _ in found}
+        priorities = await self._priorities(set(owners.values()))
+        places = [
+            QueuePlace(job.decode(), names[index - 1], _entry(entry), priorities[owners[index]])
+            for index, entry, job in found
+        ]
+        return sorted(places, key=lambda place: place.order)
+
+    async def _priorities(self, experiments: Collection[str]) -> dict[str, int]:
+        wanted = list(experiments)
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                for experiment in wanted:
+                    pipe.hget(self.keys.experiment(experiment), "priority")
+                found = await pipe.execute() if wanted else []
+        return {experiment: _whole(value) for experiment, value in zip(wanted, found, strict=True)}
+
+    async def set_terms(self, experiment: str, terms: SlotTerms, period_s: float) -> None:
+        """Say how the experiment shares the pool. A slot is held for `period_s` after a beat of its worker."""
+        key = self.keys.experiment(experiment)
+        with self.asking():
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.hset(key, mapping={"priority": terms.priority, "period": int(period_s * 1000)})
+                if terms.limit is None:
+                    pipe.hdel(key, "slots")
+                else:
+                    pipe.hset(key, mapping={"slots": terms.limit})
+                pipe.expire(key, KEPT_S)
+                await pipe.execute()
+
+    async def shares(self) -> PoolShares:
+        """Who has the slots, and who waits for one."""
+        seconds, slots, claims = await self._run(scripts.SHARES, [self.keys.slots, self.keys.claims])
+        now_ms = int(seconds) * 1000
+        held = [_text(value).partition(" ") for value in slots[1::2]]
+        waiting = [
+            _claim(_text(job), _text(value), now_ms) for job, value in zip(claims[::2], claims[1::2], strict=True)
+        ]
+        return PoolShares([who for ends, _, who in held if int(ends) >= now_ms], [one for one in waiting if one])
 
     async def workers(self) -> list[WorkerRecord]:
         """All workers that have been heard of within a day."""
@@ -181,15 +237,24 @@ class Pool:
         with self.asking():
             if await self.client.scard(self.keys.jobs(experiment)):
                 return False
-            await self.client.delete(self.keys.mail(f"manager:{experiment}"), self.keys.manager(experiment))
+            mine = [name for name, wants in (await self.queues()).items() if _experiment_of(wants) == experiment]
+            keys = [self.keys.mail(f"manager:{experiment}"), self.keys.manager(experiment)]
+            await self.client.delete(*keys, *(self.keys.queue(name) for name in mine))
+            if mine:
+                await self.client.hdel(self.keys.queues, *mine)
         return True
 
     # ------------------------------------------------------------ what workers do
 
-    async def take(self, worker: str, queues: Sequence[str]) -> TakenJob | None:
-        """The first job of these queues, which is this worker's from now on. Raises: Settling."""
-        keys = [self.keys.queue(name) for name in queues]
-        found = await self._run(scripts.TAKE, keys, worker, SETTLE_S, self.keys.job_prefix)
+    async def take(self, worker: str, queues: Mapping[str, str]) -> TakenJob | None:
+        """The first job of these queues, which is this worker's from now on. Raises: Settling.
+
+        `queues`: the experiment of each. A job that is first, and has no slot, waits for one from now on; nobody who is
+        behind it gets a slot, as long as it is asked for at least every RENEWED_S.
+        """
+        keys = [self.keys.slots, self.keys.claims, *(self.keys.queue(name) for name in queues)]
+        words = (SETTLE_S, self.keys.job_prefix, self.keys.experiment_prefix, int(RENEWED_S * 1000), KEPT_S)
+        found = await self._run(scripts.TAKE, keys, worker, *words, *queues.values())
         if found[0] == b"settling":
             raise Settling(f"Redis at {self.address.title} has just started")
         if found[0] != b"taken":
@@ -238,14 +303,18 @@ class Pool:
     async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
         """A worker's word on its jobs, (job, experiment, report) each: that it has them still, and how they are.
 
+        Those that run keep their slots by it.
+
         A job that Redis has forgotten is there again; one that Redis remembers as waiting waits no more.
         """
         keys = self.keys
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
                 for job, experiment, report in reports:
-                    words = (worker, beat, json.dumps(report), KEPT_S, keys.queue_prefix, job)
-                    pipe.eval(scripts.SYNC, 2, keys.job(job), keys.jobs(experiment), *words)
+                    over = "over" if report.get("state") in _OVER else ""
+                    words = (worker, beat, json.dumps(report), KEPT_S, keys.queue_prefix, job, experiment, over)
+                    names = (keys.job(job), keys.jobs(experiment), keys.experiment(experiment), keys.slots, keys.bell)
+                    pipe.eval(scripts.SYNC, len(names), *names, *words)
                 found = await pipe.execute() if reports else []
         return [_synced(answer) for answer in found]
 
@@ -285,6 +354,35 @@ def _synced(answer: Sequence[bytes]) -> Synced:
 def _entry(identifier: bytes) -> tuple[int, int]:
     first, _, second = identifier.decode().partition("-")
     return int(first), int(second)
+
+
+def _claim(job: str, value: str, now_ms: int) -> Claim | None:
+    """A claim that counts; None for one that is not renewed any more, and for anything else."""
+    found = _CLAIM.fullmatch(value)
+    if found is None or int(found[4]) < now_ms:
+        return None
+    return claim_of(job, found[5], int(found[1]), (int(found[2]), int(found[3])))
+
+
+def claim_of(job: str, experiment: str, priority: int, entry: tuple[int, int]) -> Claim:
+    """A job's claim by its entry in the queue, which is a time in milliseconds, and a number."""
+    return Claim(job, experiment, priority, entry[0] / 1000 + entry[1] / 1e6)
+
+
+def _experiment_of(wants: str) -> str:
+    """The experiment of a queue, by what its jobs want."""
+    try:
+        return str(json.loads(wants)["experiment"])
+    except (ValueError, TypeError, KeyError):
+        return ""
+
+
+def _whole(value: bytes | None) -> int:
+    """A whole number; 0 in place of anything else that somebody has written there."""
+    try:
+        return int(value or 0)
+    except ValueError:
+        return 0
 
 
 def _text(value: bytes | None) -> str:

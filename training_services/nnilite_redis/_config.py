@@ -59,6 +59,13 @@ class RedisConfig:
             "how many trials of this experiment a worker may run at once; else its --processors alone counts"
         ),
     )
+    max_slots: PositiveInt | None = field(
+        default=None,
+        metadata=_about("how many trials run at once in this pool, in all experiments that set this; default: any"),
+    )
+    priority: int = field(
+        default=0, metadata=_about("experiments of a higher one are served first, also a negative one")
+    )
     storage: BucketConfig | None = field(
         default=None, metadata=_about("through which code, outputs and checkpoints go; through Redis if not set")
     )

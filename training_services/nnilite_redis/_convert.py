@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from nnilite.records import Host, Json
 from nnilite.service import Job, JobState, JobStatus
+from nnilite.slots import SlotTerms, reason_to_wait
 from nnilite.units import format_duration
-from nnilite_redis._api import JobRecord, QueuePlace, WorkerRecord
+from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, claim_of
 from nnilite_redis._config import PREFIX, RedisConfig
 
 LABELS = "_machineLabels"
@@ -27,12 +28,12 @@ UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
 
 @dataclass(frozen=True)
 class Wants:
-    """What a job wants of its worker. Jobs that want the same wait in one queue."""
+    """What a job wants of its worker. Jobs of an experiment that want the same wait in one queue."""
 
     labels: frozenset[str] = frozenset()
     gpus: int = 0
     most: int | None = None  # trials of `experiment` at once on a worker
-    experiment: str = ""  # set where `most` is
+    experiment: str = ""
 
     @property
     def text(self) -> str:
@@ -62,7 +63,7 @@ def wants_of(job: Job, config: RedisConfig) -> Wants:
     here = [host_label(socket.gethostname())] if config.worker_mode == "singlenode" else []
     asked = frozenset((*config.worker_labels, *here, *labels_of(job)))
     most = config.worker_processors
-    return Wants(asked, job.gpus or 0, most, job.experiment if most is not None else "")
+    return Wants(asked, job.gpus or 0, most, job.experiment)
 
 
 def host_label(host: str) -> str:
@@ -170,6 +171,7 @@ class PoolView:
     silent_s: Mapping[str, float] = field(default_factory=dict)  # of each worker
     places: Sequence[QueuePlace] = ()
     period_s: float = 300.0
+    shares: PoolShares = field(default_factory=PoolShares)
 
     def healthy(self, worker: str) -> bool:
         return self.silent_s.get(worker, 0.0) <= self.period_s
@@ -210,8 +212,21 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def why_waits(number: int, wants: Wants, view: PoolView, start: str) -> str:
-    """Why a job waits, and what would help; `start` is the command by which a worker joins."""
+def whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
+    """Whom a job in the queue waits for, where experiments share the slots; "" if it needs none, or could have one."""
+    place = next((place for place in view.places if place.job == job), None)
+    if terms.limit is None or place is None:
+        return ""
+    mine = claim_of(job, experiment, terms.priority, place.entry)
+    others = [claim for claim in view.shares.claims if claim.job != job]
+    return reason_to_wait(mine, others, view.shares.holders, terms.limit, "this pool")
+
+
+def why_waits(number: int, wants: Wants, view: PoolView, start: str, whom: str = "") -> str:
+    """Why a job waits, and what would help.
+
+    `start`: the command by which a worker joins. `whom`: see `whom_it_waits_for`.
+    """
     place = f"{ordinal(number)} in the queue" if number else "in the queue"
     well = view.well
     if not well:
@@ -222,6 +237,8 @@ def why_waits(number: int, wants: Wants, view: PoolView, start: str) -> str:
         return f"{place}; none of {_workers(len(well))} has {_wanted(wants)}"
     free = [worker for worker in able if worker.free]
     with_what = f" with {_wanted(wants)}" if wants.labels or wants.gpus else ""
+    if free and whom:
+        return f"{place}; {whom}"
     if free:
         limit = f"; workerProcessors is {wants.most}" if wants.most is not None else ""
         return f"{place}; {len(free)} of {_workers(len(able))}{with_what} can take a trial{limit}"

@@ -7,7 +7,10 @@
     PREFIX:worker:W            hash: what a worker says of itself, and the number of its last beat
     PREFIX:job:JOB             hash: a job, from its submission until its removal
     PREFIX:jobs:X              set of the experiment's jobs
-    PREFIX:experiment:X        hash: whether it is closed: its manager has stopped
+    PREFIX:experiment:X        hash: whether it is closed: its manager has stopped; and how it shares the pool:
+                               `priority`, `slots` (at most), each held for `period` (ms) after a beat of its worker
+    PREFIX:slots               hash: which jobs hold a slot, each until when (ms), and its experiment
+    PREFIX:claims              hash: which jobs lack but a slot, each with its place, until when (ms), its experiment
     PREFIX:manager:X           there while the manager of the experiment listens
     PREFIX:mail:PARTY          stream: letters to a worker or to a manager
     PREFIX:file:NAME           a file: code, keeper, checkpoints
@@ -66,6 +69,18 @@ class Keys:
 
     def experiment(self, experiment: str) -> str:
         return f"{self.prefix}:experiment:{experiment}"
+
+    @property
+    def experiment_prefix(self) -> str:
+        return f"{self.prefix}:experiment:"
+
+    @property
+    def slots(self) -> str:
+        return f"{self.prefix}:slots"
+
+    @property
+    def claims(self) -> str:
+        return f"{self.prefix}:claims"
 
     def manager(self, experiment: str) -> str:
         return f"{self.prefix}:manager:{experiment}"

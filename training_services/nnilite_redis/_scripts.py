@@ -10,10 +10,12 @@ SUBMIT = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'known' end
 redis.call('HSET', KEYS[3], ARGV[3], ARGV[4])
 redis.pcall('XGROUP', 'CREATE', KEYS[2], 'workers', '0', 'MKSTREAM')
-local entry = redis.call('XADD', KEYS[2], '*', 'job', ARGV[1])
+-- The bell numbers the entries of all queues, so that one knows which of two came first in the same millisecond.
+local entry = redis.call('XADD', KEYS[4], 'MAXLEN', '~', '100', '*', 'queue', ARGV[3])
+local queued = redis.pcall('XADD', KEYS[2], entry, 'job', ARGV[1])
+if type(queued) == 'table' then entry = redis.call('XADD', KEYS[2], '*', 'job', ARGV[1]) end
 redis.call('HSET', KEYS[1], 'task', ARGV[2], 'queue', ARGV[3], 'entry', entry)
 redis.call('SADD', KEYS[5], ARGV[1])
-redis.call('XADD', KEYS[4], 'MAXLEN', '~', '100', '*', 'queue', ARGV[3])
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[5]) end
 return 'queued'
 """
@@ -41,20 +43,82 @@ local function delivered(key)
 end
 """
 
+# Who is ahead has the higher priority, or the older entry. A slot, and a claim, end by themselves unless they are
+# renewed: by the worker that has the job, or by one that would take it. Without slots the time is not asked for.
+_SLOTS = """
+local function ahead(a, b)
+  if a.priority ~= b.priority then return a.priority > b.priority end
+  if a.entry ~= b.entry then return later(b.entry, a.entry) end
+  return a.job < b.job
+end
+local function now()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+local function count(slots, time)
+  local held, found = redis.call('HGETALL', slots), 0
+  for i = 1, #held, 2 do
+    if tonumber(string.match(held[i + 1], '^%d+')) < time then redis.call('HDEL', slots, held[i])
+    else found = found + 1 end
+  end
+  return found
+end
+local function behind(claims, head, time)
+  local found = redis.call('HGETALL', claims)
+  for i = 1, #found, 2 do
+    local priority, entry, ends = string.match(found[i + 1], '^(%-?%d+) (%d+%-%d+) (%d+) ')
+    local claim = {priority = tonumber(priority), entry = entry, job = found[i]}
+    if not ends or tonumber(ends) < time then redis.call('HDEL', claims, found[i])
+    elseif claim.job ~= head.job and ahead(claim, head) then return true end
+  end
+  return false
+end
+local function may_start(head, slots, claims, claimed_ms, kept)
+  local time = now()
+  if count(slots, time) < head.limit and not behind(claims, head, time) then
+    redis.call('HDEL', claims, head.job)
+    redis.call('HSET', slots, head.job, string.format('%.0f %s', time + head.period, head.experiment))
+    redis.call('EXPIRE', slots, kept)
+    return true
+  end
+  local place = string.format('%.0f %s %.0f %s', head.priority, head.entry, time + claimed_ms, head.experiment)
+  redis.call('HSET', claims, head.job, place)
+  redis.call('EXPIRE', claims, kept)
+  return false
+end
+"""
+
 TAKE = (
     _HEADS
+    + _SLOTS
     + """
--- KEYS queues; ARGV worker, seconds that the server must have been up, prefix of jobs
+-- KEYS slots, claims, queues; ARGV worker, seconds that the server must have been up, prefix of jobs, prefix of
+-- experiments, for how long (ms) a claim counts, seconds to keep, the experiment of each queue
+local function head_of(index)
+  local last = delivered(KEYS[index])
+  if not last then return nil end
+  local entry = redis.call('XRANGE', KEYS[index], '(' .. last, '+', 'COUNT', '1')[1]
+  if not entry then return nil end
+  local head = {key = KEYS[index], entry = entry[1], job = entry[2][2], priority = 0, experiment = ARGV[index + 4]}
+  local terms = redis.call('HMGET', ARGV[4] .. head.experiment, 'priority', 'slots', 'period')
+  head.priority = tonumber(terms[1] or '') or 0
+  local known = redis.call('HMGET', ARGV[3] .. head.job, 'task', 'worker', 'fenced')
+  if known[1] and not known[2] and not known[3] then head.limit = tonumber(terms[2] or '') end
+  head.period = tonumber(terms[3] or '') or 0
+  return head
+end
 local up = string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)')
 if tonumber(up or '0') < tonumber(ARGV[2]) then return {'settling'} end
 while true do
-  local best, first
-  for _, key in ipairs(KEYS) do
-    local last = delivered(key)
-    if last then
-      local head = redis.call('XRANGE', key, '(' .. last, '+', 'COUNT', '1')
-      if #head > 0 and (not first or later(first, head[1][1])) then best, first = key, head[1][1] end
+  local heads, best, refused = {}, nil, false
+  for index = 3, #KEYS do heads[#heads + 1] = head_of(index) end
+  table.sort(heads, ahead)
+  for _, head in ipairs(heads) do
+    if not head.limit or (not refused and may_start(head, KEYS[1], KEYS[2], tonumber(ARGV[5]), ARGV[6])) then
+      best = head.key
+      break
     end
+    refused = true
   end
   if not best then return {'none'} end
   local got = redis.call('XREADGROUP', 'GROUP', 'workers', ARGV[1], 'COUNT', '1', 'STREAMS', best, '>')
@@ -70,6 +134,12 @@ while true do
 end
 """
 )
+
+SHARES = """
+-- KEYS slots, claims
+local time = redis.call('TIME')
+return {time[1], redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2])}
+"""
 
 PLACES = (
     _HEADS
@@ -89,7 +159,8 @@ return found
 )
 
 SYNC = """
--- KEYS job, jobs; ARGV worker, beat, report, seconds to keep, prefix of queues, name
+-- KEYS job, jobs, experiment, slots, bell; ARGV worker, beat, report, seconds to keep, prefix of queues, name, its
+-- experiment, whether it is over
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('HSET', KEYS[1], 'found', ARGV[1])
   redis.call('SADD', KEYS[2], ARGV[6])
@@ -104,6 +175,16 @@ end
 redis.call('HSET', KEYS[1], 'worker', ARGV[1], 'beat', ARGV[2], 'report', ARGV[3])
 redis.call('HDEL', KEYS[1], 'task')
 redis.call('EXPIRE', KEYS[1], ARGV[4])
+local terms = redis.call('HMGET', KEYS[3], 'slots', 'period')
+if ARGV[8] == '' and terms[1] then
+  local time = redis.call('TIME')
+  local ends = tonumber(time[1]) * 1000 + (tonumber(terms[2] or '') or 0)
+  redis.call('HSET', KEYS[4], ARGV[6], string.format('%.0f %s', ends, ARGV[7]))
+  redis.call('EXPIRE', KEYS[4], ARGV[4])
+elseif redis.call('HDEL', KEYS[4], ARGV[6]) == 1 then
+  redis.call('XADD', KEYS[5], 'MAXLEN', '~', '100', '*', 'queue', 'slots')
+  redis.call('EXPIRE', KEYS[5], ARGV[4])
+end
 return {'kept', known[4] or '', known[3] or ''}
 """
 

@@ -41,7 +41,7 @@ class Session:
         self._relays = ThreadPoolExecutor(_RELAYED_AT_ONCE, thread_name_prefix="relay")
         party = manager_party(context.experiment)
         self.mail = Mailbox(pool, party, self._serve, presence=pool.keys.manager(context.experiment))
-        self.watch = PoolWatch(pool, config, self.queue)
+        self.watch = PoolWatch(pool, config, context.experiment, self.queue)
         self.trial_files = TrialFiles(pool, self.mail, files, self.watch, config.storage is not None)
         self._reading: asyncio.Task[None] | None = None
 

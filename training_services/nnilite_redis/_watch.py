@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nnilite.records import Host
 from nnilite.service import Handle, Job, JobState, JobStatus
-from nnilite_redis._api import JobRecord, Pool
+from nnilite.slots import SlotTerms
+from nnilite_redis._api import JobRecord, Pool, PoolShares
 from nnilite_redis._config import RedisConfig
 from nnilite_redis._convert import (
     PoolView,
@@ -16,6 +17,7 @@ from nnilite_redis._convert import (
     start_command,
     status_of,
     wants_of,
+    whom_it_waits_for,
     why_waits,
     worker_facts,
 )
@@ -35,9 +37,14 @@ class PoolWatch:
     `queue` puts a job into its queue again.
     """
 
-    def __init__(self, pool: Pool, config: RedisConfig, queue: Callable[[Job], Awaitable[None]]) -> None:
+    def __init__(
+        self, pool: Pool, config: RedisConfig, experiment: str, queue: Callable[[Job], Awaitable[None]]
+    ) -> None:
         self._pool = pool
         self._config = config
+        self._experiment = experiment
+        self._terms = SlotTerms(config.max_slots, config.priority)
+        self._told_terms = False
         self._queue = queue
         self._silence = Silence()
         self._jobs: dict[str, Job] = {}  # that were submitted by this manager and have not ended
@@ -66,11 +73,19 @@ class PoolWatch:
 
     async def look_around(self) -> None:
         """See who is there and who waits. Raises: ServiceError."""
+        await self._tell_terms()
         places, records = await self._pool.places(), await self._pool.workers()
+        shares = await self._pool.shares() if self._terms.limit is not None else PoolShares()
         self._silence.listened()
         silent_s = {record.id: self._silence.of(f"worker {record.id}", record.beat) for record in records}
         facts = [worker_facts(record) for record in records]
-        self._view = PoolView(facts, silent_s, places, self._config.worker_healthy_period)
+        self._view = PoolView(facts, silent_s, places, self._config.worker_healthy_period, shares)
+
+    async def _tell_terms(self) -> None:
+        """Again and again, since Redis may forget them. Raises: ServiceError."""
+        if self._told_terms or self._terms != SlotTerms():
+            await self._pool.set_terms(self._experiment, self._terms, self._config.worker_healthy_period)
+            self._told_terms = True
 
     async def statuses(self, handles: Sequence[Handle]) -> list[JobStatus]:
         """Of all these jobs, in their order. Raises: ServiceError."""
@@ -117,7 +132,8 @@ class PoolWatch:
             return await self._queue_anew(name)
         job = self._jobs.get(name)
         wants = wants_of(job, self._config) if job else Wants(frozenset(self._config.worker_labels))
-        return JobStatus(JobState.WAITING, why_waits(number, wants, self._view, start_command(self._config)))
+        whom = whom_it_waits_for(name, self._experiment, self._terms, self._view)
+        return JobStatus(JobState.WAITING, why_waits(number, wants, self._view, start_command(self._config), whom))
 
     async def _forgotten(self, name: str) -> JobStatus:
         """Of a job that Redis does not know: a worker may have it, and then will tell."""

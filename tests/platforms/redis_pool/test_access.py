@@ -108,7 +108,8 @@ def worker_of(tmp_path, secure):
 
 def test_the_documented_rules_are_enough_for_both_sides_and_tls_works(secure, worker_of, tmp_path):
     worker_of().start()
-    with ServiceBench(tmp_path / "bench", lambda context: RedisService("redis", config(secure), context)) as bench:
+    shared = config(secure, max_slots=2)
+    with ServiceBench(tmp_path / "bench", lambda context: RedisService("redis", shared, context)) as bench:
         name = bench.python("import nnilite; nnilite.report_final_result(0.5); print('said')")
         assert bench.finish(name).values == [0.5]
         assert bench.call(bench.service.logs(bench.handles[name], "stdout", 0, 100)) == b"said\n"

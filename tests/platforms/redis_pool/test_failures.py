@@ -251,7 +251,9 @@ def test_a_job_whose_taking_was_not_answered_is_started_all_the_same(shared_serv
     name = bench.run(f"echo once >> {quoted(bench.mark())}")
     with shared_server.client() as client:  # the take, by a worker that will never hear of it
         [queue] = client.keys(f"{prefix}:queue:*")
-        assert client.eval(TAKE, 1, queue, "me", 0, f"{prefix}:job:")[0] == b"taken"
+        keys = [f"{prefix}:slots", f"{prefix}:claims", queue]
+        words = ["me", 0, f"{prefix}:job:", f"{prefix}:experiment:", 15000, 600, "x"]
+        assert client.eval(TAKE, len(keys), *keys, *words)[0] == b"taken"
     start_worker(shared_server.url, "--name", "me")
     assert bench.wait(name).state is JobState.SUCCEEDED
     assert bench.lines() == ["once"]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from nnilite.errors import ConfigError, NniliteError, ServiceError
 from nnilite_redis._api import Pool, Settling, TakenJob
@@ -30,6 +31,13 @@ log = logging.getLogger(__name__)
 _PREPARE_S = 900.0
 _TRY_AGAIN_S = 1.0
 _LOOK_S = 0.05
+
+
+class _FittingQueue(NamedTuple):
+    """A queue of which a job could run here now."""
+
+    experiment: str
+    gpus: Sequence[int] | None  # that it would get
 
 
 @dataclass
@@ -68,23 +76,24 @@ class Intake:
         while len(self.holdings.live) < self.processors:
             fitting = await self._fitting()
             try:
-                taken = await self.pool.take(self.worker, list(fitting)) if fitting else None
+                owners = {name: one.experiment for name, one in fitting.items()}
+                taken = await self.pool.take(self.worker, owners) if fitting else None
             except Settling:
                 return
             if taken is None:
                 return
-            await self._begin(taken, fitting[taken.queue_key.removeprefix(self.pool.keys.queue_prefix)], beat)
+            await self._begin(taken, fitting[taken.queue_key.removeprefix(self.pool.keys.queue_prefix)].gpus, beat)
 
-    async def _fitting(self) -> dict[str, Sequence[int] | None]:
-        """The queues of which a job could run here now, with the GPUs that it would get."""
-        found: dict[str, Sequence[int] | None] = {}
+    async def _fitting(self) -> dict[str, _FittingQueue]:
+        """The queues of which a job could run here now, by name."""
+        found: dict[str, _FittingQueue] = {}
         for name, text in (await self.pool.queues()).items():
             wants = read_wants(text)
             if wants is None or not wants.labels <= self.labels or self._is_enough(wants):
                 continue
             gpus = await self.gpus.choose(wants.gpus, self.holdings.booked) if wants.gpus else None
             if gpus is not None or not wants.gpus:
-                found[name] = gpus
+                found[name] = _FittingQueue(wants.experiment, gpus)
         return found
 
     def _is_enough(self, wants: Wants) -> bool:

@@ -1,0 +1,184 @@
+"""Experiments that share the workers of a pool: priorities, slots, and what dead workers leave."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nnilite.service import JobState
+from nnilite.slots import SlotTerms
+from nnilite.testing import eventually
+from nnilite.testing.probes import quoted
+from nnilite_redis import RedisConfig
+from nnilite_redis._api import Pool
+from nnilite_redis._convert import Wants
+
+pytestmark = [pytest.mark.real]
+
+
+def name_of(bench) -> str:
+    return bench.job("true").experiment
+
+
+def test_a_higher_priority_is_served_first(shared_server, open_bench, start_worker):
+    low, high = open_bench(shared_server), open_bench(shared_server, priority=3)
+    place = quoted(low.mark())
+    names = [low.run(f"echo low >> {place}") for _ in range(2)]
+    urgent = high.run(f"echo high >> {place}")
+    assert high.status(urgent).reason.startswith("1st in the queue")
+    assert low.status(names[0]).reason.startswith("2nd in the queue")
+    start_worker(shared_server.url, "--processors", "1")
+    high.wait(urgent)
+    for name in names:
+        low.wait(name)
+    assert low.lines() == ["high", "low", "low"]
+
+
+def test_slots_are_shared_and_it_is_said_who_one_waits_for(shared_server, open_bench, start_worker):
+    first, second, third = (open_bench(shared_server, max_slots=1) for _ in range(3))
+    running, waiting, behind = first.run("sleep 60"), second.run("sleep 60"), third.run("true")
+    start_worker(shared_server.url, "--processors", "4")
+    first.wait(running, JobState.RUNNING)
+    taken = f"1st in the queue; waits for a slot of this pool: 1 of 1 (maxSlots) are taken, by {name_of(first)}"
+    eventually(lambda: second.status(waiting).reason == taken, 60)
+    ahead = f"2nd in the queue; waits for experiment {name_of(second)}, which asked before"
+    eventually(lambda: third.status(behind).reason == ahead, 60)
+    first.call(first.service.cancel(first.handles[running]))
+    second.wait(waiting, JobState.RUNNING, limit_s=60)
+    assert third.status(behind).state is JobState.WAITING
+
+
+def test_who_sets_no_slots_takes_no_part(shared_server, open_bench, start_worker):
+    limited, free = open_bench(shared_server, max_slots=1), open_bench(shared_server)
+    running, waiting, other = limited.run("sleep 60"), limited.run("sleep 60"), free.run("true")
+    start_worker(shared_server.url, "--processors", "2")
+    limited.wait(running, JobState.RUNNING)
+    free.wait(other, JobState.SUCCEEDED)
+    assert limited.status(waiting).state is JobState.WAITING
+
+
+def test_the_slot_of_a_worker_that_was_killed_is_free_when_its_trial_cannot_run_any_more(
+    shared_server, open_bench, start_worker
+):
+    lost, other = (open_bench(shared_server, max_slots=1, worker_healthy_period=3) for _ in range(2))
+    running = lost.run("sleep 60")
+    worker = start_worker(shared_server.url)
+    lost.wait(running, JobState.RUNNING)
+    waiting = other.run("true")
+    worker.kill()
+    start_worker(shared_server.url)
+    other.wait(waiting, JobState.SUCCEEDED, limit_s=60)
+
+
+class Model:
+    """A pool, and the truth about its trials. Workers die without a word; their time passes at once."""
+
+    def __init__(self, url: str, terms: dict[str, SlotTerms]) -> None:
+        config = RedisConfig(url, prefix=f"test-{secrets.token_hex(4)}")
+        self.pool = Pool(config.address, config.prefix)
+        self.terms = terms
+        self.queued: set[str] = set()
+        self.running: dict[str, str] = {}  # by job: its worker
+        self.number = 0
+
+    async def submit(self, experiment: str) -> None:
+        await self.pool.set_terms(experiment, self.terms[experiment], 600)
+        self.number += 1
+        job, wants = f"nni-{experiment}-{self.number}-0", Wants(experiment=experiment)
+        await self.pool.submit(job, experiment, {"n": self.number}, wants.queue, wants.text)
+        self.queued.add(job)
+
+    async def take(self, worker: str, experiments: str = "ABC") -> bool:
+        """Whether there was something to do for a worker that can run trials of these experiments."""
+        taken = await self.pool.take(worker, {Wants(experiment=name).queue: name for name in experiments})
+        if taken is None:
+            return False
+        await self.pool.keep(taken)
+        self.queued.remove(taken.job)
+        self.running[taken.job] = worker
+        assert len(self.running) <= (self.terms[taken.job.split("-")[1]].limit or 0)
+        return True
+
+    async def tell(self, job: str, state: str) -> None:
+        await self.pool.sync(self.running[job], "1", [(job, job.split("-")[1], {"state": state})])
+        if state != "RUNNING":
+            del self.running[job]
+
+    async def die(self, worker: str) -> None:
+        for job in [job for job, owner in self.running.items() if owner == worker]:
+            await self.pool.client.hset(self.pool.keys.slots, job, f"0 {job.split('-')[1]}")
+            del self.running[job]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["submit", "take", "take", "end", "tell", "die"]), st.integers(0, 2)),
+    min_size=5,
+    max_size=30,
+)
+TERMS = st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 1)), min_size=3, max_size=3)
+
+
+async def play(model: Model, steps: list[tuple[str, int]]) -> None:
+    for name in "AABBCC":
+        await model.submit(name)
+    for what, number in steps:
+        jobs = sorted(model.running)
+        if what == "submit":
+            await model.submit("ABC"[number])
+        elif what == "take":
+            await model.take(f"w{number}")
+        elif what == "die":
+            await model.die(f"w{number}")
+        elif jobs:
+            await model.tell(jobs[number % len(jobs)], "SUCCEEDED" if what == "end" else "RUNNING")
+    while model.queued or model.running:
+        for job in sorted(model.running):
+            await model.tell(job, "SUCCEEDED")
+        assert not model.queued or await model.take("w0"), "all trials have ended, and yet the first one waits"
+    assert (await model.pool.shares()).holders == []
+    await model.pool.close()
+
+
+def test_nobody_passes_who_is_ahead_and_lacks_but_a_slot(shared_server):
+    async def run() -> None:
+        model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
+        for name in "CAB":
+            await model.submit(name)
+        taken = [await model.take(f"w {name}", name) for name in "CAB"]
+        assert taken == [True, False, False], "B would have a slot, and A is ahead"
+        await model.tell(next(iter(model.running)), "SUCCEEDED")
+        assert not await model.take("w B", "B")
+        assert await model.take("w A", "A")
+        assert await model.take("w B", "B")
+        await model.pool.close()
+
+    asyncio.run(run())
+
+
+def test_who_does_not_ask_any_more_holds_nobody_up(shared_server):
+    async def run() -> None:
+        model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
+        for name in "CAB":
+            await model.submit(name)
+        assert [await model.take(f"w {name}", name) for name in "CA"] == [True, False]
+        [(job, claim)] = (await model.pool.client.hgetall(model.pool.keys.claims)).items()
+        priority, entry, _, experiment = claim.split()
+        await model.pool.client.hset(model.pool.keys.claims, job, b" ".join([priority, entry, b"0", experiment]))
+        assert await model.take("w B", "B")
+        await model.pool.close()
+
+    asyncio.run(run())
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS, TERMS)
+def test_whenever_workers_die_no_limit_is_passed_and_nobody_starves(shared_server, steps, terms):
+    async def run() -> None:
+        known = {name: SlotTerms(*terms[number]) for number, name in enumerate("ABC")}
+        await play(Model(shared_server.url, known), steps)
+
+    asyncio.run(run())
