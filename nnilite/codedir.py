@@ -30,7 +30,7 @@ import stat
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +64,8 @@ _MOST_OVER = 200_000  # files above the cap; enough to tell what makes a folder 
 _RACY_S = 2.0  # files younger than this when they were read may change again without a change of their times
 _GZIP_LEVEL = 4  # a fifth faster than 6 for 1 % more bytes
 _CHUNK = 1 << 20
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,20 @@ class CodePackage:
     notes: tuple[str, ...] = ()
 
 
+class _Counter:
+    """Counts the bytes that are read, for the caller's `progress`."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done = 0
+        self._total = total
+        self._progress = progress
+
+    def add(self, n_bytes: int) -> None:
+        self._done += n_bytes
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
 class _ChangedError(Exception):
     """A file is not what it was when it was listed."""
 
@@ -136,11 +152,18 @@ def list_files(root: Path | str, limits: PackageLimits = PackageLimits()) -> Fil
     return FileList(top, files, size.n_bytes, tuple(walk.notes))
 
 
-def pack(root: Path | str, cache_dir: Path | str, limits: PackageLimits = PackageLimits()) -> CodePackage:
+def pack(
+    root: Path | str,
+    cache_dir: Path | str,
+    limits: PackageLimits = PackageLimits(),
+    *,
+    progress: Progress | None = None,
+) -> CodePackage:
     """Pack the code directory to `<cache_dir>/<hash>.tar.gz`, unless that is there. It blocks: use a thread.
 
     The archive is the same, byte by byte, for the same content. A file that changes while it is read makes
-    one new try. Raises: CodeDirError as `list_files` does, if files keep changing, or if the archive cannot
+    one new try. `progress`, if given, is called with the bytes that were read, and those that are to be read in all;
+    each file is read twice. Raises: CodeDirError as `list_files` does, if files keep changing, or if the archive cannot
     be written.
     """
     cache = Path(cache_dir).absolute()
@@ -148,7 +171,7 @@ def pack(root: Path | str, cache_dir: Path | str, limits: PackageLimits = Packag
     for _ in range(2):
         listing = list_files(root, limits)
         try:
-            digest = _packed(listing, cache)
+            digest = _packed(listing, cache, _Counter(2 * listing.total_bytes, progress))
         except _ChangedError as error:
             changed = str(error)
             log.info("%s changed while it was packed", changed)
@@ -280,15 +303,15 @@ def _unreadable(paths: Sequence[str]) -> str:
     )
 
 
-def _packed(listing: FileList, cache: Path) -> str:
+def _packed(listing: FileList, cache: Path, counter: _Counter) -> str:
     """The hash of the listed files, once their archive is in the cache."""
     index = _Index(listing, cache)
     digest = index.known()
     if digest is None:
         began = time.time()
-        digest = _digest(listing)
+        digest = _digest(listing, counter)
         if not (cache / f"{digest}.tar.gz").exists():
-            _write(listing, cache, digest)
+            _write(listing, cache, digest, counter)
         index.store(digest, began)
     return digest
 
@@ -296,8 +319,9 @@ def _packed(listing: FileList, cache: Path) -> str:
 class _SourceFile:
     """A listed file being read. Reading less than was listed raises _ChangedError."""
 
-    def __init__(self, stream: BinaryIO, file: CodeFile, digest: hashlib._Hash) -> None:
+    def __init__(self, stream: BinaryIO, file: CodeFile, digest: hashlib._Hash, counter: _Counter) -> None:
         self._stream = stream
+        self._counter = counter
         self._file = file
         self._left = file.size
         self._digest = digest
@@ -312,11 +336,12 @@ class _SourceFile:
             raise _ChangedError(self._file.path)
         self._left -= len(data)
         self._digest.update(data)
+        self._counter.add(len(data))
         return data
 
 
 @contextmanager
-def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash) -> Iterator[_SourceFile]:
+def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash, counter: _Counter) -> Iterator[_SourceFile]:
     """Open a listed file; _ChangedError if it is another one, or becomes another one meanwhile."""
     try:
         stream = (listing.root / file.path).open("rb")
@@ -327,7 +352,7 @@ def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash) -> Iterat
     with stream:
         if _stamp(os.fstat(stream.fileno())) != file.stamp:
             raise _ChangedError(file.path)
-        yield _SourceFile(stream, file, digest)
+        yield _SourceFile(stream, file, digest, counter)
         if _stamp(os.fstat(stream.fileno())) != file.stamp:
             raise _ChangedError(file.path)
 
@@ -338,24 +363,24 @@ def _header(file: CodeFile) -> bytes:
     return b"\0".join(parts) + b"\0"
 
 
-def _digest(listing: FileList) -> str:
+def _digest(listing: FileList, counter: _Counter) -> str:
     digest = hashlib.sha256(b"nnilite code 1\0")
     for file in listing.files:
         digest.update(_header(file))
         if stat.S_ISREG(file.mode):
-            with _reading(listing, file, digest) as source:
+            with _reading(listing, file, digest, counter) as source:
                 while source.read():
                     pass
     return digest.hexdigest()
 
 
-def _write(listing: FileList, cache: Path, expected: str) -> None:
+def _write(listing: FileList, cache: Path, expected: str, counter: _Counter) -> None:
     """Write the archive under another name first, so that a half-written one is never taken for it."""
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=cache, prefix=".packing-", delete=False) as target:
             try:
-                if _fill(listing, target) != expected:
+                if _fill(listing, target, counter) != expected:
                     raise _ChangedError("a file")
                 Path(target.name).replace(cache / f"{expected}.tar.gz")
             except BaseException:
@@ -365,23 +390,23 @@ def _write(listing: FileList, cache: Path, expected: str) -> None:
         raise CodeDirError(f"cannot write the packed code directory to {cache}: {error.strerror}") from error
 
 
-def _fill(listing: FileList, target: IO[bytes]) -> str:
+def _fill(listing: FileList, target: IO[bytes], counter: _Counter) -> str:
     digest = hashlib.sha256(b"nnilite code 1\0")
     with gzip.GzipFile("", "wb", _GZIP_LEVEL, target, mtime=0) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as archive:
             for file in listing.files:
                 digest.update(_header(file))
-                _add(archive, listing, file, digest)
+                _add(archive, listing, file, digest, counter)
     target.flush()
     return digest.hexdigest()
 
 
-def _add(archive: tarfile.TarFile, listing: FileList, file: CodeFile, digest: hashlib._Hash) -> None:
+def _add(archive: tarfile.TarFile, listing: FileList, file: CodeFile, digest: hashlib._Hash, counter: _Counter) -> None:
     entry = tarfile.TarInfo(file.path)
     entry.size = file.size
     entry.mode = stat.S_IMODE(file.mode)
     if stat.S_ISREG(file.mode):
-        with _reading(listing, file, digest) as source:
+        with _reading(listing, file, digest, counter) as source:
             archive.addfile(entry, source)
     else:
         entry.type = tarfile.SYMTYPE if stat.S_ISLNK(file.mode) else tarfile.DIRTYPE

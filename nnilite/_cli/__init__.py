@@ -13,6 +13,7 @@ foreground  shows the progress of an experiment until it is done
 dryrun      checks everything and shows what would be submitted, for `create --dry-run`
 transfer    results of an experiment in NNI's shapes, to be imported into another one
 archive     an experiment as one zip file
+long_work   shows how far a long work is
 interrupt   makes one sentence and exit code 130 of Ctrl-C
 unpack      loads a saved experiment from a zip file that anybody may have made
 unpack_nni  the same for a zip file that NNI has written

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite import codedir
-from nnilite._cli import screen
+from nnilite._cli import long_work, screen
 from nnilite._cli.program import warn
 from nnilite._manager import assembly
 from nnilite._manager.shared_storage import shared_storage
@@ -49,7 +49,7 @@ def show(config: ExperimentConfig, options: ManagerOptions, *, as_json: bool) ->
         for part in ("log", "trials", "code", "checkpoint"):
             (directory / part).mkdir(parents=True)
         parameters, jobs, unchecked = asyncio.run(_rehearse(directory, config, options))
-        package = None if all(map(_runs_in_place, jobs.values())) else _packed(directory, config)
+        package = None if all(map(_runs_in_place, jobs.values())) else _packed(directory, config, quiet=as_json)
     jobs = _moved(jobs, folder, str(config.experiment_working_directory))
     code = None if package is None else _package_json(package)
     found = {
@@ -87,9 +87,10 @@ def _limit(duration: int | str | None) -> str | None:
     return "no limit" if duration is None else screen.span(checked_number(duration))
 
 
-def _packed(directory: Path, config: ExperimentConfig) -> CodePackage:
+def _packed(directory: Path, config: ExperimentConfig, *, quiet: bool) -> CodePackage:
     limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
-    return codedir.pack(config.trial_code_directory, directory / "code", limits)
+    with long_work.shown("Packing the code", quiet=quiet) as work:
+        return codedir.pack(config.trial_code_directory, directory / "code", limits, progress=work.stands_at)
 
 
 def _moved(value: Json, before: str, after: str) -> Json:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from nnilite import _registry
-from nnilite._cli import access, screen
+from nnilite._cli import access, long_work, screen
 from nnilite._cli.program import warn
 from nnilite._cli.stop import warn_of_left
 from nnilite._registry import RegistryEntry
 from nnilite._running import removal
 from nnilite.errors import ConfigError, NotFound
+
+TRIALS = long_work.things("trials")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -149,8 +151,10 @@ def export(options: argparse.Namespace) -> None:
         _export_study(options, target)
         return
     form = options.type or ("csv" if target is not None and target.suffix == ".csv" else "json")
-    with access.reading(options) as manager:
-        count = transfer.export(manager, form, target, intermediate=options.intermediate)
+    # On a terminal, results that are printed there show the progress themselves.
+    quiet = options.json or (target is None and screen.on_terminal())
+    with access.reading(options) as manager, long_work.shown("Exporting", TRIALS, quiet=quiet) as work:
+        count = transfer.export(manager, form, target, work, intermediate=options.intermediate)
         if access.find(options, read_only=True).origin is not None:
             transfer.warn_of_uncertain(manager)
     if target is not None and options.json:
@@ -165,9 +169,9 @@ def _export_study(options: argparse.Namespace, target: Path | None) -> None:
 
     if target is None:
         raise ConfigError("--type optuna writes a file: give --filename study.db, or any other name for a journal.")
-    with access.reading(options) as manager:
+    with access.reading(options) as manager, long_work.shown("Exporting", quiet=options.json):
         study = optuna_export.study_of(manager)
-    _optuna_study.write_study(study, target)
+        _optuna_study.write_study(study, target)
     count = len(study.trials)
     if options.json:
         screen.show_json({"file": str(target), "trials": count, "study": study.study_name})
@@ -180,13 +184,15 @@ def import_data(options: argparse.Namespace) -> None:
     from nnilite.config._source import read_document
 
     source: Path = options.filename
-    if source.is_dir() or not (source.exists() or "/" in str(source) or source.suffix):
-        data = search_from.results(str(source))
-    else:
-        data = read_document(source)
-        data = [search_from.with_number(item) for item in data] if isinstance(data, list) else data
-    with access.running(options) as manager:
-        count, warning = manager.import_data(data)
+    with long_work.shown("Reading", quiet=options.json) as work:
+        if source.is_dir() or not (source.exists() or "/" in str(source) or source.suffix):
+            data = search_from.results(str(source))
+        else:
+            data = read_document(source)
+            data = [search_from.with_number(item) for item in data] if isinstance(data, list) else data
+        work.goes_on(f"Importing {len(data)} results")
+        with access.running(options) as manager:
+            count, warning = manager.import_data(data)
     known = len(data) - count
     if options.json:
         screen.show_json({"imported": count, "known": known})
@@ -208,7 +214,8 @@ def delete(options: argparse.Namespace) -> None:
         warn_of_left(entry)
         name = screen.clean(entry.id)
         if options.yes or screen.confirm(f"Delete experiment {name} and all of {screen.clean(entry.directory)}?"):
-            removal.delete(entry)
+            with long_work.shown(f"Deleting {name}", quiet=options.json):
+                removal.delete(entry)
             deleted.append(entry.id)
             said = f"Experiment {name} is deleted."
         else:
@@ -223,7 +230,8 @@ def save(options: argparse.Namespace) -> None:
     from nnilite._cli import archive
 
     entry = removal.check_stopped(access.find(options), "saved")
-    path = archive.save(entry, options.path, with_code=options.code)
+    with long_work.shown("Saving", quiet=options.json) as work:
+        path = archive.save(entry, options.path, work, with_code=options.code)
     if options.json:
         screen.show_json({"id": entry.id, "file": str(path)})
     else:
@@ -236,7 +244,8 @@ def load(options: argparse.Namespace) -> None:
     limits = unpack.ArchiveLimits(options.max_files or unpack.MOST_FILES, options.max_size)
     if options.space is not None:
         warn("--searchSpacePath has no effect: the search space is in the experiment; `nnictl config show` prints it.")
-    entry = unpack.load(options.path, options.directory, options.code, limits)
+    with long_work.shown("Unpacking", quiet=options.json) as work:
+        entry = unpack.load(options.path, options.directory, options.code, limits, work)
     if options.json:
         screen.show_json({"id": entry.id, "directory": str(entry.directory)})
         return

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from nnilite._cli.long_work import Work
 from nnilite._cli.program import warn
 from nnilite._nni_folders import is_uncertain
 from nnilite._running.connection import dumps, plain
@@ -27,26 +28,32 @@ Row = dict[str, Any]
 _REMARKS = ("tags", "note")
 
 
-def export(manager: Client, form: str, target: Path | None, *, intermediate: bool) -> int:
-    """Write all results to `target` or standard output. Returns their number. The file is whole or not written."""
+def export(manager: Client, form: str, target: Path | None, work: Work, *, intermediate: bool) -> int:
+    """Write all results to `target` or standard output. Returns their number. The file is whole or not written.
+
+    The trials are counted in `work`.
+    """
     write = _write_csv if form == "csv" else _write_json
+    rows = results(manager, work, intermediate)
     if target is None:
-        return write(manager, sys.stdout, intermediate)
+        return write(rows, sys.stdout, intermediate)
     if target.is_dir() or not target.parent.is_dir():
         raise ConfigError(f"--filename {target}: {'is a folder' if target.is_dir() else 'its folder does not exist'}")
     draft = target.with_name(f".{target.name}.new")
     try:
         with draft.open("w", encoding="utf-8", newline="") as file:
-            count = write(manager, file, intermediate)
+            count = write(rows, file, intermediate)
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
     return count
 
 
-def results(manager: Client, intermediate: bool) -> Iterator[Row]:
+def results(manager: Client, work: Work, intermediate: bool) -> Iterator[Row]:
     """The results in the order of trials."""
+    work.expect(manager.profile()["counts"].get("SUCCEEDED", 0))
     for trial in manager.trials(states=["SUCCEEDED"]):
+        work.advance()
         if trial["value"] is None or is_uncertain(trial["reason"]):
             continue
         row = {"parameter": trial["parameters"], "value": trial["value"], "trialJobId": trial["id"]}
@@ -64,17 +71,17 @@ def warn_of_uncertain(manager: Client) -> None:
         warn(f"NNI mixed up the parameters of {len(found)} trials, which are left out: {', '.join(found[:10])}")
 
 
-def _write_json(manager: Client, file: TextIO, intermediate: bool) -> int:
+def _write_json(rows: Iterable[Row], file: TextIO, _: bool) -> int:
     count = 0
     file.write("[")
-    for count, row in enumerate(results(manager, intermediate), 1):
+    for count, row in enumerate(rows, 1):
         file.write(",\n" if count > 1 else "\n")
         file.write(dumps(row))
     file.write("\n]\n")
     return count
 
 
-def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
+def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
     """Write CSV: the columns must be known first, so the rows wait in a temporary file, as they may be very many."""
     count, remarked = 0, dict.fromkeys(_REMARKS, False)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as kept:
@@ -87,7 +94,7 @@ def _write_csv(manager: Client, file: TextIO, intermediate: bool) -> int:
             kept.write(json.dumps(row) + "\n")
             return row
 
-        columns = columns_of(map(keep, results(manager, intermediate)))
+        columns = columns_of(map(keep, rows))
         if intermediate:
             columns.append("intermediate")
         writer = csv.DictWriter(file, columns, extrasaction="ignore")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nnilite._cli import access, screen, summary, trial_remarks
+from nnilite._cli import access, long_work, screen, summary, trial_remarks
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NniliteError, NotFound
 from nnilite.records import TrialState
@@ -299,16 +299,27 @@ def _parameters(options: argparse.Namespace) -> Any:
 def download(options: argparse.Namespace) -> None:
     target: Path = options.output or Path(options.trial)
     with access.reading(options, timeout_s=_COPY_TIMEOUT_S) as manager:
-        files = manager.files(options.trial)
-        for file in files:
-            path = _inside(target, file["path"])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as copy:
-                manager.download(options.trial, file["path"], copy.write)
+        with long_work.shown("Downloading", quiet=options.json) as work:
+            files = manager.files(options.trial)
+            work.expect(sum(file["size"] for file in files))
+            for file in files:
+                _fetch(manager, options.trial, file["path"], target, work)
     if options.json:
         screen.show_json({"trial": options.trial, "directory": str(target), "files": [file["path"] for file in files]})
         return
     print(f"{len(files)} files of trial {options.trial} are in {target}.")
+
+
+def _fetch(manager: Client, trial: str, name: str, target: Path, work: long_work.Work) -> None:
+    path = _inside(target, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as copy:
+
+        def write(piece: bytes) -> None:
+            copy.write(piece)
+            work.advance(len(piece))
+
+        manager.download(trial, name, write)
 
 
 def _inside(folder: Path, relative: str) -> Path:

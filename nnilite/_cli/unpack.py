@@ -22,9 +22,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from nnilite import _registry
 from nnilite._cli.archive import ABOUT, CONFIG, DATABASE, FORMAT, SAVED_CODE, is_kept, is_left_behind
+from nnilite._cli.long_work import Work
 from nnilite._documents import Document, read_document, write_json
 from nnilite._registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, DamagedFile, StoreError
@@ -60,8 +62,10 @@ class Places:
     code_draft: Path
 
 
-def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimits) -> RegistryEntry:
+def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimits, work: Work) -> RegistryEntry:
     """Unpack a saved experiment into the folder of experiments, and make it known on this machine.
+
+    The bytes that are unpacked are counted in `work`.
 
     Raises: ConfigError if the file is not a saved experiment, Conflict if the experiment or its code exists already.
     """
@@ -71,7 +75,7 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
             from nnilite._cli import unpack_nni
 
             if unpack_nni.is_nni(archive):
-                return unpack_nni.load(archive, path, folder, code, limits)
+                return unpack_nni.load(archive, path, folder, code, limits, work)
             about = _about(archive, path)
         experiment = about.text("id") or ""
         directory = ((folder or _registry.root()) / experiment).absolute()
@@ -79,7 +83,8 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
         check_free(experiment, directory, code)
         places = opened.enter_context(drafts(directory, code))
         with told(path):
-            _unpack(archive, path, places, limits)
+            _unpack(archive, path, places, limits, work)
+        work.goes_on("Checking")
         _check_content(path, experiment, places)
         _put(about, places)
     return _registry.find(experiment)
@@ -158,13 +163,14 @@ def drafts(directory: Path, code: Path) -> Iterator[Places]:
         yield Places(directory, code, draft, draft / code.relative_to(directory) if inside else beside(code))
 
 
-def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: ArchiveLimits) -> None:
+def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: ArchiveLimits, work: Work) -> None:
     """Unpack after a check of all names and sizes: a stranger's archive may name any path and unpack to any size."""
     check_amount(archive, path, limits)
     taken = Names(folds_case(places.draft))
     wanted = [(entry, target) for entry in archive.infolist() if (target := _target(entry, places, taken)) is not None]
+    work.expect(sum(entry.file_size for entry, _ in wanted))
     for entry, target in wanted:
-        unpack_one(archive, entry, target)
+        unpack_one(archive, entry, target, work)
 
 
 def check_amount(archive: zipfile.ZipFile, path: Path, limits: ArchiveLimits) -> None:
@@ -260,15 +266,15 @@ def check_kind(entry: zipfile.ZipInfo) -> None:
         raise ConfigError(f"The zip file holds a link, a device or an encrypted file: {entry.filename!r:.200}.")
 
 
-def unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
-    """Unpack a checked entry to a path that is free."""
+def unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, work: Work) -> None:
+    """Unpack a checked entry to a path that is free, and count its bytes."""
     if entry.is_dir():
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         return
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # zipfile stops at the size that the entry names, so the checked sum of the sizes is not exceeded.
     with archive.open(entry) as source, target.open("xb") as file:
-        shutil.copyfileobj(source, file)
+        work.copy(cast(BinaryIO, source), file.write)
     target.chmod(stat.S_IMODE(entry.external_attr >> 16) & 0o755 | 0o600)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nnilite import _nni_folders, _registry
 from nnilite._cli import unpack
+from nnilite._cli.long_work import Work
 from nnilite._cli.unpack import ArchiveLimits, Places
 from nnilite._registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
@@ -33,7 +34,7 @@ def is_nni(archive: zipfile.ZipFile) -> bool:
 
 
 def load(
-    archive: zipfile.ZipFile, path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimits
+    archive: zipfile.ZipFile, path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimits, work: Work
 ) -> RegistryEntry:
     """Unpack an experiment of NNI into the folder of experiments. Raises: ConfigError, Conflict if it is there."""
     experiment = _id(archive, path)
@@ -45,7 +46,8 @@ def load(
     with ExitStack() as opened:
         places = opened.enter_context(unpack.drafts(directory, target))
         unpack.check_amount(archive, path, limits)
-        _unpack(archive, places)
+        _unpack(archive, places, work)
+        work.goes_on("Checking")
         if not places.code.is_relative_to(places.directory) and places.code_draft.is_dir():
             places.code_draft.rename(places.code)
         places.draft.rename(places.directory)
@@ -66,15 +68,16 @@ def _id(archive: zipfile.ZipFile, path: Path) -> str:
     return str(found)
 
 
-def _unpack(archive: zipfile.ZipFile, places: Places) -> None:
+def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
     names = unpack.Names(unpack.folds_case(places.draft))
+    work.expect(sum(entry.file_size for entry in archive.infolist()))
     for entry in archive.infolist():
         parts = unpack.checked_parts(entry, names)
         unpack.check_kind(entry)
         if parts[0] == "experiment" and len(parts) > 1:
-            unpack.unpack_one(archive, entry, places.draft.joinpath(*parts[1:]))
+            unpack.unpack_one(archive, entry, places.draft.joinpath(*parts[1:]), work)
         elif parts[0] == "code" and len(parts) > 1:
-            unpack.unpack_one(archive, entry, places.code_draft.joinpath(*parts[1:]))
+            unpack.unpack_one(archive, entry, places.code_draft.joinpath(*parts[1:]), work)
 
 
 def _opened(path: Path, directory: Path) -> RegistryEntry:

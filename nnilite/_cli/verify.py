@@ -11,7 +11,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nnilite import _registry
-from nnilite._cli import access, screen
+from nnilite._cli import access, long_work, screen
 from nnilite.errors import Conflict
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def verify(options: argparse.Namespace) -> int:
     entry = access.find(options)
     if entry.alive:
         raise Conflict(f"experiment {entry.id} is running, and changes all the time; `nnictl stop` ends it.")
-    counts, findings = checked(entry)
+    with long_work.shown("Checking", quiet=options.json):
+        counts, findings = checked(entry)
     if options.json:
         screen.show_json({"id": entry.id, "checked": counts, "findings": [vars(finding) for finding in findings]})
     else:
