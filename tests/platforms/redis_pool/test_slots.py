@@ -48,7 +48,7 @@ def test_slots_are_shared_and_it_is_said_who_one_waits_for(shared_server, open_b
     ahead = f"2nd in the queue; waits for experiment {name_of(second)}, which asked before"
     eventually(lambda: third.status(behind).reason == ahead, 60)
     first.call(first.service.cancel(first.handles[running]))
-    second.wait(waiting, JobState.RUNNING, limit_s=60)
+    second.wait(waiting, JobState.RUNNING)
     assert third.status(behind).state is JobState.WAITING
 
 
@@ -64,14 +64,14 @@ def test_who_sets_no_slots_takes_no_part(shared_server, open_bench, start_worker
 def test_the_slot_of_a_worker_that_was_killed_is_free_when_its_trial_cannot_run_any_more(
     shared_server, open_bench, start_worker
 ):
-    lost, other = (open_bench(shared_server, max_slots=1, worker_healthy_period=3) for _ in range(2))
+    lost, other = (open_bench(shared_server, max_slots=1, worker_healthy_period=6) for _ in range(2))
     running = lost.run("sleep 60")
     worker = start_worker(shared_server.url)
     lost.wait(running, JobState.RUNNING)
     waiting = other.run("true")
     worker.kill()
     start_worker(shared_server.url)
-    other.wait(waiting, JobState.SUCCEEDED, limit_s=60)
+    other.wait(waiting, JobState.SUCCEEDED)
 
 
 class Model:
