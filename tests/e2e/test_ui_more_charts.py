@@ -133,13 +133,16 @@ def test_all_charts_of_results_have_a_log_scale(open_page: Any, experiment: Any)
         "charts/edf?objective=gain": left_out(low, f"{TRIALS} results"),
         "charts/curves?order=best": left_out(TRIALS, f"{3 * TRIALS} intermediate results"),
         f"charts/compare?ids={first},{second}": left_out(2, "6 intermediate results"),
-        f"trials/{first}?tab=stdout": left_out(1, "3 intermediate results"),
     }
-    page = open_page(f"{url}/")
+    page = open_page(f"{url}/#/trials/{first}?scale=log")
+    page.get_by_text(left_out(1, "3 intermediate results")).wait_for()
     for view, text in expected.items():
-        page.goto(f"{url}/#/{view}")
-        page.get_by_label("Log scale").check()
+        page.goto(f"{url}/#/{view}&scale=log")
+        page.locator(
+            f".subnav [aria-current=page][href*='{view.partition('?')[0]}']"
+        ).wait_for()  # the last view is gone
         page.get_by_text(text).wait_for()
+        assert page.get_by_label("Log scale").is_checked()
         page.locator(".chart[data-ready]").first.wait_for()
 
 
@@ -224,7 +227,7 @@ def test_pictures_and_texts_of_a_trial_are_shown_and_run_nothing(open_page: Any,
     page.get_by_text("This file is no text in UTF-8.").wait_for()
     page.get_by_title("Its name is not UTF-8").wait_for()
     assert page.evaluate("window.ran") is None
-    read = [one for one in asked if f"/trials/{trial}/files/" in one]
+    read = {one for one in asked if f"/trials/{trial}/files/" in one}
     assert len(read) == 6
     assert all(one.endswith("?fetch=false") for one in read)
 
