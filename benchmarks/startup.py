@@ -16,15 +16,17 @@ ROUNDS = 25
 def measure() -> list[Result]:
     python = sys.executable
     nnictl = str(Path(python).with_name("nnictl"))
-    bare, sdk, full, help_ = interleaved(
+    bare, sdk, search, full, help_ = interleaved(
         [python, "-c", "pass"],
         [python, "-c", "import nnilite; nnilite.report_final_result"],
+        [python, "-c", "from nnilite import Search"],
         [python, "-c", "import nnilite.experiment"],
         [nnictl, "--help"],
     )
     return [
         above("import of the trial SDK", sdk, bare, 15.0),
         above("`nnictl --help`", help_, bare, 150.0),
+        Result("from nnilite import Search", f"{search:.0f} ms", f"python -c pass {bare:.0f} ms", "", "", None),
         Result("import nnilite.experiment", f"{full:.0f} ms", f"python -c pass {bare:.0f} ms", "", "", None),
     ]
 

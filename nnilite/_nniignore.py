@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pathspec import GitIgnoreSpec
-
 FILE_NAME = ".nniignore"
 
 
@@ -44,6 +42,8 @@ class IgnoreRules:
     @classmethod
     def of(cls, lines: Iterable[str], folder: str = "", outer: IgnoreRules | None = None) -> IgnoreRules:
         """The rules of an ignore file in `folder` ("" is the root), which win over those of `outer`."""
+        from pathspec import GitIgnoreSpec
+
         patterns = GitIgnoreSpec.from_lines([_as_git_reads(line) for line in lines]).patterns
         rules = tuple(_Rule(p.regex, p.include) for p in patterns if p.include is not None and p.regex is not None)
         return cls(f"{folder}/" if folder else "", rules, outer)

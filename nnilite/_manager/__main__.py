@@ -23,7 +23,7 @@ from nnilite import _registry, _search_folder
 from nnilite._documents import as_json, write_content
 from nnilite._engine.engine import end_tasks
 from nnilite._locking import ManagerLock
-from nnilite._manager import assembly, nni_taken, nni_view
+from nnilite._manager import assembly, nni_taken
 from nnilite._manager.guard import Guard, Kept
 from nnilite._manager.port_choice import listening
 from nnilite._manager.viewer import About, Viewer
@@ -134,6 +134,8 @@ class Program:
         """Show an experiment of Microsoft NNI. Raises: NniliteError if it cannot be read, or is to be resumed."""
         if self._options.mode != "view":
             raise Conflict(_registry.cannot_go_on(self._directory.name))
+        from nnilite._manager import nni_view
+
         self._end_when_idle(ExperimentConfig.idle_timeout)  # NNI's configuration has no such field
         viewer, store = nni_view.open_view(self._directory, self._access((), False))
         self._obey_signals()

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nnilite._documents import read_document, write_json
 from nnilite._nni_folders import COPY, COPY_CURE, NniExperiment
-from nnilite._store import nni_copy
-from nnilite._store.nni_rows import NniProfile
 from nnilite._store.writer import FILE_NAME
-from nnilite.config import masked
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
+
+if TYPE_CHECKING:
+    from nnilite._store.nni_copy import Stamp
+    from nnilite._store.nni_rows import NniProfile
 
 
 def is_copy(directory: Path) -> bool:
@@ -28,6 +30,8 @@ def prepare(origin: NniExperiment, directory: Path) -> None:
 
     Raises: StoreError if NNI's database cannot be read, OSError.
     """
+    from nnilite._store import nni_copy
+
     stamp = nni_copy.stamp(origin.directory)
     known = _known(directory)
     same = {"stamp": stamp, "state": origin.state, "directory": str(origin.directory)}
@@ -46,8 +50,10 @@ def _known(directory: Path) -> Mapping[str, Json]:
         return {}
 
 
-def _about(origin: NniExperiment, found: NniProfile, stamp: nni_copy.Stamp) -> dict[str, Json]:
+def _about(origin: NniExperiment, found: NniProfile, stamp: Stamp) -> dict[str, Json]:
     """The content of that file. Passwords stay where they are."""
+    from nnilite.config import masked
+
     config = masked({key: value for key, value in found.params.items() if key != "searchSpace"})
     return {
         "stamp": stamp,

@@ -15,7 +15,6 @@ from nnilite import _nni_folders, _registry
 from nnilite._documents import read_json
 from nnilite._manager import nni_taken
 from nnilite._nni_folders import NniExperiment
-from nnilite._store import nni_copy
 from nnilite._store.results import results_of
 from nnilite._store.writer import FILE_NAME
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
@@ -71,6 +70,8 @@ def _of_folder(folder: Path) -> list[Json]:
     origin = _nni_folders.at(folder)
     if origin is None:
         raise NotFound(f"{folder} is no experiment's folder: it has neither {FILE_NAME} nor {_nni_folders.DATABASE}")
+    from nnilite._store import nni_copy
+
     with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
         database = Path(copy, FILE_NAME)
         nni_copy.make(origin.directory, database, origin.id, ExperimentState.STOPPED)

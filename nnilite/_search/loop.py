@@ -6,7 +6,6 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,8 @@ from nnilite.errors import NniliteError, NoMoreTrialError
 from nnilite.records import Json, Trial, TrialState
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from nnilite.search import Search
 
 log = logging.getLogger("nnilite.search")
@@ -73,6 +74,8 @@ class Loop:
             self._learn(trial, outcome)
 
     def run_in_threads(self, concurrency: int) -> None:
+        from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
         running: dict[Future[_Outcome], Trial] = {}
         with ThreadPoolExecutor(concurrency, thread_name_prefix="nnilite-search") as pool:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import secrets
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ class Plan:
         )
         if isinstance(self.tuner, Tuner):
             return goal
-        seed = secrets.randbits(32) if self.seed is None else self.seed
+        seed = int.from_bytes(os.urandom(4), "big") if self.seed is None else self.seed
         return {**goal, **_known(_plugins.tuner_class(self.tuner), seed=seed), **self.tuner_args}
 
 

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nnilite import _html, _notebook
+from nnilite import _notebook
 from nnilite.records import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Progress:
             self._tell()
 
     def _page(self) -> str:
+        from nnilite import _html
+
         result = self._search.result()
         return _html.result(result.trials, result.front, self._most)
 

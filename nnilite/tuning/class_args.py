@@ -6,7 +6,6 @@ values, with `number` and `one_of`. Every fault is a ConfigError whose field is 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 import sys
@@ -54,6 +53,8 @@ def _takes_any(cls: type) -> bool:
 
 
 def _hint(name: str, known: list[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1)
     if close:
         return f"; did you mean {close[0]}?"

@@ -1,0 +1,21 @@
+"""What an import does not load. These modules cost time at every start, and only few programs come to need them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LATER = {
+    "from nnilite import Search": "concurrent.futures difflib html random secrets sqlite3 tornado yaml nnilite.config",
+    "import nnilite.service": "pathspec tornado yaml",
+    "import nnilite._manager.__main__": "pathspec nnilite._manager.nni_view nnilite._store.nni_copy",
+}
+
+
+@pytest.mark.parametrize(("program", "later"), LATER.items())
+def test_what_few_programs_need_is_loaded_later(program: str, later: str) -> None:
+    code = f"import sys; before = set(sys.modules); {program}; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert set(done.stdout.split()) & set(later.split()) == set()
