@@ -158,7 +158,10 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }
-_INSTEAD = {"privateRegistryAuthPath": "name a Secret of the cluster by imagePullSecrets instead"}
+_INSTEAD = {
+    "privateRegistryAuthPath": "name a Secret of the cluster by imagePullSecrets instead",
+    "multiThread": "one thread makes all calls of a tuner, one after the other",
+}
 _NO_MORE = {
     "paiyarn": "is OpenPAI before 1.0, on YARN, which there is no service for. OpenPAI 1.0 and later is `pai`; "
     "`nnictl config convert --from openpai` makes a section of a job file of then",
@@ -259,7 +262,7 @@ class _Conversion:
             if value is not None and value is not False:
                 self._warn_dropped(path)
         if self._get(("multiPhase",)) is True:
-            self._fault(("multiPhase",), "is not supported; trials get their parameters once")
+            self._fault(("multiPhase",), "is not supported; a trial gets its parameters once: make each phase a trial")
 
     def _warn_dropped(self, path: str) -> None:
         cure = _INSTEAD.get(path.rpartition(".")[2])

@@ -232,10 +232,17 @@ def test_platforms_that_nni_dropped_are_carried_over(platform, more, field, valu
     assert (service["platform"], service[field]) == (platform, value)
 
 
+def test_a_tuner_of_several_threads_is_told_that_it_has_one():
+    [warning] = convert({"trainingServicePlatform": "local", "multiThread": True}, ConfigSource()).warnings
+    assert warning.endswith("was left out; one thread makes all calls of a tuner, one after the other")
+    without = {"trainingServicePlatform": "local", "multiThread": False, "multiPhase": False}
+    assert convert(without, ConfigSource()).warnings == []
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"multiPhase": True}, "multiPhase: is not supported"),
+        ({"multiPhase": True}, "multiPhase: is not supported; a trial gets its parameters once"),
         ({"trainingServicePlatform": "locl"}, "did you mean local"),
         ({"trainingServicePlatform": "hybrid"}, "needs trainingServicePlatforms"),
         ({"tuner": {"className": "A", "classFileName": "a"}}, "must name the Python file"),
