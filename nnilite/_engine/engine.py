@@ -48,7 +48,7 @@ class EngineStore(EventStore, Protocol):
 class TunerCalls(Protocol):
     """The tuner host. It takes one call at a time, and each call may raise TunerError."""
 
-    async def open(self, after: int) -> None: ...
+    async def open(self, after: int) -> bool: ...
 
     async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]: ...
 
@@ -112,7 +112,7 @@ class Parts:
     follow: bool = False  # `callback: log`
 
 
-async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def end_tasks(tasks: Sequence[asyncio.Task[object]]) -> None:
     """Cancel tasks until they have ended: a plugin, or `wait_for` before Python 3.12, may swallow a cancellation."""
     pending = set(tasks)
     for _ in range(_CANCELS):
@@ -289,8 +289,8 @@ class Engine:
     async def _tuner_task(self) -> None:
         """Call the tuner host, one call after the other, in the order of the rules' actions."""
         try:
-            await self._parts.tuner.open(self.rules.calls)
-            self.put(s.TunerReady())
+            hears = await self._parts.tuner.open(self.rules.calls)
+            self.put(s.TunerReady(hears))
             while True:
                 await self._call_tuner(await self._tuner_queue.get())
         except TunerError as error:

@@ -57,7 +57,9 @@ class Settings(ExperimentLimits):
 
 @dataclass(frozen=True)
 class TunerReady:
-    """The tuner host is up and has the search space."""
+    """The tuner host is up and has the search space. `hears`: the tuner wants intermediate results."""
+
+    hears: bool = False
 
 
 @dataclass(frozen=True)
@@ -325,13 +327,17 @@ class Tell:
 
 @dataclass(frozen=True)
 class Assess:
-    """Show new intermediate results, oldest first, to the assessor. `before`: how many it has seen already."""
+    """Show new intermediate results, oldest first, to the assessor and an advisor.
+
+    `before`: how many of this attempt they have seen already.
+    """
 
     trial: str
     attempt: int
     before: int
     values: tuple[Any, ...]
     after: int
+    parameter_id: int | None = None
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,9 @@ class Reports(Ends):
             elif isinstance(event, Exited):
                 live.end = event
         # The assessor is asked even if the trial has ended: it learns from these results for other trials.
-        if fresh and self.settings.assess:
-            before = live.reported - len(fresh)
-            self._out.actions.append(s.Assess(message.trial, message.attempt, before, tuple(fresh), self.calls))
+        if fresh and (self.settings.assess or self._hears):
+            place = (message.trial, message.attempt, live.reported - len(fresh))
+            self._out.actions.append(s.Assess(*place, tuple(fresh), self.calls, live.trial.parameter_id))
         if live.end is not None:
             self._take_end(live)
 

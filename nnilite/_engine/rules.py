@@ -57,6 +57,7 @@ class Rules(Reports):
 
     def _tuner_ready(self, message: s.TunerReady) -> None:
         self._ready = True
+        self._hears = message.hears
 
     def _tuner_failed(self, message: s.TunerFailed) -> None:
         self._asking = False
@@ -95,10 +96,14 @@ class Rules(Reports):
         self._out.actions.append(s.Ask(ids, self._asked_after))
 
     def _assessed(self, message: s.Assessed) -> None:
+        # An advisor may propose because of an intermediate result.
+        if self._hears:
+            self._exhausted = False
         live = self._current(message.trial, message.attempt)
         # A trial that is canceled already keeps the state for which it was canceled.
         if live and not message.good and live.cancel is None:
-            self._cancel(live, TrialState.EARLY_STOPPED, "stopped early by the assessor")
+            who = "assessor" if self.settings.assess else "advisor"
+            self._cancel(live, TrialState.EARLY_STOPPED, f"stopped early by the {who}")
 
     # ------------------------------------------------------------ trials come
 

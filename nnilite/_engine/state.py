@@ -46,6 +46,8 @@ class State:
         # The number of the last call of the tuner before the request for parameters.
         self._asked_after = 0
         self._exhausted = False
+        # Whether the tuner wants intermediate results; until it is ready, nobody knows, and they are kept for it.
+        self._hears = True
         self._same_error = ("", 0)
         self._saved_duration_s = snapshot.duration_s
         self.spending = Spending(settings.prices, snapshot.spent)

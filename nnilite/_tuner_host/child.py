@@ -20,6 +20,7 @@ from typing import Any
 
 from nnilite import _plugins
 from nnilite._keeper import SHIM
+from nnilite._tuner_host.hearing import Hearing
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError
 from nnilite.tuner import Call, CallKind, Tuner
@@ -36,12 +37,14 @@ class Child:
     def __init__(self) -> None:
         self._tuner: Tuner | None = None
         self._assessor: Assessor | None = None
+        self._hearing: Hearing | None = None
         self._space: Any = None
         self._calls: list[Call] = []
         self._histories: dict[str, tuple[int, list[Any]]] = {}
         self._does: dict[str, Callable[[Message], Any]] = {
             "open": self._open,
             "calls": self._add_calls,
+            "remember": self._remember,
             "replay": self._replay,
             "history": self._history,
             "generate": self._generate,
@@ -63,15 +66,22 @@ class Child:
 
     # ------------------------------------------------------------ coming to life
 
-    def _open(self, request: Message) -> None:
+    def _open(self, request: Message) -> bool:
+        """Make the algorithms. Returns whether the tuner, an advisor, wants intermediate results."""
         self._tuner = _make(request["tuner"], _plugins.tuner_class, Tuner)
         if request.get("assessor"):
             self._assessor = _make(request["assessor"], _plugins.assessor_class, Assessor)
         self._space = request["space"]
         self._use().update_search_space(self._space)
+        self._hearing = Hearing(self._tuner)
+        return self._hearing.hears
 
     def _add_calls(self, request: Message) -> None:
         self._calls.extend(Call(**call) for call in request["calls"])
+
+    def _remember(self, request: Message) -> None:
+        if self._hearing is not None:
+            self._hearing.remember(request["trial"], request["attempt"], request["values"])
 
     def _replay(self, request: Message) -> None:
         calls, self._calls = self._calls, []
@@ -80,7 +90,10 @@ class Child:
             for one in (self._tuner, self._assessor):
                 if one is not None:
                     one.load_checkpoint()
-        self._use().replay(calls)
+        if self._hearing is not None and self._hearing.hears:
+            self._hearing.replay(calls)
+        else:
+            self._use().replay(calls)
 
     def _history(self, request: Message) -> None:
         """Show the assessor a trial from before the restart."""
@@ -111,12 +124,15 @@ class Child:
         call = Call(**request["call"])
         if call.kind == "space":
             self._space = call.value
+        if self._hearing is not None:
+            self._hearing.before(call)
         self._use().apply(call)
 
     def _assess(self, request: Message) -> bool:
-        """Whether the trial may go on. The assessor sees every new value, as with NNI."""
+        """Whether the trial may go on. The assessor and an advisor see every new value, as with NNI."""
+        wanted = self._hearing is None or not self._hearing.hears or self._hearing.tell(request)
         if self._assessor is None:
-            return True
+            return wanted
         trial, attempt = request["trial"], request["attempt"]
         known_attempt, history = self._histories.get(trial, (attempt, []))
         history = history[: request["before"]] if known_attempt == attempt else []
@@ -125,7 +141,7 @@ class Child:
             history.append(value)
             if not _good(self._assessor.assess_trial(trial, list(history))):
                 return False
-        return True
+        return wanted
 
     def _assess_end(self, request: Message) -> None:
         self._histories.pop(request["trial"], None)

@@ -68,14 +68,19 @@ class TunerHost:
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._hears = False
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    async def open(self, after: int) -> None:
-        """Start the child and replay the first `after` recorded calls. Raises: TunerError."""
+    async def open(self, after: int) -> bool:
+        """Start the child and replay the first `after` recorded calls. Raises: TunerError.
+
+        Returns whether the tuner, an advisor, wants intermediate results.
+        """
         await self._insist({"do": "nothing"}, after)
+        return self._hears
 
     async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]:
         """Get parameters for each id, fewer if the tuner has no more. Raises: TunerError."""
@@ -87,7 +92,7 @@ class TunerHost:
         await self._insist({"do": "call", "call": asdict(call)}, number - 1)
 
     async def assess(self, action: Assess) -> bool:
-        """Ask the assessor whether the trial may go on. Raises: TunerError."""
+        """Ask the assessor, and an advisor, whether the trial may go on. Raises: TunerError."""
         return bool(await self._insist({"do": "assess", **asdict(action)}, action.after))
 
     async def assess_end(self, trial: str, success: bool, after: int) -> None:
@@ -215,14 +220,19 @@ class TunerHost:
         plan = self._plan
         limit_s = max(plan.timeout_s, _START_TIMEOUT_S)
         opening = {"do": "open", "tuner": plan.tuner, "assessor": plan.assessor, "space": plan.space}
-        await self._exchange(opening, limit_s)
+        self._hears = bool(await self._exchange(opening, limit_s))
+        histories = await self._histories() if after and (plan.assessor or self._hears) else []
+        if self._hears:
+            for trial, attempt, values, _, _ in histories:
+                about = {"trial": trial, "attempt": attempt, "values": values}
+                await self._exchange({"do": "remember", **about}, limit_s)
         calls = await self._calls(after) if after else []
         for start in range(0, len(calls), _CHUNK):
             await self._exchange({"do": "calls", "calls": [asdict(c) for c in calls[start : start + _CHUNK]]}, limit_s)
         if calls:
             await self._exchange({"do": "replay"}, limit_s)
-        if plan.assessor and after:
-            for trial, attempt, values, ended, success in await self._histories():
+        if plan.assessor:
+            for trial, attempt, values, ended, success in histories:
                 about = {"trial": trial, "attempt": attempt, "values": values}
                 await self._exchange({"do": "history", **about, "ended": ended, "success": success}, limit_s)
 

@@ -100,7 +100,7 @@ from nni.runtime.tuner_command_channel import CommandType
 class Halving(MsgDispatcherBase):
     def __init__(self, first=3):
         super().__init__()
-        self.first, self.sent, self.results = first, 0, {}
+        self.first, self.sent, self.results, self.curves = first, 0, {}, {}
     def handle_initialize(self, data):
         self.space = data
         self.send(CommandType.Initialized, "")
@@ -112,7 +112,14 @@ class Halving(MsgDispatcherBase):
         self.sent += 1
         self.send(CommandType.NewTrialJob, json.dumps(record))
     def handle_report_metric_data(self, data):
-        self.results[data["parameter_id"]] = json.loads(data["value"])
+        value = json.loads(data["value"])
+        if data["type"] == "PERIODICAL":
+            curve = self.curves.setdefault(data["parameter_id"], [])
+            assert data["sequence"] == len(curve) and data["parameter_id"] not in self.results, data
+            curve.append(value)
+            return
+        assert self.curves[data["parameter_id"]] == [value / 4, value / 2], self.curves
+        self.results[data["parameter_id"]] = value
     def handle_trial_end(self, data):
         if len(self.results) == self.first and self.sent == self.first:
             self.propose(max(self.results.values()) * 4)
@@ -122,7 +129,9 @@ class Halving(MsgDispatcherBase):
 def test_an_advisor_of_nni_runs_round_after_round(tmp_path: Path, start: Start) -> None:
     (tmp_path / "halving.py").write_text(ADVISOR)
     advisor = {"className": "halving.Halving", "codeDirectory": str(tmp_path), "classArgs": {"first": 3}}
-    running = start(tuner=None, advisor=advisor, maxTrialNumber=None, trialConcurrency=2)
+    code = "import nni\nx = nni.get_next_parameter()['x']\n"
+    code += "nni.report_intermediate_result(x / 4)\nnni.report_intermediate_result(x / 2)\nnni.report_final_result(x)\n"
+    running = start(code, tuner=None, advisor=advisor, maxTrialNumber=None, trialConcurrency=2)
     assert running.wait("DONE", "ERROR")["state"] == "DONE"
     assert [trial["parameters"]["x"] for trial in running.trials()] == [0.0, 0.1, 0.2, 0.8]
 

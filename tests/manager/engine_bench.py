@@ -39,8 +39,9 @@ class FakeTuner:
         self.assessed: list[tuple[str, tuple[Json, ...]]] = []
         self.poor: set[str] = set()  # trials that its assessor stops
 
-    async def open(self, after: int) -> None:
-        """Ready at once."""
+    async def open(self, after: int) -> bool:
+        """Ready at once, and not curious about intermediate results."""
+        return False
 
     async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]:
         return [{"x": number} for number in ids]

@@ -1,13 +1,12 @@
 """`nni.runtime.msg_dispatcher_base`: the base class of NNI's advisors, which answer the manager's requests themselves.
 
 An advisor runs as a tuner: what nnilite asks of a tuner becomes the request that NNI would send, and the trials that
-the advisor sends are handed out in their order. It hears final results only, not intermediate ones.
+the advisor sends are handed out in their order. A trial that it ends, ends at its next intermediate result.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections import deque
 
 from nnilite import NoMoreTrialError, Tuner
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MsgDispatcherBase"]
 
-_log = logging.getLogger(__name__)
-
 
 class MsgDispatcherBase(Tuner):
     """Derive an advisor from it, with NNI's handlers; `self.send` answers."""
@@ -33,18 +30,19 @@ class MsgDispatcherBase(Tuner):
         self._records: dict[int | None, dict[str, Any]] = {}
         self._owed = 0  # requests that the advisor has not answered yet
         self._initialized = False
+        self.unwanted: set[str] = set()  # trials that the advisor has ended
 
     # ------------------------------------------------------------ what an advisor calls
 
     def send(self, command: CommandType, data: Any) -> None:
-        """Answer a request: a new trial, no more trials, or an error. Raises: RuntimeError for an error."""
+        """Answer a request: a new trial, the end of one, or an error. Raises: RuntimeError for an error."""
         if command is CommandType.NewTrialJob:
             self._owed = max(0, self._owed - 1)
             self._sent.append(json.loads(data))
         elif command is CommandType.Error:
             raise RuntimeError(data)
         elif command is CommandType.KillTrialJob:
-            _log.warning("an advisor cannot end trials here; an assessor can, or maxTrialDuration")
+            self.unwanted.add(json.loads(data))
 
     def report_error(self, error: str) -> None:
         """End the experiment with this sentence."""
@@ -110,10 +108,16 @@ class MsgDispatcherBase(Tuner):
 
     def receive_trial_result(self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any) -> None:
         """Become the request that reports a metric."""
+        self._report(parameter_id, kwargs.get("trial_job_id"), "FINAL", 0, value)
+
+    def hear_intermediate(self, parameter_id: int | None, trial: str, sequence: int, value: Any) -> None:
+        """Become the request that reports an intermediate metric."""
+        self._report(parameter_id, trial, "PERIODICAL", sequence, value)
+
+    def _report(self, parameter_id: int | None, trial: str | None, kind: str, sequence: int, value: Any) -> None:
         known = self._records.get(parameter_id, {})
-        said = {"parameter_id": known.get("parameter_id"), "trial_job_id": kwargs.get("trial_job_id")}
-        said.update(type="FINAL", sequence=0, value=json.dumps(value))
-        self.process_command(CommandType.ReportMetricData, said)
+        said = {"parameter_id": known.get("parameter_id"), "trial_job_id": trial, "type": kind, "sequence": sequence}
+        self.process_command(CommandType.ReportMetricData, {**said, "value": json.dumps(value)})
 
     def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
         """Become the request that tells of the end."""
