@@ -36,7 +36,6 @@ ssh            connections to machines by SSH, as `ssh` makes them
 conversion     what makes configurations of other programs' files
 keeper_events  what a keeper reports, read from JSON
 keeper_folder  what services learn of an attempt from its folder, or from the log of its job
-host_use       how much of a machine is in use
 slots          slots that experiments share: who is next, and whom one waits for
 worker_side    what the programs of plugins on workers share with the keeper
 config         the experiment's config
@@ -74,6 +73,7 @@ _documents     small files that nnilite wrote for itself, read back as if a stra
 _locking       the right to be an experiment's only manager
 _http_problems  the errors of platform_http, and how they are worded
 _network       what can be told of a host by its name or address alone
+_host_use      how much of a machine is in use
 _redaction     takes secrets out of text
 _oversize      what to say of a code directory that is too large
 _parameter     one parameter of a search space

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict
 
+from nnilite._host_use import HostMeter
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state, read_json, write_private
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
-from nnilite.host_use import HostMeter
 
 __all__ = [
     "AttemptFiles",
@@ -31,7 +31,7 @@ _MODULES = (
     "_keeper/folder.py",
     "_keeper/process.py",
     "_keeper/attempt_files.py",
-    "host_use.py",
+    "_host_use.py",
     "worker_side.py",
     "slots.py",
 )

@@ -63,7 +63,7 @@ class Machine:
         self.state = "connecting"
         self.trouble = ""  # the last error
         self.gpus: list[Gpu] | None = None  # as last read
-        self.use: dict[str, Json] = {}  # how busy it is: see `nnilite.host_use`
+        self.use: dict[str, Json] = {}  # how busy it is: see `nnilite.worker_side.HostMeter`
         self.own_pids: frozenset[int] = frozenset()
         self.tried = asyncio.Event()  # it has come up, or failed, once
         self.lasting = False  # the last error will not go away by itself
