@@ -83,10 +83,12 @@ def _findings(options: argparse.Namespace) -> Iterable[Finding]:
 
 def _of_config(config: ExperimentConfig, options: argparse.Namespace, taken: bool) -> Iterable[Finding]:
     from nnilite._doctor import platforms, rehearsal, setup
+    from nnilite._manager import port_choice
 
     yield from setup.check_space(config)
     yield from setup.check_code(config)
-    asked = list(platforms.ask(config, options.host, options.port, CHECK_TIMEOUT_S))
+    port = port_choice.FIRST if options.port is None else options.port
+    asked = list(platforms.ask(config, options.host, port, CHECK_TIMEOUT_S))
     yield from asked
     if options.no_trial or any(finding.cure for finding in asked):
         return

@@ -12,11 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from nnilite import _registry
 from nnilite._doctor.finding import Finding, divided, fault, ok, warning
+from nnilite._manager.port_choice import listening
 from nnilite._network import is_loopback
 from nnilite._rest.ports import bind
 from nnilite.errors import NniliteError, ServiceError
@@ -47,16 +49,17 @@ def check_python() -> Iterator[Finding]:
         yield ok("python", f"{version} at {sys.executable}, SQLite {sqlite3.sqlite_version}")
 
 
-def check_port(host: str, port: int) -> Iterator[Finding]:
-    """Whether a manager could listen there. Port 0 can always be had."""
+def check_port(host: str, port: int | None) -> Iterator[Finding]:
+    """Whether a manager could listen there. Port 0 can always be had; None is 8080, or the next free one."""
     try:
-        sockets = bind(host, port)
+        sockets = listening(partial(bind, host), port, _registry.root())
     except NniliteError as error:
         yield divided("port", str(error), "choose another with --host and --port")
         return
+    free = sockets[0].getsockname()[1] if port is None else port or "any"
     for one in sockets:
         one.close()
-    yield ok("port", f"{host or 'every address'}, port {port or 'any'} is free")
+    yield ok("port", f"{host or 'every address'}, port {free} is free")
 
 
 def check_disk(folder: Path) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import socket
 import sys
@@ -19,6 +20,7 @@ from nnilite import _locking, _registry
 from nnilite._cli.program import run
 from nnilite._doctor import machine
 from nnilite._doctor.rehearsal import probe, program_of
+from nnilite._manager import port_choice
 from nnilite.errors import ServiceError
 
 Found = dict[str, Any]
@@ -102,6 +104,18 @@ def test_a_sound_environment_has_no_finding_and_nothing_is_left(doctor: Doctor) 
 
 def test_a_taken_port(doctor: Doctor, taken: int) -> None:
     doctor.names("port", f"port {taken} of 127.0.0.1 is taken", "--port", "--no-trial", "-p", taken)
+
+
+def test_without_a_port_the_next_free_one_is_found(
+    doctor: Doctor, taken: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (doctor.place / "config.yaml").write_text(yaml.safe_dump(SOUND))
+    monkeypatch.setattr(port_choice, "_candidates", lambda directory, first: iter([taken]))
+    for words in ([], [str(doctor.place / "config.yaml"), "--no-trial"]):
+        assert run(["doctor", "--json", *words]) == 0
+        [found] = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["check"] == "port"]
+        assert re.search(r"port \d+ is free", found["what"])
+        assert f"port {taken} " not in found["what"]
 
 
 def test_an_address_of_another_machine(doctor: Doctor) -> None:
