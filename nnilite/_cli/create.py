@@ -8,11 +8,12 @@ started.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnilite import _registry
-from nnilite._cli import access, interrupt, screen
+from nnilite._cli import access, interrupt, long_work, screen
 from nnilite._registry import RegistryEntry
 
 if TYPE_CHECKING:
@@ -45,12 +46,28 @@ def create(options: argparse.Namespace) -> int:
         return dryrun.show(config, manager, as_json=options.json)
     experiment = launch.new_id()
     try:
-        entry = launch.create(config, options=manager, detach=not options.foreground, experiment=experiment)
+        with long_work.shown("Starting", quiet=options.json) as work:
+            entry = launch.create(
+                config,
+                options=manager,
+                detach=not options.foreground,
+                experiment=experiment,
+                packing=partial(packed, work),
+            )
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
         return started(entry, as_json=options.json, asked=options.port)
     except KeyboardInterrupt:
         return interrupted(experiment, foreground=options.foreground)
+
+
+def packed(work: long_work.Work, done: int, total: int) -> None:
+    """Show how much of the code is packed, which a manager says at its start."""
+    if done < total:
+        work.name = "Packing the code"
+        work.stands_at(done, total)
+    else:
+        work.goes_on("Starting")
 
 
 def _checked(path: Path) -> ExperimentConfig:

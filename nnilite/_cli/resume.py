@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
-from nnilite._cli import access
+from nnilite._cli import access, long_work
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,13 @@ def resume(options: argparse.Namespace) -> int:
     if options.foreground:
         from nnilite._cli import foreground
     try:
-        entry = launch.resume(found, options=access.manager_options(options), detach=not options.foreground)
+        with long_work.shown("Starting", quiet=options.json) as work:
+            entry = launch.resume(
+                found,
+                options=access.manager_options(options),
+                detach=not options.foreground,
+                packing=partial(create.packed, work),
+            )
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
         return create.started(entry, as_json=options.json, asked=options.port)

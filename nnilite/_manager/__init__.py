@@ -5,6 +5,7 @@
     read_only  refuses what a viewer cannot do
     search_view  shows a search that a Python program makes, while it goes on
     port_choice  the port of a manager that was not told one
+    starter    tells the process that started the manager how the start goes
     guard      makes the manager's own files again when somebody deletes or damages them
     assembly   makes a manager from an experiment's folder
     nni_view   shows an experiment of Microsoft NNI

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import math
 import os
@@ -26,6 +25,7 @@ from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, nni_taken
 from nnilite._manager.guard import Guard, Kept
 from nnilite._manager.port_choice import listening
+from nnilite._manager.starter import Starter
 from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
 from nnilite._rest import Options, Premises, SecretFilter, listen, make_application
@@ -63,8 +63,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 class Program:
     """One manager, from its start to its end."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, starter: Starter) -> None:
         self._options = options
+        self._starter = starter
         # Only a running manager has one: a viewer does not look after files.
         self._guard: Guard | None = None
         self._directory: Path = options.directory
@@ -105,7 +106,8 @@ class Program:
         if new:
             await asyncio.to_thread(assembly.take_results, config, store)
         await asyncio.to_thread(assembly.prepare_storage, self._directory, config, new)
-        parts = assembly.assemble(self._directory, config, store, self._address, token, self._write_state)
+        place = (self._directory, config, store, self._address, token)
+        parts = assembly.assemble(*place, self._write_state, self._starter.packed)
         self._guard = Guard(self._directory, lock, parts.keeper, self._files(config, token, parts.manager.about))
         await self._serve(parts, new)
 
@@ -345,14 +347,7 @@ class Program:
 
     def _ready(self) -> None:
         log.info("experiment %s is served at %s", self._directory.name, self._address.url)
-        self.say({"ready": "yes", "url": self._address.url})
-
-    def say(self, answer: dict[str, str]) -> None:
-        """Report the start, or why it failed, to the process that started this one. Only the first call counts."""
-        descriptor, self._options.ready_fd = self._options.ready_fd, None
-        if descriptor is not None:
-            with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "w") as out:
-                out.write(json.dumps(answer) + "\n")
+        self._starter.answer({"ready": "yes", "url": self._address.url})
 
     def _parent_ended(self) -> None:
         if not os.read(0, 4096):
@@ -368,13 +363,14 @@ def configure_logging(debug: bool) -> None:
 
 
 async def main(options: argparse.Namespace) -> int:
-    program = Program(options)
+    starter = Starter(options.ready_fd)
+    program = Program(options, starter)
     try:
         with _registry.lock(options.directory) as lock:
             await program.run(lock)
     except (NniliteError, OSError) as error:
         log.error("%s", error)
-        program.say({"error": str(error), "kind": "conflict" if isinstance(error, Conflict) else "other"})
+        starter.answer({"error": str(error), "kind": "conflict" if isinstance(error, Conflict) else "other"})
         return 1
     if program.resumed:
         log.info("going on with the experiment")

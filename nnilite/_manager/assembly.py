@@ -132,10 +132,11 @@ def assemble(
     address: Address,
     token: str,
     state_changed: Callable[[ExperimentState, float | None], None],
+    packing: codedir.Progress | None = None,
 ) -> Assembled:
     """Put a manager together; nothing runs yet. `state_changed` is called with each committed state and its end time.
 
-    Raises: NniliteError.
+    `packing` is called in another thread, with how much of the code is packed. Raises: NniliteError.
     """
     maximize = is_maximizing(config.json().get("tuner") or {})
     settings = store.settings(settings_of(config, maximize))
@@ -146,7 +147,7 @@ def assemble(
     jobs = job_maker(directory, config, store, address)
     keeper = KeeperFile(directory / KEEPER, with_storage=config.shared_storage is not None)
     wake = WakeSignal()
-    service = make_service(directory, config, address, wake.ring)
+    service = make_service(directory, config, address, wake.ring, packing)
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
     rule = CheckpointRule(config.checkpoint.keep, _number(config.checkpoint.max_size))
     publisher = Publisher(rules, CheckpointFolders(directory / CHECKPOINTS, rule), state_changed)
@@ -311,7 +312,11 @@ def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
 
 
 def make_service(
-    directory: Path, config: ExperimentConfig, address: Address, wake: Callable[[], None]
+    directory: Path,
+    config: ExperimentConfig,
+    address: Address,
+    wake: Callable[[], None],
+    packing: codedir.Progress | None = None,
 ) -> TrainingService:
     """Make the training service of the experiment; several are wrapped into a hybrid service."""
     limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
@@ -321,7 +326,7 @@ def make_service(
     for name, platform, section in config.services:
         own = config.settings(name)
         code = Path(own.trial_code_directory or config.trial_code_directory)
-        pack = partial(codedir.pack, code, directory / "code", limits)
+        pack = partial(codedir.pack, code, directory / "code", limits, progress=packing)
         context = ServiceContext(
             experiment=directory.name,
             directory=directory,

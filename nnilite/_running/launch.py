@@ -14,11 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nnilite import _registry, _search_folder
 from nnilite._documents import write_json
@@ -27,6 +27,8 @@ from nnilite.errors import ConfigError, Conflict, NniliteError
 
 if TYPE_CHECKING:
     from nnilite.config import ExperimentConfig
+
+Packing = Callable[[int, int], None]
 
 _READY_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 15.0
@@ -56,8 +58,11 @@ def create(
     options: ManagerOptions | None = None,
     detach: bool = True,
     experiment: str | None = None,
+    packing: Packing | None = None,
 ) -> RegistryEntry:
     """Begin a new experiment. Without `detach` it is stopped when this process ends.
+
+    `packing` is called with how many bytes of the code were read to pack it, and how many are to be read in all.
 
     Raises: NniliteError with the manager's own sentence if it cannot start. Then nothing is left behind. The same holds
     for KeyboardInterrupt, unless the experiment runs already.
@@ -70,7 +75,7 @@ def create(
     try:
         with interrupts_held():
             _make(checked, experiment, directory)
-        return _start(experiment, directory, "create", options or ManagerOptions(), detach)
+        return _start(experiment, directory, "create", options or ManagerOptions(), detach, packing)
     except KeyboardInterrupt:
         with interrupts_held(again=False):
             # If the manager runs already, the interruption came too late to undo the start.
@@ -115,13 +120,22 @@ def interrupts_held(again: bool = True) -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def resume(entry: RegistryEntry, *, options: ManagerOptions | None = None, detach: bool = True) -> RegistryEntry:
-    """Resume an experiment that has no manager. Raises: NniliteError if it has one or cannot start."""
+def resume(
+    entry: RegistryEntry,
+    *,
+    options: ManagerOptions | None = None,
+    detach: bool = True,
+    packing: Packing | None = None,
+) -> RegistryEntry:
+    """Resume an experiment that has no manager. `packing`: see `create`.
+
+    Raises: NniliteError if it has one or cannot start.
+    """
     if entry.origin is not None:
         raise Conflict(_registry.cannot_go_on(entry.id))
     if entry.search:
         raise Conflict(_search_folder.cannot_be_resumed(entry.id, entry.directory))
-    return _start(entry.id, entry.directory, "resume", options or ManagerOptions(), detach)
+    return _start(entry.id, entry.directory, "resume", options or ManagerOptions(), detach, packing)
 
 
 def view(entry: RegistryEntry, *, options: ManagerOptions | None = None, detach: bool = True) -> RegistryEntry:
@@ -150,7 +164,14 @@ def new_id() -> str:
     return secrets.choice(letters) + "".join(secrets.choice(letters + string.digits) for _ in range(7))
 
 
-def _start(experiment: str, directory: Path, mode: str, options: ManagerOptions, detach: bool) -> RegistryEntry:
+def _start(
+    experiment: str,
+    directory: Path,
+    mode: str,
+    options: ManagerOptions,
+    detach: bool,
+    packing: Packing | None = None,
+) -> RegistryEntry:
     _registry.make_folders(directory)
     ready_read, ready_write = os.pipe()
     command = [sys.executable, "-m", "nnilite._manager", "--directory", str(directory), "--mode", mode]
@@ -167,7 +188,7 @@ def _start(experiment: str, directory: Path, mode: str, options: ManagerOptions,
         try:
             with interrupts_held():
                 process = _spawn(command, out, ready_write, detach)
-            answer = _wait(process, ready, directory)
+            answer = _wait(process, ready, directory, packing)
         except KeyboardInterrupt:
             with interrupts_held(again=False):
                 if process is not None and not _is_ready(ready):
@@ -216,8 +237,11 @@ def _end(process: subprocess.Popen[bytes], ready: RawIOBase, directory: Path) ->
 
 def _is_ready(ready: RawIOBase) -> bool:
     """Whether the manager has reported by now that it is ready."""
-    spoke, _, _ = select.select([ready], [], [], 0)
-    return bool(spoke) and b'"ready"' in ready.readline()
+    while select.select([ready], [], [], 0)[0]:
+        line = ready.readline()
+        if not line or b'"ready"' in line:
+            return bool(line)
+    return False
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
@@ -227,16 +251,21 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def _wait(process: subprocess.Popen[bytes], ready: RawIOBase, directory: Path) -> dict[str, str]:
-    spoke, _, _ = select.select([ready], [], [], _READY_TIMEOUT_S)
-    line = ready.readline() if spoke else b""
-    if line:
-        answer: dict[str, str] = json.loads(line)
-        return answer
-    if not spoke:
-        _end(process, ready, directory)
-        return {"error": f"the manager was not ready within {_READY_TIMEOUT_S:.0f} s", "tail": "yes"}
-    return {"error": f"the manager ended at its start with exit code {process.wait()}", "tail": "yes"}
+def _wait(
+    process: subprocess.Popen[bytes], ready: RawIOBase, directory: Path, packing: Packing | None
+) -> dict[str, str]:
+    """The manager's last word on its start. While it packs the code, however long, it says so."""
+    while select.select([ready], [], [], _READY_TIMEOUT_S)[0]:
+        line = ready.readline()
+        if not line:
+            return {"error": f"the manager ended at its start with exit code {process.wait()}", "tail": "yes"}
+        answer: dict[str, Any] = json.loads(line)
+        if "packed" not in answer:
+            return answer
+        if packing is not None:
+            packing(*answer["packed"])
+    _end(process, ready, directory)
+    return {"error": f"the manager said nothing for {_READY_TIMEOUT_S:.0f} s and was not ready", "tail": "yes"}
 
 
 def _refusal(answer: dict[str, str], process: subprocess.Popen[bytes], log_path: Path) -> NniliteError:

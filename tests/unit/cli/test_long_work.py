@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nnilite import codedir
-from nnilite._cli import long_work
+from nnilite._cli import create, long_work
 from nnilite._cli.program import run, warn
 from nnilite.testing import eventually
 
@@ -138,3 +138,11 @@ def test_packing_tells_how_far_it_is(tmp_path: Path) -> None:
     codedir.pack(code, tmp_path / "cache", progress=lambda *amounts: heard.append(amounts))
     assert heard == sorted(heard)
     assert heard[-1] == (6 << 20, 6 << 20)
+
+
+def test_the_packing_of_a_manager_is_shown_and_then_the_rest_of_its_start() -> None:
+    work = long_work.Work("Starting", long_work.SIZE)
+    create.packed(work, 5 << 20, 10 << 20)
+    assert (work.name, work.words()) == ("Packing the code", "5 MB of 10 MB")
+    create.packed(work, 10 << 20, 10 << 20)
+    assert (work.name, work.total) == ("Starting", 0)
