@@ -37,7 +37,7 @@ def run_as(user: str | None, words: list[Any], before: tuple[str, ...] = ()) -> 
         account = known_user(user)
         who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": [], "cwd": "/"}
     command = [*before, shared_python(), "-I", "-S", "-c", ASK]
-    done = subprocess.run(command, input=json.dumps(words), capture_output=True, text=True, timeout=30, **who)
+    done = subprocess.run(command, input=json.dumps(words), capture_output=True, text=True, timeout=60, **who)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -44,7 +44,7 @@ def test_recorded_is_what_ran_for_200_trials_side_by_side(start: Any) -> None:
     trials = running.trials()
     assert [t["sequence"] for t in trials] == list(range(200))
     assert [t for t in trials if t["value"]["echo"] != t["parameters"] or t["value"]["id"] != t["id"]] == []
-    with urllib.request.urlopen(f"{running.entry.url}/api/v1/export", timeout=20) as answer:
+    with urllib.request.urlopen(f"{running.entry.url}/api/v1/export", timeout=60) as answer:
         exported = json.load(answer)
     rows = exported["trials"] if isinstance(exported, dict) else exported
     assert len(rows) == 200
@@ -105,7 +105,7 @@ def test_a_killed_trial_is_user_canceled_and_its_process_is_gone(start: Any) -> 
     running.wait_for(lambda: running.trials(states=["RUNNING"]))
     trial = running.trials()[0]["id"]
     running.client.cancel(trial)
-    running.wait("DONE", timeout_s=20)
+    running.wait("DONE", timeout_s=60)
     assert running.client.trial(trial)["state"] == "USER_CANCELED"
 
 
@@ -226,7 +226,7 @@ def test_a_trials_token_opens_its_downloads_and_nobody_elses(start: Any, what: s
 
 def _status(request: urllib.request.Request) -> int:
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()

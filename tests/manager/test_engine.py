@@ -300,7 +300,7 @@ def test_a_stop_while_the_last_reports_are_read_does_not_wait_for_them(tmp_path:
         for job in running.fake.jobs.values():
             job.events = [Started(1.0), Reported(0, MetricKind.FINAL, 0, 7.0, 2.0)]
         await running.engine.do(s.Stop(running.engine.now()))
-        await running.until(lambda: running.ended.done(), timeout_s=5.0)
+        await running.until(lambda: running.ended.done(), timeout_s=60.0)
 
     play(tmp_path, scenario)
 
@@ -310,7 +310,7 @@ def test_after_the_end_nothing_is_acknowledged(tmp_path: Path) -> None:
         await running.until(lambda: len(running.fake.jobs) == 2)
         await running.engine.do(s.Stop(running.engine.now()))
         await running.until(lambda: running.engine.rules.state is ExperimentState.STOPPED)
-        await running.until(lambda: running.ended.done(), timeout_s=5.0)
+        await running.until(lambda: running.ended.done(), timeout_s=60.0)
         with pytest.raises(ServiceError, match="has stopped"):
             await running.engine.take("t0", 0, [Reported(0, MetricKind.FINAL, 0, 9.0, 1.0)])
 

@@ -203,7 +203,7 @@ def test_host_names_follow_from_the_bind_address(bind: str, host: str, known: bo
 
 
 def test_a_request_without_a_host_name_is_refused(client: Client) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
     connection.putrequest("GET", "/api/v1/experiment", skip_host=True)
     connection.endheaders()
     with connection.getresponse() as answer:

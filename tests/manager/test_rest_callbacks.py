@@ -201,7 +201,7 @@ def test_a_body_of_eight_megabytes_is_taken(client: Client) -> None:
 
 def raw(client: Client, head: str, body: bytes = b"") -> bytes:
     """Send bytes as they are, and read until the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", client.port), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=60) as link:
         link.sendall(head.replace("\n", "\r\n").encode() + body)
         received = b""
         while chunk := link.recv(65536):

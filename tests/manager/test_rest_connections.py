@@ -34,7 +34,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 def silent(client: Client) -> Iterator[Callable[[], socket.socket]]:
     """Makes connections that say nothing."""
     with ExitStack() as opened:
-        yield lambda: opened.enter_context(closing(socket.create_connection(("127.0.0.1", client.port), timeout=10)))
+        yield lambda: opened.enter_context(closing(socket.create_connection(("127.0.0.1", client.port), timeout=60)))
 
 
 def is_closed(link: socket.socket, wait_s: float = 0.0) -> bool:

@@ -244,7 +244,7 @@ def test_an_export_that_fails_midway_is_not_taken_for_whole(client: Client) -> N
 def test_a_reader_that_takes_nothing_is_let_go(tmp_path: Path) -> None:
     with serving(filled(tmp_path / "b"), Options(reader_timeout_s=0.2, own_user=True)) as client:
         enlarge(client, 20_000)
-        with socket.create_connection(("127.0.0.1", client.port), timeout=20) as link:
+        with socket.create_connection(("127.0.0.1", client.port), timeout=60) as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             link.sendall(b"GET /api/v1/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
             eventually(lambda: client.backend.exports_closed == 1)

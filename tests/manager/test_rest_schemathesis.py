@@ -48,7 +48,7 @@ def test_the_server_does_what_its_document_says(client: Client, path: str, metho
             aim(case)
         headers = {"Authorization": f"Bearer {token_for(case, client)}", **JOB_HEADERS.get(path, {})}
         base = f"http://127.0.0.1:{client.port}/api/v1"
-        case.call_and_validate(base_url=base, headers=headers, timeout=20, excluded_checks=unfit_checks(path))
+        case.call_and_validate(base_url=base, headers=headers, timeout=60, excluded_checks=unfit_checks(path))
 
     ask()
 

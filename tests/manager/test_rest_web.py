@@ -144,7 +144,7 @@ def test_tls_is_spoken_and_its_cookie_is_secure(tmp_path: Path, certificate: tup
         connection = urllib.request.HTTPSHandler(context=context)
         opener = urllib.request.build_opener(connection, _NoRedirect())
         with pytest.raises(urllib.error.HTTPError) as answer:
-            opener.open(f"https://127.0.0.1:{client.port}/?token={link}", timeout=10)
+            opener.open(f"https://127.0.0.1:{client.port}/?token={link}", timeout=60)
         with answer.value as reply:
             assert "Secure" in reply.headers["Set-Cookie"]
 

@@ -159,7 +159,7 @@ def test_an_object_store_gives_all_and_is_asked_again_when_it_is_in_trouble(benc
     objects["/spec"] = bench.instructions('[ "$(cat value.txt)" = 12 ]', Supply(url=f"{url}/code"), code.hash)
     bench.environment["SPEC_URL"] = f"{url}/spec?signature=secret"
     job = bench.launch("url:SPEC_URL")
-    output, complaint = job.communicate(timeout=30)
+    output, complaint = job.communicate(timeout=60)
     assert job.returncode == 0, complaint
     assert "the keeper cannot be fetched from storage yet: HTTP Error 503" in complaint
     assert "secret" not in output + complaint
@@ -224,7 +224,7 @@ def test_a_job_that_is_ended_while_it_waits_for_the_keeper_says_so(bench, store)
 def test_what_is_wrong_with_the_keeper_is_told_in_one_sentence(bench, supply, sentence):
     bench.keeper_supply = supply
     job = bench.submit("true")
-    output, complaint = job.communicate(timeout=30)
+    output, complaint = job.communicate(timeout=60)
     assert job.returncode == 4
     assert complaint == sentence + "\n"
     [end] = read_log(output)
@@ -284,12 +284,12 @@ def test_a_job_that_is_being_ended_does_not_wait_for_a_manager_that_takes_nothin
     job = bench.submit("echo up; sleep 60", settings={"log_stays": False}, linger_s=1000, grace_s=0.1)
     bench.wait_for_start()
     job.terminate()
-    output, _ = job.communicate(timeout=30)
+    output, _ = job.communicate(timeout=60)
     assert [end.code for end in read_log(output) if isinstance(end, Exited)] == [-15]
 
 
 def test_the_end_is_printed_where_the_platform_tells_no_exit_code_though_the_manager_knows_it(bench):
-    output, _ = bench.submit("exit 3", settings={"log_tells_end": True}).communicate(timeout=30)
+    output, _ = bench.submit("exit 3", settings={"log_tells_end": True}).communicate(timeout=60)
     assert [end.code for end in bench.callback.exits] == [3]
     assert [(type(event), event.code) for event in read_log(output)] == [(Exited, 3)]
 
@@ -304,7 +304,7 @@ def test_only_the_first_process_of_the_role_that_reports_speaks_for_the_trial(be
             settings={"roles": roles, "shared": True},
             send_output=True,
         )
-        output, _ = job.communicate(timeout=30)
+        output, _ = job.communicate(timeout=60)
         assert printed in output.splitlines()
         assert (bench.work / f"{role}-{rank}" / "trial.stdout").read_text() == f"{printed}\n"
     assert bench.callback.requests == 0
@@ -347,7 +347,7 @@ def test_an_image_without_a_python_that_will_do_says_so(bench, tmp_path, monkeyp
         (programs / "python3").write_text(f"#!/bin/sh\n{old}\n")
         (programs / "python3").chmod(0o755)
     job = bench.submit("true")
-    output, complaint = job.communicate(timeout=30)
+    output, complaint = job.communicate(timeout=60)
     sentence = f"the image has no Python 3.8 or later, which every job needs{found}; install one in the image"
     assert (job.returncode, complaint) == (4, sentence + "\n")
     assert [end.message for end in read_log(output)] == [sentence]

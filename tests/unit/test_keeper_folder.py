@@ -100,7 +100,7 @@ def test_the_commands_of_a_folder_run_a_trial_and_deliver_what_a_killed_keeper_h
     keeper.kill()
     keeper.wait()
     trial = folder._files.started()["pid"]
-    assert subprocess.run(folder.deliver_command(zipapp()), timeout=30, check=False).returncode == 0
+    assert subprocess.run(folder.deliver_command(zipapp()), timeout=60, check=False).returncode == 0
     assert worker_side.started_at(trial) == ""
     assert folder.status(lambda: False).state is JobState.LOST
     folder.forget_spec()

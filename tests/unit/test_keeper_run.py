@@ -106,7 +106,7 @@ def test_a_bad_specification_is_one_sentence(tmp_path):
 def test_the_specification_may_come_on_standard_input(tmp_path):
     with Bench(tmp_path) as bench:
         keeper = bench.keeper("run", "-")
-        keeper.communicate(bench.spec("exit 5").read_text(), timeout=20)
+        keeper.communicate(bench.spec("exit 5").read_text(), timeout=60)
         assert keeper.returncode == 5
 
 
@@ -238,7 +238,7 @@ def test_reporting_to_standard_output_prints_marked_lines(tmp_path):
     command = "echo 'final 1' >> \"$NNILITE_METRICS\"; echo NNILITE_EVENT '{}'; printf 'no line end'"
     with Bench(tmp_path) as bench:
         keeper = bench.start(command, report="stdout", send_output=True)
-        lines = keeper.communicate(timeout=20)[0].splitlines()
+        lines = keeper.communicate(timeout=60)[0].splitlines()
         events = [json.loads(line[14:]) for line in lines if line.startswith("NNILITE_EVENT ")]
         assert [event["type"] for event in events] == ["started", "metric", "exit"]
         assert {"NNILITE_EVENT: {}", "no line end"} <= set(lines)

@@ -22,7 +22,7 @@ _READY_S = 60.0
 
 def missing() -> str:
     """Why there is none on this machine; "" if there is one."""
-    found = subprocess.run([SCRIPT, "--where"], capture_output=True, text=True, timeout=10, check=False)
+    found = subprocess.run([SCRIPT, "--where"], capture_output=True, text=True, timeout=60, check=False)
     return found.stdout.strip() if found.returncode else ""
 
 
@@ -57,7 +57,7 @@ class KubeApiserver:
 
     def serve(self) -> None:
         """Start the API server alone."""
-        where = subprocess.run([SCRIPT, "--where"], capture_output=True, text=True, timeout=10, check=True)
+        where = subprocess.run([SCRIPT, "--where"], capture_output=True, text=True, timeout=60, check=True)
         self._run("apiserver", [where.stdout.strip(), *self._options()])
 
     def halt(self) -> None:

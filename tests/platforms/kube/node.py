@@ -137,7 +137,7 @@ def _certificate() -> ssl.SSLContext:
         key, certificate = f"{folder}/kubelet.key", f"{folder}/kubelet.crt"
         kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=kubelet"]
         command = ["openssl", "req", "-x509", "-days", "2", *kind, "-keyout", key, "-out", certificate]
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
     return context

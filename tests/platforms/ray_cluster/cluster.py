@@ -119,7 +119,7 @@ class RayCluster:
     def ask(self, path: str, method: str = "GET", **more: object) -> requests.Response:
         """A call with the right token."""
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        return requests.request(method, self.url + path, headers=headers, timeout=30, **more)  # type: ignore[arg-type]
+        return requests.request(method, self.url + path, headers=headers, timeout=60, **more)  # type: ignore[arg-type]
 
     def _ray(self, *words: str) -> None:
         common = [

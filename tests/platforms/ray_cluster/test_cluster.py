@@ -37,7 +37,7 @@ def open_real(tmp_path, real_ray, monkeypatch):
 def test_the_stand_in_answers_as_the_real_one_does(real_ray, head):
     def ask(path, method="GET", **more):
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        return requests.request(method, head.url + path, headers=headers, timeout=30, **more)
+        return requests.request(method, head.url + path, headers=headers, timeout=60, **more)
 
     head.token = TOKEN
     own, real = answers(ask, head.url), answers(real_ray.ask, real_ray.url)
