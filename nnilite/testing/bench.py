@@ -104,6 +104,7 @@ class ServiceBench(Meeting):
                 self.call(self.service.remove(handle))
         finally:
             self.close()
+            self.call(_turns())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)
             self._loop.close()
@@ -252,3 +253,9 @@ class ServiceBench(Meeting):
         except NniliteError as error:
             return error
         return None
+
+
+async def _turns() -> None:
+    """A connection that was closed a moment ago is gone some turns of the loop later."""
+    for _ in range(10):
+        await asyncio.sleep(0)
