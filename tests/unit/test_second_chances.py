@@ -26,7 +26,12 @@ def pytest_says(folder: Path, mark: str) -> tuple[int, str]:
     folder.joinpath("test_it.py").write_text(FAILS_ONCE.format(mark=mark))
     plugins = [word for name in ("conftest", "pytest_rerunfailures", "pytest_timeout") for word in ("-p", name)]
     options = ["-c", str(ROOT / "pyproject.toml"), *plugins, "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "tests"),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "",
+    }
     command = [sys.executable, "-m", "pytest", "-q", *options, f"--rootdir={folder}", str(folder / "test_it.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, cwd=folder)
     return done.returncode, done.stdout + done.stderr
