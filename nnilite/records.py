@@ -253,6 +253,11 @@ class Exited:
     message: Annotated[str, text(MESSAGE_MAX, storable)] = ""
     cause: EndCause = EndCause.ITSELF
 
+    @property
+    def never_began(self) -> bool:
+        """Whether the command was not started, because of something on the worker."""
+        return self.code is None and self.cause is EndCause.ITSELF
+
 
 KeeperEvent = Started | Reported | Output | Exited
 EVENT_TYPES: Mapping[str, type[KeeperEvent]] = {

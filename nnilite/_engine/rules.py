@@ -177,12 +177,23 @@ class Rules(Reports):
         self._set(live, service=service)
         if live.trial.state is TrialState.WAITING:
             self._wait(live, f"submitted to {service}, waiting for its start")
+        if live.unanswered and live.end is not None and live.end.never_began:
+            self._forget_end(live, live.end.message)
         # A short trial may have ended before the service answered; its end waited for the handle.
         if live.end is not None:
             self._heard_of_end(live)
         # The cancellation came while the service was asked, when there was no handle to cancel by.
         elif live.cancel is not None:
             self._out.actions.append(s.Cancel(live.attempt))
+
+    def _forget_end(self, live: Live, why: str) -> None:
+        """A keeper could not begin, and reported that; its service could not answer either, and was asked again.
+
+        It may have begun another one since, which runs the command now: the service knows, and its status tells.
+        """
+        live.end = None
+        self._update(live, reported_end=None)
+        self._complain(live, f"a keeper of this attempt could not begin: {why}")
 
     def _refused(self, message: s.SubmitRefused) -> None:
         live = self._current(message.trial, message.attempt)

@@ -289,6 +289,49 @@ def test_a_service_that_refuses_a_job_whose_end_is_known_does_not_have_it_run_ag
     assert rules.counts[TrialState.SUCCEEDED] == 1
 
 
+FULL = "the trial's folder cannot be written: No space left on device"
+
+
+def asked_again_after_a_keeper_that_could_not_begin(*, restart: bool) -> Rules:
+    """On a disk that was full for a while neither the keeper could begin, nor its service note whom it has started."""
+    rules = Rules(s.Settings(1, max_trials=1), EMPTY, 0.0)
+    steps = (
+        s.Customized("t", {}, 0.0),
+        s.LiveEvents("t", 0, (Exited(2.0, None, FULL),), 2.0),
+        s.SubmitRefused("t", 0, FULL, False, 3.0),
+    )
+    outcomes = [rules.step(step) for step in steps]
+    if restart:
+        rules = restarted(rules, *outcomes)
+        rules.step(s.TunerReady())
+    return rules
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("early", [False, True])
+def test_a_keeper_that_could_not_begin_does_not_speak_for_the_next_one(restart: bool, early: bool) -> None:
+    """`early`: the next one reports before its service has answered."""
+    rules = asked_again_after_a_keeper_that_could_not_begin(restart=restart)
+    rules.step(s.Tick(20.0, 20.0))
+    events = (Started(21.0), Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0))
+    if early:
+        rules.step(s.LiveEvents("t", 0, events, 22.0))
+    rules.step(s.Submitted("t", 0, "local", {}, 23.0))
+    if not early:
+        rules.step(s.LiveEvents("t", 0, events, 24.0))
+    assert rules.counts[TrialState.SUCCEEDED] == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_trial_that_no_keeper_could_begin_fails_for_that_reason(restart: bool) -> None:
+    rules = asked_again_after_a_keeper_that_could_not_begin(restart=restart)
+    rules.step(s.Tick(20.0, 20.0))
+    rules.step(s.Submitted("t", 0, "local", {}, 23.0))
+    found = rules.step(s.Polled("t", 0, JobStatus(JobState.FAILED, "", 4), 24.0))
+    [attempt] = [record.attempt for record in found.records if isinstance(record, s.SaveAttempt)]
+    assert (rules.counts[TrialState.FAILED], FULL in attempt.message) == (1, True)
+
+
 @pytest.mark.parametrize("cause", [EndCause.ORPHANED, EndCause.CANCELED, EndCause.FENCED])
 def test_a_trial_that_its_keeper_ended_and_nobody_of_ours_had_asked_is_lost(cause: EndCause) -> None:
     rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
