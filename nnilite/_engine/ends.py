@@ -48,6 +48,15 @@ class Ends(State):
             self._update(live, reported_end=end)
             self._say(live, f"{INTERRUPTED}; waiting for what its platform says")
 
+    def _forget_end(self, live: Live, why: str) -> None:
+        """A keeper could not begin, and reported that; its service could not answer either, and was asked again.
+
+        It may have begun another one since, which runs the command now: the service knows, and its status tells.
+        """
+        live.end = None
+        self._update(live, reported_end=None)
+        self._complain(live, f"a keeper of this attempt could not begin: {why}")
+
     def _end(self, live: Live) -> None:
         """The attempt has ended with `live.end`: by itself, or because it was canceled."""
         end = live.end or Exited(self._now, None)

@@ -186,15 +186,6 @@ class Rules(Reports):
         elif live.cancel is not None:
             self._out.actions.append(s.Cancel(live.attempt))
 
-    def _forget_end(self, live: Live, why: str) -> None:
-        """A keeper could not begin, and reported that; its service could not answer either, and was asked again.
-
-        It may have begun another one since, which runs the command now: the service knows, and its status tells.
-        """
-        live.end = None
-        self._update(live, reported_end=None)
-        self._complain(live, f"a keeper of this attempt could not begin: {why}")
-
     def _refused(self, message: s.SubmitRefused) -> None:
         live = self._current(message.trial, message.attempt)
         # The answer may come late, to a trial that has ended or has moved on.
