@@ -52,7 +52,7 @@ def test_a_running_trial_is_watched_and_killed(open_page: Any, running: Any) -> 
     page.get_by_role("button", name="Run again").wait_for()
 
 
-def test_an_ended_trial_is_run_again(open_page: Any, start: Any) -> None:
+def test_an_ended_trial_is_run_again(start: Any, open_page: Any) -> None:
     done = start(maxTrialNumber=1)
     done.wait("DONE")
     trial = done.trials()[0]["id"]
@@ -62,7 +62,8 @@ def test_an_ended_trial_is_run_again(open_page: Any, start: Any) -> None:
     page.locator(".page-head").get_by_text("Succeeded").wait_for()
 
 
-def test_a_customised_trial_is_run_and_its_result_appears_by_itself(open_page: Any, start: Any) -> None:
+# The page is closed before its manager ends, since what it asks meanwhile may be refused: so `start` comes first.
+def test_a_customised_trial_is_run_and_its_result_appears_by_itself(start: Any, open_page: Any) -> None:
     busy = start(BRIEF, maxTrialNumber=500, trialConcurrency=1)
     page = open_page(f"{busy.entry.url}/#/trials")
     page.locator(".grid-row").first.wait_for()
@@ -73,7 +74,7 @@ def test_a_customised_trial_is_run_and_its_result_appears_by_itself(open_page: A
     assert [t["source"] for t in busy.trials() if t["parameters"] == {"x": 0.625}] == ["customized"]
 
 
-def test_a_refused_trial_says_why(open_page: Any, start: Any) -> None:
+def test_a_refused_trial_says_why(start: Any, open_page: Any) -> None:
     done = start(maxTrialNumber=1)
     done.wait("DONE")
     page = open_page(f"{done.entry.url}/#/trials")
@@ -168,7 +169,7 @@ def test_several_chosen_trials_are_killed_at_once(open_page: Any, running: Any) 
     running.wait_for(lambda: [t["state"] for t in running.trials()] == ["USER_CANCELED"] * 2)
 
 
-def test_signing_in_takes_a_link_that_works_once(open_page: Any, start: Any) -> None:
+def test_signing_in_takes_a_link_that_works_once(start: Any, open_page: Any) -> None:
     done = start(maxTrialNumber=1, requireToken=True)
     done.wait("DONE")
     link = done.client.sign_in_link()
@@ -189,7 +190,7 @@ def test_signing_in_takes_a_link_that_works_once(open_page: Any, start: Any) -> 
     other.get_by_text("was used already").wait_for()
 
 
-def test_a_viewed_experiment_is_resumed_by_a_button(open_page: Any, start: Any) -> None:
+def test_a_viewed_experiment_is_resumed_by_a_button(start: Any, open_page: Any) -> None:
     done = start(maxTrialNumber=2)
     done.wait("DONE")
     done.stop()
@@ -201,7 +202,7 @@ def test_a_viewed_experiment_is_resumed_by_a_button(open_page: Any, start: Any) 
     assert page.get_by_text("Read only.").count() == 0
 
 
-def test_an_experiment_opened_for_viewing_changes_nothing(open_page: Any, start: Any) -> None:
+def test_an_experiment_opened_for_viewing_changes_nothing(start: Any, open_page: Any) -> None:
     done = start(maxTrialNumber=2)
     done.wait("DONE")
     done.stop()

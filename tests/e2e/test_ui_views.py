@@ -339,7 +339,7 @@ def test_what_is_not_there_is_said(open_page: Any, experiment: Any) -> None:
     page.get_by_text("There is no such page").wait_for()
 
 
-def test_everything_works_behind_a_prefix(open_page: Any, start: Any) -> None:
+def test_everything_works_behind_a_prefix(start: Any, open_page: Any) -> None:
     running = start(maxTrialNumber=2)
     running.wait("DONE")
     running.stop()
