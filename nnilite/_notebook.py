@@ -19,7 +19,7 @@ def is_here() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-class Live:
+class LiveOutput:
     """One output of the running cell. `html` gives what it shows now."""
 
     def __init__(self, html: Callable[[], str]) -> None:

@@ -290,7 +290,7 @@ class Experiment:
     def _wait(self) -> bool | None:
         try:
             told = 0
-            live = None if self.quiet or not _notebook.is_here() else _notebook.Live(self._repr_html_)
+            live = None if self.quiet or not _notebook.is_here() else _notebook.LiveOutput(self._repr_html_)
             while (profile := self._look())["state"] not in _ENDED:
                 if live is not None:
                     live.show()

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._answers.changes import Changes, Reset, Subscription
 from nnilite._answers.queries import (
     CallbackAnswer,
@@ -128,7 +128,7 @@ class Backend(Protocol):
 
     async def metrics(self, query: MetricQuery) -> MetricPage: ...
 
-    async def rows(self, table: Table, after: Cursor, limit: int) -> RowPage:
+    async def rows(self, table: Table, after: PageCursor, limit: int) -> RowPage:
         """Trials or attempts that are new or changed since the cursor, with the columns of `_rest.insight`."""
 
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:

@@ -15,7 +15,7 @@ class Table(Enum):
 
 
 @dataclass(frozen=True)
-class Cursor:
+class PageCursor:
     """How far rows were read: for trials (revision, sequence), for attempts (sequence, number)."""
 
     major: int = -1
@@ -28,7 +28,7 @@ class RowPage:
 
     rows: str
     count: int
-    next: Cursor
+    next: PageCursor
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ Report = dict[str, Any]
 _MOST_NAMED = 5
 
 
-class Outcome(str, Enum):
+class DrillOutcome(str, Enum):
     """What is said of the curve of an interrupted trial."""
 
     WHOLE = "whole"
@@ -29,7 +29,7 @@ class Outcome(str, Enum):
     UNKNOWN = "unknown"
 
 
-FAULTY = (Outcome.GAP, Outcome.DOUBLED, Outcome.BOTH)
+FAULTY = (DrillOutcome.GAP, DrillOutcome.DOUBLED, DrillOutcome.BOTH)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def study(
     outcome, detail = _outcome(missing, doubled, undelivered, sure)
     # Its further attempt may not have reported yet.
     if trial["ended"] is None and outcome not in FAULTY:
-        outcome, detail = Outcome.GOES_ON, ""
+        outcome, detail = DrillOutcome.GOES_ON, ""
     facts = {"missing": missing, "doubled": doubled, "undelivered": undelivered}
     curve = {"trial": trial["id"], "state": trial["state"], "outcome": outcome.value, "detail": detail, **facts}
     return Study(told, curve)
@@ -169,7 +169,7 @@ def _undelivered(metrics: Sequence[Mapping[str, Any]]) -> int:
     return sum(index + 1 for index in last.values()) - len(metrics)
 
 
-def _outcome(missing: Any, doubled: Any, undelivered: int, sure: bool) -> tuple[Outcome, str]:
+def _outcome(missing: Any, doubled: Any, undelivered: int, sure: bool) -> tuple[DrillOutcome, str]:
     """What is said of a curve, and the words for it."""
     words = []
     if missing:
@@ -180,11 +180,11 @@ def _outcome(missing: Any, doubled: Any, undelivered: int, sure: bool) -> tuple[
         words.append(f"more than once: {_named(doubled)}")
     gap = bool(missing or undelivered)
     if gap or doubled:
-        outcome = Outcome.BOTH if gap and doubled else Outcome.GAP if gap else Outcome.DOUBLED
+        outcome = DrillOutcome.BOTH if gap and doubled else DrillOutcome.GAP if gap else DrillOutcome.DOUBLED
         return outcome, "; ".join(words)
     if sure:
-        return Outcome.WHOLE, ""
-    return Outcome.UNKNOWN, "nothing to compare with; report a dict with a number `step`, or name yours by --step"
+        return DrillOutcome.WHOLE, ""
+    return DrillOutcome.UNKNOWN, "nothing to compare with; report a dict with a number `step`, or name yours by --step"
 
 
 def _named(found: list[int] | int) -> str:

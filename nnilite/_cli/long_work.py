@@ -105,7 +105,7 @@ def shown(name: str, tell: Callable[[float], str] = SIZE, *, quiet: bool = False
     if quiet or not sys.stderr.isatty():
         yield work
         return
-    line = _Line(work)
+    line = _ProgressLine(work)
     line.wait()
     try:
         yield work
@@ -113,7 +113,7 @@ def shown(name: str, tell: Callable[[float], str] = SIZE, *, quiet: bool = False
         line.end()
 
 
-class _Line:
+class _ProgressLine:
     """The line on the terminal, which a thread of its own begins after a while."""
 
     def __init__(self, work: Work) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import re
 
-from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
 from nnilite.errors import ConfigError, Place
@@ -68,19 +68,19 @@ class ImportanceHandler(ApiHandler):
 _CURSOR = re.compile(r"([0-9]{1,16})-([0-9]{1,16})")
 
 
-def read_cursor(text: str | None) -> Cursor:
+def read_cursor(text: str | None) -> PageCursor:
     """Read a cursor such as `12-34`. Without a text it is the start. Raises: ConfigError."""
     if text is None:
-        return Cursor()
+        return PageCursor()
     found = _CURSOR.fullmatch(text)
     if found is None:
         raise ConfigError("must be the `next` of an earlier answer", Place(field="after"))
-    return Cursor(int(found[1]), int(found[2]))
+    return PageCursor(int(found[1]), int(found[2]))
 
 
 def rows_text(table: Table, page: RowPage) -> str:
     """The answer as text, since its rows are JSON already."""
-    cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != Cursor() else None
+    cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != PageCursor() else None
     about = wire.dumps({"columns": list(_COLUMNS[table]), "count": page.count, "next": cursor})
     return f'{about[:-1]},"rows":{page.rows}}}'
 

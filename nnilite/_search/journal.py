@@ -27,7 +27,7 @@ from nnilite._manager import assembly
 from nnilite._search.plan import Plan
 from nnilite._search_folder import Presence
 from nnilite._store import shared
-from nnilite._store.shared import Cursor, News, SharedStore
+from nnilite._store.shared import News, SharedCursor, SharedStore
 from nnilite._store.writer import FILE_NAME
 from nnilite.config import ExperimentConfig
 from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
@@ -62,7 +62,7 @@ class Journal:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder.absolute()
         self._forget()
-        self._seen = Cursor()
+        self._seen = SharedCursor()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._alone():

@@ -24,7 +24,7 @@ class Progress:
     def __init__(self, search: Search, most: int | None, wanted: bool | None) -> None:
         self._search = search
         self._most = most
-        self._live = _notebook.Live(self._page) if wanted is not False and _notebook.is_here() else None
+        self._live = _notebook.LiveOutput(self._page) if wanted is not False and _notebook.is_here() else None
         self._tells = wanted is True and self._live is None
         self._counts: Counter[TrialState] = Counter()
         self._told = 0

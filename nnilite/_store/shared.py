@@ -24,7 +24,7 @@ from nnilite.tuner import Call
 
 
 @dataclass(frozen=True)
-class Cursor:
+class SharedCursor:
     """What a process has seen: trials until this revision, calls until this number, metrics until this row."""
 
     revision: int = 0
@@ -62,17 +62,17 @@ class SharedStore(Store):
         if not kept:
             raise StoreError(f"{self.path} was removed or replaced while the search runs; restore it from a copy.")
 
-    def cursor(self) -> Cursor:
+    def cursor(self) -> SharedCursor:
         """The end of all that is written by now. Later writes of this process count on from here."""
         with understood(self.path):
             self._revision = int(self._one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
-            return Cursor(
+            return SharedCursor(
                 self._revision,
                 int(self._one("SELECT COALESCE(MAX(number), 0) FROM calls")),
                 int(self._one("SELECT COALESCE(MAX(rowid), 0) FROM metrics")),
             )
 
-    def after(self, seen: Cursor) -> News:
+    def after(self, seen: SharedCursor) -> News:
         """What was written after this. Raises: StoreError."""
         with understood(self.path):
             return News(list(self._trials(seen)), list(self._calls(seen)), list(self._metrics(seen)))
@@ -97,18 +97,18 @@ class SharedStore(Store):
                 int(self._one("SELECT COALESCE(MAX(parameter_id) + 1, 0) FROM trials")),
             )
 
-    def _trials(self, seen: Cursor) -> Iterator[Trial]:
+    def _trials(self, seen: SharedCursor) -> Iterator[Trial]:
         query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE revision > ? ORDER BY sequence"
         yield from (_sound(trial_from(row)) for row in self._use().execute(query, (seen.revision,)))
 
-    def _calls(self, seen: Cursor) -> Iterator[Call]:
+    def _calls(self, seen: SharedCursor) -> Iterator[Call]:
         query = (
             "SELECT c.kind, c.parameter_id, c.trial, t.parameters, c.value, c.success, c.customized FROM calls c "
             "LEFT JOIN trials t ON t.id = c.trial WHERE c.number > ? ORDER BY c.number"
         )
         yield from (call_from(row) for row in self._use().execute(query, (seen.call,)))
 
-    def _metrics(self, seen: Cursor) -> Iterator[Metric]:
+    def _metrics(self, seen: SharedCursor) -> Iterator[Metric]:
         query = (
             f"SELECT {METRIC_COLUMNS} FROM metrics m JOIN trials t ON t.sequence = m.trial "
             "WHERE m.rowid > ? AND m.final = 0 ORDER BY m.rowid"

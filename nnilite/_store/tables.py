@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._store.reader import Reader
 from nnilite._store.rows import LATEST, stored_value
 from nnilite.errors import ServiceError
@@ -62,7 +62,7 @@ class Insight:
         self._importance: dict[tuple[ImportanceMethod, str], tuple[int, Importance]] = {}
         self._computing = asyncio.Lock()
 
-    async def rows(self, table: Table, after: Cursor, limit: int) -> RowPage:
+    async def rows(self, table: Table, after: PageCursor, limit: int) -> RowPage:
         return await self.reader.ask(_page, _TRIAL_ROWS if table is Table.TRIALS else _ATTEMPT_ROWS, after, limit)
 
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
@@ -85,9 +85,9 @@ class Insight:
             return kept[1]
 
 
-def _page(rows: Rows, query: str, after: Cursor, limit: int) -> RowPage:
+def _page(rows: Rows, query: str, after: PageCursor, limit: int) -> RowPage:
     text, count, last = rows(query, after.major, after.minor, limit)[0]
-    return RowPage(text, count, Cursor(*map(int, last.split("-"))) if count else after)
+    return RowPage(text, count, PageCursor(*map(int, last.split("-"))) if count else after)
 
 
 def _curves(rows: Rows, trials: Sequence[str], points: int, key: str) -> list[Curve]:

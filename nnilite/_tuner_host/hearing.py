@@ -16,7 +16,7 @@ from nnilite.tuner import Call, Tuner
 
 
 @dataclass
-class _Trial:
+class _HeardTrial:
     """The intermediate results of a trial's attempt: all that are known, and how many the advisor has heard."""
 
     attempt: int
@@ -29,7 +29,7 @@ class Hearing:
 
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner
-        self._trials: dict[str, _Trial] = {}
+        self._trials: dict[str, _HeardTrial] = {}
         self._ids: dict[str, int | None] = {}  # of the trials that the recorded calls have proposed
 
     @property
@@ -39,7 +39,7 @@ class Hearing:
 
     def remember(self, trial: str, attempt: int, values: list[Any]) -> None:
         """Take the stored results of a trial, which the advisor hears in `replay` or later."""
-        self._trials[trial] = _Trial(attempt, list(values))
+        self._trials[trial] = _HeardTrial(attempt, list(values))
 
     def tell(self, request: dict[str, Any]) -> bool:
         """Tell of new results. Returns whether the trial may go on."""
@@ -47,7 +47,7 @@ class Hearing:
         known = self._trials.get(trial)
         if known is None or known.attempt != request["attempt"]:
             # What came before these was heard by this process, or is of no attempt that is stored.
-            known = self._trials[trial] = _Trial(request["attempt"], [None] * before, before)
+            known = self._trials[trial] = _HeardTrial(request["attempt"], [None] * before, before)
         known.values[before : before + len(values)] = values
         while known.heard < before + len(values):
             self._hear_next(trial, request["parameter_id"])

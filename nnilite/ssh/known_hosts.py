@@ -49,7 +49,7 @@ class HostKey:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _KnownHost:
     names: tuple[str, ...]
     key: HostKey
     revoked: bool
@@ -98,7 +98,7 @@ class KnownHosts:
             )
         self._remember(name, key)
 
-    def _changed(self, name: str, key: HostKey, known: list[_Line]) -> str:
+    def _changed(self, name: str, key: HostKey, known: list[_KnownHost]) -> str:
         expected = known[0]
         return (
             f"its host key is {key.fingerprint}, but {expected.place} says {expected.key.fingerprint}: the machine was "
@@ -122,7 +122,7 @@ class KnownHosts:
         except OSError as error:
             log.warning("%s cannot be written, so the key of %s is not remembered: %s", place, name, error)
 
-    def _lines(self) -> Iterator[_Line]:
+    def _lines(self) -> Iterator[_KnownHost]:
         for place in self._files:
             try:
                 text = place.read_text("utf-8", "replace")
@@ -139,7 +139,7 @@ def host_name(address: str, port: int) -> str:
     return address.lower() if port == 22 else f"[{address.lower()}]:{port}"
 
 
-def _parse(line: str, place: str) -> _Line | None:
+def _parse(line: str, place: str) -> _KnownHost | None:
     parts = line.split()
     marker = parts.pop(0) if parts and parts[0].startswith("@") else ""
     if len(parts) < 3 or parts[0].startswith("#") or marker not in ("", "@revoked"):
@@ -148,7 +148,7 @@ def _parse(line: str, place: str) -> _Line | None:
         data = base64.b64decode(parts[2], validate=True)
     except (binascii.Error, ValueError):
         return None
-    return _Line(tuple(parts[0].split(",")), HostKey(parts[1], data), bool(marker), place)
+    return _KnownHost(tuple(parts[0].split(",")), HostKey(parts[1], data), bool(marker), place)
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -26,7 +26,7 @@ from nnilite._answers.backend import (
     TrialQuery,
     TrialRemarks,
 )
-from nnilite._answers.bulk_queries import Cursor, Curve, Importance, ImportanceMethod, RowPage, Table
+from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 from nnilite.records import (
     Attempt,
@@ -195,10 +195,10 @@ class FakeBackend:
         ids = [self.kept[metric.trial].parameter_id for _, metric in found]
         return MetricPage([metric for _, metric in found], found[-1][0] if found else query.after, ids)
 
-    async def rows(self, table: Table, after: Cursor, limit: int) -> RowPage:
+    async def rows(self, table: Table, after: PageCursor, limit: int) -> RowPage:
         found = [trial for trial in self.kept.values() if trial.sequence > after.minor][:limit]
         rows = [[trial.sequence, trial.id] for trial in found] if table is Table.TRIALS else []
-        return RowPage(json.dumps(rows), len(rows), Cursor(0, found[-1].sequence) if rows else after)
+        return RowPage(json.dumps(rows), len(rows), PageCursor(0, found[-1].sequence) if rows else after)
 
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
         return [Curve(trial, [0, 1], [0.5, None]) for trial in trials if trial in self.kept]

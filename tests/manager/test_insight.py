@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nnilite._answers.backend import TrialQuery
-from nnilite._answers.bulk_queries import Cursor, ImportanceMethod, Table
+from nnilite._answers.bulk_queries import ImportanceMethod, PageCursor, Table
 from nnilite._engine import messages as s
 from nnilite._rest.insight import TRIAL_COLUMNS, rows_text
 from nnilite._store.importance import columns, compute, flatten
@@ -70,7 +70,7 @@ def test_pages_of_rows_hold_every_trial_once_though_many_were_written_together(s
     save(store, [trial(number) for number in range(7)])
 
     async def all_pages(insight: Insight) -> list[int]:
-        found, after = [], Cursor()
+        found, after = [], PageCursor()
         while (page := await insight.rows(Table.TRIALS, after, 3)).count:
             found += [row["sequence"] for row in rows_of(page)]
             after = page.next
@@ -81,7 +81,7 @@ def test_pages_of_rows_hold_every_trial_once_though_many_were_written_together(s
 
 def test_only_what_changed_comes_after_a_page(store: Store, ask: Ask) -> None:
     save(store, [trial(number) for number in range(4)])
-    after = ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 100)).next
+    after = ask(lambda insight: insight.rows(Table.TRIALS, PageCursor(), 100)).next
     save(store, [trial(2, state=TrialState.FAILED)])
     page = ask(lambda insight: insight.rows(Table.TRIALS, after, 100))
     assert [(row["sequence"], row["state"]) for row in rows_of(page)] == [(2, "FAILED")]
@@ -89,7 +89,7 @@ def test_only_what_changed_comes_after_a_page(store: Store, ask: Ask) -> None:
 
 def test_rows_survive_values_that_are_no_json(store: Store, ask: Ask) -> None:
     save(store, [trial(0, value={"default": math.nan}, parameters={"k": 'é\u2028"\n'})])
-    (row,) = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 10)))
+    (row,) = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, PageCursor(), 10)))
     assert row["value"] == '{"default": NaN}'
     assert row["parameters"] == {"k": 'é\u2028"\n'}
     assert tuple(row) == TRIAL_COLUMNS
@@ -100,7 +100,7 @@ def test_trials_without_a_final_result_bring_their_latest_one(store: Store, ask:
     save(store, [trial(0, state=state, value=None), trial(1), trial(2, value=None)])
     metrics = [Metric(f"t{t}", 0, k, MetricKind.PERIODICAL, k, k / 2, 1.0) for t in range(2) for k in range(4)]
     store.write([s.SaveMetric(metric) for metric in metrics])
-    rows = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, Cursor(), 10)))
+    rows = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, PageCursor(), 10)))
     assert [row["latest"] for row in rows] == [1.5, None, None]
     assert ask(lambda insight: insight.reader.trials(TrialQuery())).latest == {"t0": 1.5}
 
@@ -108,7 +108,7 @@ def test_trials_without_a_final_result_bring_their_latest_one(store: Store, ask:
 def test_attempts_are_listed_with_their_hosts(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
     store.write([s.SaveAttempt(Attempt("t0", number, host=f"h{number}")) for number in (0, 1)])
-    page = ask(lambda insight: insight.rows(Table.ATTEMPTS, Cursor(), 10))
+    page = ask(lambda insight: insight.rows(Table.ATTEMPTS, PageCursor(), 10))
     answer = json.loads(rows_text(Table.ATTEMPTS, page))
     assert [row[answer["columns"].index("host")] for row in answer["rows"]] == ["h0", "h1"]
     assert answer["next"] == "0-1"

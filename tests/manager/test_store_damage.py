@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nnilite import _registry
 from nnilite._answers.backend import MetricQuery, TrialQuery
-from nnilite._answers.bulk_queries import Cursor, Table
+from nnilite._answers.bulk_queries import PageCursor, Table
 from nnilite._cli.program import run
 from nnilite._engine import messages as s
 from nnilite._manager import assembly
@@ -72,8 +72,8 @@ async def look_at(reading: Any) -> None:
     answers += (await reading.trial("t2"))[1]
     wire.dumps([to_json(answer) for answer in answers])
     await reading.imported()
-    await reading.rows(Table.TRIALS, Cursor(-1, -1), 1000)
-    await reading.rows(Table.ATTEMPTS, Cursor(-1, -1), 1000)
+    await reading.rows(Table.TRIALS, PageCursor(-1, -1), 1000)
+    await reading.rows(Table.ATTEMPTS, PageCursor(-1, -1), 1000)
     await reading.curves(["t1", "t2"], 10, "default")
 
 
