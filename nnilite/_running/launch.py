@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
@@ -26,9 +26,8 @@ from nnilite._registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, NniliteError
 
 if TYPE_CHECKING:
+    from nnilite.codedir import Progress
     from nnilite.config import ExperimentConfig
-
-Packing = Callable[[int, int], None]
 
 _READY_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 15.0
@@ -58,7 +57,7 @@ def create(
     options: ManagerOptions | None = None,
     detach: bool = True,
     experiment: str | None = None,
-    packing: Packing | None = None,
+    packing: Progress | None = None,
 ) -> RegistryEntry:
     """Begin a new experiment. Without `detach` it is stopped when this process ends.
 
@@ -125,7 +124,7 @@ def resume(
     *,
     options: ManagerOptions | None = None,
     detach: bool = True,
-    packing: Packing | None = None,
+    packing: Progress | None = None,
 ) -> RegistryEntry:
     """Resume an experiment that has no manager. `packing`: see `create`.
 
@@ -170,7 +169,7 @@ def _start(
     mode: str,
     options: ManagerOptions,
     detach: bool,
-    packing: Packing | None = None,
+    packing: Progress | None = None,
 ) -> RegistryEntry:
     _registry.make_folders(directory)
     ready_read, ready_write = os.pipe()
@@ -252,7 +251,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wait(
-    process: subprocess.Popen[bytes], ready: RawIOBase, directory: Path, packing: Packing | None
+    process: subprocess.Popen[bytes], ready: RawIOBase, directory: Path, packing: Progress | None
 ) -> dict[str, str]:
     """The manager's last word on its start. While it packs the code, however long, it says so."""
     while select.select([ready], [], [], _READY_TIMEOUT_S)[0]:
