@@ -101,7 +101,9 @@ class Program:
         self._feeders = [*trackers_of(self._directory, config), *webhooks_of(self._directory, config, maximize)]
         self._obey_signals()
         if self._options.mode == "view":
-            await self._serve_view(assembly.assemble_view(self._directory, config, store, token))
+            # An open database has files beside it, which may not go away once the lock says that nobody is here.
+            with contextlib.closing(store):
+                await self._serve_view(assembly.assemble_view(self._directory, config, store, token))
             return
         if new:
             await asyncio.to_thread(assembly.take_results, config, store)

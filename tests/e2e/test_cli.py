@@ -368,3 +368,4 @@ def test_a_manager_that_only_waits_ends_by_itself_and_its_page_is_opened_again(w
     code, out, _ = _done("webui", "url", experiment.id, "--json")
     assert (code, json.loads(out)["id"]) == (0, experiment.id)
     _until(lambda: not _registry.is_alive(experiment.directory), "the viewer ends, too")
+    assert not list(experiment.directory.glob("nnilite.sqlite-*")), "the database is closed before the lock is free"
