@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._rest.log_filter import SecretFilter
+from platforms.contract_cases import is_for_long_runs
 
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py
 
@@ -42,8 +43,11 @@ def _plain_log(caplog: pytest.LogCaptureFixture) -> None:
             handler.removeFilter(old)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if is_for_long_runs(item):
+            item.add_marker(pytest.mark.long)
         if item.nodeid.startswith(_DEAR):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
         _allow_second_chance(item)

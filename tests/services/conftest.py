@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from platforms.kube import apiserver
-from platforms.kube.bench import KIND_MATTERS, ClusterContract, KubeBench, Platform
+from platforms.kube.bench import KubeBench, Platform
 from platforms.kube.cluster import Cluster, Given, RealServer, StandIn
 from platforms.kube.faults import Faults
 from platforms.pai.bench import bench_on
@@ -34,16 +34,6 @@ def pytest_collection_modifyitems(items):
         on = getattr(item, "callspec", None) and item.callspec.params.get("cluster")
         if on == "kube-apiserver" and not item.get_closest_marker("everywhere"):
             item.add_marker(pytest.mark.long)
-        if on == "stand-in" and _is_of_another_kind(item):
-            item.add_marker(pytest.mark.long)
-
-
-def _is_of_another_kind(item: pytest.Item) -> bool:
-    """Whether a plain Job shows the same."""
-    kind = getattr(item, "cls", None)
-    if kind is None or not issubclass(kind, ClusterContract) or kind.every_case:
-        return False
-    return getattr(ClusterContract, item.originalname, None) is not None and item.originalname not in KIND_MATTERS
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ pytestmark = MARKS
 
 @pytest.mark.skipif(bool(GIVEN), reason="nodes of Azure cannot reach this machine")
 class TestAml(ServiceContract):
+    every_case = False
     has_logs = False
 
     @pytest.fixture

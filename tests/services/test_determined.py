@@ -16,6 +16,7 @@ def master(tmp_path):
 
 
 class TestDetermined(ServiceContract):
+    every_case = False
     has_logs = False  # what trials print comes with their events
 
     @pytest.fixture

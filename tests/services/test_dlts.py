@@ -18,6 +18,7 @@ def dashboard(tmp_path):
 
 
 class TestDltsService(ServiceContract):
+    every_case = False
     has_logs = False  # both streams are in one log, and files go with the container
 
     @pytest.fixture

@@ -9,6 +9,7 @@ from platforms.pai.bench import bench_on
 
 
 class TestOpenPaiService(ServiceContract):
+    every_case = False
     has_logs = False
     # What a manager has missed that was away for long is read in the job's log: see test_openpai_jobs.
     ends_alone = False

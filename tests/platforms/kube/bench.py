@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from nnilite.testing.bench import keeper_zipapp
 from nnilite.testing.reading_bench import ReadingBench
 from nnilite.testing.receiver import Receiver
 from nnilite_kubernetes._manifest import object_name
+from platforms.contract_cases import KIND_MATTERS
 from platforms.kube.cluster import Cluster
 from platforms.kube.controllers import Operators
 
@@ -133,39 +135,14 @@ class KubeBench(ReadingBench):
         return any(self._cluster.execute(pod, look) == b"yes" for pod in self._cluster.running())
 
 
-KIND_MATTERS = {
-    "test_a_job_runs_once_and_its_end_is_told",
-    "test_the_exit_code_is_told",
-    "test_each_trial_gets_its_own_parameters",
-    "test_a_canceled_job_ends_as_canceled",
-    "test_canceling_one_job_leaves_the_others_alone",
-    "test_canceling_twice_or_after_the_end_is_harmless",
-    "test_canceling_right_after_submitting_works",
-    "test_a_job_that_ignores_sigterm_is_killed_after_the_grace",
-    "test_a_restarted_manager_finds_its_jobs",
-    "test_a_job_that_ended_while_no_manager_was_there_has_its_exit_code",
-    "test_submitting_the_same_name_twice_starts_it_once",
-    "test_submitting_again_after_a_restart_finds_the_running_job",
-    "test_a_lost_answer_doubles_nothing",
-    "test_an_unknown_job_is_lost",
-    "test_removing_an_ended_job_leaves_no_token_behind",
-    "test_start_and_end_of_an_ended_job_are_told",
-    "test_statuses_come_in_the_order_of_the_handles",
-    "test_closing_is_quick_and_leaves_jobs_running",
-    "test_a_dry_run_is_json_and_shows_no_token",
-    "test_no_gpus_means_that_none_is_visible",
-}
-"""The cases of the contract that a kind of object can break by itself: what it is made of, and how its end is read."""
-
-
 class ClusterContract(ServiceContract):
     """The contract of all services, for one kind of object. `fields` are those of its section.
 
-    The whole of it runs every day for plain Jobs, whose `every_case` is true. Keeper, code and reports of the other
-    kinds go the same ways, so of these the cases in `KIND_MATTERS` do, and the rest runs with the long tests.
+    The whole of it runs every day for plain Jobs, whose `every_case` is true, and for all on a cluster that is given.
     """
 
-    every_case = False
+    every_case = "NNILITE_TEST_KUBECONFIG" in os.environ
+    matters = KIND_MATTERS
     pushes = True
     has_logs = False  # what trials print comes with their events
     fields: dict[str, Any] = {}

@@ -10,6 +10,7 @@ from platforms.ray_cluster.cluster import TOKEN
 
 
 class TestOnTheStandIn(ServiceContract):
+    every_case = False
     has_logs = False  # both streams are in one log, and files go with the job
 
     @pytest.fixture
