@@ -174,17 +174,23 @@ _NO_MORE = {
     },
     SERVICES: {
         "hybrid": "write a list of training services, one for each platform",
-        "dlc": "Alibaba's PAI-DLC is not offered: there is nothing to check it against",
+        "dlc": "Alibaba's PAI-DLC is not offered yet: let a job there run `nnictl worker`, and write platform: redis; "
+        'the page "Trials in PAI-DLC" of the docs shows how',
     },
 }
 """NNI's names that nothing is installed for, and why, or what to write."""
+
+
+def why_missing(group: str, name: str) -> str | None:
+    """Why there is nothing of a name that NNI has, or what to write in its place; None for any other name."""
+    return _NO_MORE.get(group, {}).get(name.lower().removesuffix(_SUFFIX[group]))
 
 
 def _unknown(group: str, name: str) -> str:
     import difflib
 
     known = names(group)
-    why = _NO_MORE.get(group, {}).get(name.lower().removesuffix(_SUFFIX[group]))
+    why = why_missing(group, name)
     if why:
         return f"there is no {_WORD[group]} {name!r}: {why}. Installed: {', '.join(known) or 'none'}."
     close = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)

@@ -6,11 +6,12 @@ field without meaning today is left out with a warning. `origins` has the old pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from nnilite import _plugins
 from nnilite._space_checks import dotted
 from nnilite.config._fields import did_you_mean, plain
 from nnilite.config._secrets import masked, masked_text
@@ -221,10 +222,7 @@ class _Conversion:
         platform = str(masked(self._get(("trainingServicePlatform",)))).lower()
         if platform in ("hybrid", *_PLATFORMS):
             return platform
-        if platform in _NO_MORE:
-            self._fault(("trainingServicePlatform",), _NO_MORE[platform])
-        known = (*_PLATFORMS, "hybrid")
-        self._fault(("trainingServicePlatform",), f"there is no {platform!r}{did_you_mean(platform, known)}")
+        self._fault(("trainingServicePlatform",), _unknown(platform, (*_PLATFORMS, "hybrid")))
         return platform
 
     def _fault(self, path: Where, message: str) -> None:
@@ -289,8 +287,7 @@ class _Conversion:
         for k, name in enumerate(names):
             place = ("hybridConfig", "trainingServicePlatforms", k)
             if not isinstance(name, str) or name.lower() not in _PLATFORMS:
-                name = masked(name)
-                self._fault(place, f"there is no {name!r}{did_you_mean(str(name), _PLATFORMS)}")
+                self._fault(place, _unknown(str(masked(name)), _PLATFORMS))
             self._service(name.lower(), ("trainingService", k))
 
     def _service(self, old_name: str, to: Where) -> None:
@@ -357,6 +354,14 @@ class _Conversion:
         words = "trainingServicePlatform builtinTunerName builtinAssessorName builtinAdvisorName classArgs codeDir"
         more = (*_DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles")
         return [(name,) for name in more] + [_split(old) for table in tables for old in table]
+
+
+def _unknown(platform: str, known: Iterable[str]) -> str:
+    """Why a platform cannot be carried over."""
+    if platform.lower() in _NO_MORE:
+        return _NO_MORE[platform.lower()]
+    why = _plugins.why_missing(_plugins.SERVICES, platform)
+    return f"there is no {platform!r}" + (f": {why}" if why else did_you_mean(platform, known))
 
 
 def _split(path: str) -> Where:

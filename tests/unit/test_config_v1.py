@@ -244,6 +244,7 @@ def test_a_tuner_of_several_threads_is_told_that_it_has_one():
     [
         ({"multiPhase": True}, "multiPhase: is not supported; a trial gets its parameters once"),
         ({"trainingServicePlatform": "locl"}, "did you mean local"),
+        ({"trainingServicePlatform": "dlc"}, "trainingServicePlatform: there is no 'dlc': Alibaba's PAI-DLC is not"),
         ({"trainingServicePlatform": "hybrid"}, "needs trainingServicePlatforms"),
         ({"tuner": {"className": "A", "classFileName": "a"}}, "must name the Python file"),
     ],
@@ -251,6 +252,20 @@ def test_a_tuner_of_several_threads_is_told_that_it_has_one():
 def test_what_cannot_be_carried_over_gets_a_sentence(given, reason):
     with pytest.raises(ConfigError, match=reason):
         from_dict({"trainingServicePlatform": "local", **given})
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("dlc", "there is no 'dlc': .*platform: redis"),
+        ("paiYarn", "is OpenPAI before 1.0"),
+        ("locl", "there is no 'locl'; did you mean local"),
+    ],
+)
+def test_what_cannot_be_carried_over_in_a_list_of_platforms_gets_the_same_sentence(name: str, reason: str) -> None:
+    old = {"trainingServicePlatform": "hybrid", "hybridConfig": {"trainingServicePlatforms": ["local", name]}}
+    with pytest.raises(ConfigError, match=rf"hybridConfig.trainingServicePlatforms\[1\]: {reason}"):
+        from_dict(old)
 
 
 def test_openpai_keeps_its_password():
