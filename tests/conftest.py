@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from nnilite._rest.log_filter import SecretFilter
 from platforms.contract_cases import is_for_long_runs
@@ -18,6 +21,13 @@ sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fak
 _DEAR = ("tests/platforms/hosts/", "tests/e2e/test_ui_", "tests/manager/test_rest_schemathesis")
 """Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`."""
 
+# How long an example takes says more about the machine than about nnilite. Fixtures of one test serve all examples.
+_NO_FAULTS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+_COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": _NO_FAULTS, "print_blob": True}
+# A change is judged by the same examples each time. The long runs look for new ones.
+settings.register_profile("daily", derandomize=True, **_COMMON)
+settings.register_profile("long", **_COMMON)
+settings.load_profile("long" if "NNILITE_SIMULATION_RUNS" in os.environ else "daily")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in its background with Ctrl-C ignored, and programs under test would inherit that.

@@ -55,7 +55,7 @@ async def live(folder: Path, seed: int, steps: list[tuple[Any, ...]]) -> None:
         await world.close()
 
 
-@settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=RUNS, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32), STEPS)
 def test_what_a_keeper_was_told_is_stored_is_stored_whatever_the_disk_does(
     seed: int, steps: list[tuple[Any, ...]]

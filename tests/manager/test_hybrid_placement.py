@@ -156,7 +156,7 @@ TURNS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(TURNS, max_size=25))
 def test_no_two_members_get_one_attempt_whatever_fails_and_whoever_is_killed(turns: list[str]) -> None:
     fate = Fate(iter(turns))

@@ -293,7 +293,7 @@ def fuzz(folder: Path, inputs: int, caplog: pytest.LogCaptureFixture) -> None:
     answered: Counter[int] = Counter()
     with serving(filled(folder)) as client, client.keeping() as line:
 
-        @settings(max_examples=inputs, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=inputs, database=None, suppress_health_check=list(HealthCheck))
         @given(JOBS, BODY, TOKENS)
         def send(job: str, body: bytes, token: str) -> None:
             before = client.backend.revision
@@ -324,7 +324,7 @@ def test_nothing_a_worker_sends_breaks_the_manager_in_a_long_run(
 
 
 @given(BODY)
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=300, database=None)
 def test_any_bytes_are_either_a_batch_or_one_clear_error(body: bytes) -> None:
     try:
         events = parse_batch(body)

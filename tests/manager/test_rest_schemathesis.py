@@ -41,7 +41,7 @@ def test_the_server_does_what_its_document_says(client: Client, path: str, metho
     operation = SCHEMA[path][method]
 
     @seed(20240601)
-    @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=10, database=None, suppress_health_check=list(HealthCheck))
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: schemathesis.Case) -> None:
         if mode is GenerationMode.POSITIVE:

@@ -79,7 +79,7 @@ def check_calls(world: World) -> None:
         assert re.fullmatch("(generate )?((result )?end )+", " ".join([*kinds, ""]))
 
 
-@settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=RUNS, suppress_health_check=list(HealthCheck))
 @given(SETTINGS, STEPS)
 def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
     settings: s.Settings, steps: list[tuple[str, ...]]
@@ -100,7 +100,7 @@ def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
     assert all(job.removed for job in world.jobs.values()), "what a job held is never freed"
 
 
-@settings(max_examples=RUNS // 5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=RUNS // 5, suppress_health_check=list(HealthCheck))
 @given(SETTINGS, STEPS)
 def test_every_metric_of_a_job_that_lives_to_deliver_is_committed(
     settings: s.Settings, steps: list[tuple[str, ...]]
@@ -117,7 +117,7 @@ def test_every_metric_of_a_job_that_lives_to_deliver_is_committed(
             assert indices <= set(world.committed.metrics)
 
 
-@settings(max_examples=RUNS // 5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=RUNS // 5, suppress_health_check=list(HealthCheck))
 @given(SETTINGS, STEPS)
 def test_a_stop_ends_everything_from_any_state(settings: s.Settings, steps: list[tuple[str, ...]]) -> None:
     world = World(settings)

@@ -106,7 +106,7 @@ def test_an_experiment_goes_on_when_its_budget_is_raised() -> None:
 STEP_S = 0.02 * HOUR
 
 
-@hypothesis_settings(max_examples=25, deadline=None)
+@hypothesis_settings(max_examples=25)
 @given(st.integers(1, 8), st.randoms(use_true_random=False))
 def test_an_experiment_stops_within_one_trial_of_its_limit(concurrency: int, chance: random.Random) -> None:
     world = World(replace(PRICED, concurrency=concurrency, max_cost=10.0))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnilite import _registry
@@ -136,7 +136,7 @@ def test_what_nnilite_never_wrote_is_called_damaged(whole: bytes, tmp_path: Path
     assert "restore it from a copy" in problem(tmp_path / "it's $HOME", whole, change)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=40)), min_size=1, max_size=5)
 )
@@ -149,7 +149,7 @@ def test_flipped_bytes_are_told_or_do_no_harm(whole: bytes, tmp_path: Path, flip
     problem(tmp_path / "it's $HOME", bytes(data))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(st.integers(0, 100), st.integers(0, 100), st.booleans())
 def test_missing_pages_are_told_or_do_no_harm(whole: bytes, tmp_path: Path, first: int, count: int, cut: bool) -> None:
     page = 4096

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnilite.errors import ServiceError
@@ -34,7 +34,7 @@ FILES = st.one_of(
         lambda value: json.dumps(value).encode()
     ),
 )
-SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=50)
 
 
 @SETTINGS

@@ -73,8 +73,11 @@ REPEATS = {"PBT", "Hyperband", "ASHA", "BOHB"}  # the same parameters come again
 SLOW = {"GP", "Metis", "SMAC", "DNGO"}
 
 
-def marked(name: str, *more: str, also: tuple[str, ...] = ()) -> object:
-    return pytest.param(name, *more, marks=pytest.mark.slow if name in {*SLOW, *also} else ())
+def marked(name: str, *more: str) -> object:
+    marks = [pytest.mark.slow] if name in SLOW else []
+    if name in SLOW and "numbers" in more:
+        marks.append(pytest.mark.long)  # all of them are in "flat", too
+    return pytest.param(name, *more, marks=marks)
 
 
 NAMES = [marked(name) for name in LEARNERS]
@@ -270,11 +273,12 @@ def test_a_finite_space_is_explored_once_and_then_ends(name):
     assert tuner.generate_multiple_parameters([13, 14]) == []
 
 
-@pytest.mark.parametrize("name", [marked(name, also=("NSGA2", "BOHB")) for name in LEARNERS])
-def test_ten_thousand_trials_are_replayed_in_seconds(name):
+@pytest.mark.parametrize("trials", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", NAMES)
+def test_thousands_of_trials_are_replayed_in_seconds(name, trials):
     rng, model = random.Random(0), started("Random")
     calls = [Call("space", value=NUMBERS)]
-    for k in range(10_000):
+    for k in range(trials):
         parameters = model.space.sample(rng)
         calls.append(Call("generate", k, parameters=parameters))
         calls.append(Call("result", k, str(k), parameters, result(parameters)))
@@ -283,7 +287,7 @@ def test_ten_thousand_trials_are_replayed_in_seconds(name):
     began = time.process_time()
     tuner.replay(calls)
     assert time.process_time() - began < 20
-    assert tuner.space.contains(own(tuner, tuner.generate_parameters(10_000))) is None
+    assert tuner.space.contains(own(tuner, tuner.generate_parameters(trials))) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -100,7 +100,7 @@ def tuned(parameters: dict) -> float:
         ("Anneal", {}, numbers(5), sphere, 60),
         ("Anneal", {}, NESTED, tuned, 60),
         ("CMAES", {}, numbers(5), valley, 200),
-        pytest.param("DNGO", {"trials_per_update": 10}, numbers(3), sphere, 40, marks=pytest.mark.slow),
+        pytest.param("DNGO", {"trials_per_update": 10}, numbers(3), sphere, 40, marks=pytest.mark.long),
     ],
 )
 def test_a_tuner_beats_random_search(name, args, space, value, trials):
@@ -113,7 +113,7 @@ def test_a_tuner_beats_random_search(name, args, space, value, trials):
     [
         ("GP", {}, numbers(2), branin, 25),
         ("Metis", {}, numbers(2), branin, 25),
-        ("SMAC", {}, CHOICES, matches, 60),
+        pytest.param("SMAC", {}, CHOICES, matches, 60, marks=pytest.mark.long),
     ],
 )
 def test_a_tuner_that_thinks_long_beats_random_search(name, args, space, value, trials):
@@ -175,7 +175,7 @@ def unfinished(parameters: dict) -> float:
         ("Hyperband", {"R": 81}),
         ("Hyperband", {"R": 81, "exec_mode": "serial"}),
         ("ASHA", {"max_budget": 81}),
-        pytest.param("BOHB", {"max_budget": 81}, marks=pytest.mark.slow),
+        pytest.param("BOHB", {"max_budget": 81}, marks=pytest.mark.long),
     ],
 )
 def test_small_budgets_beat_random_search_of_the_same_cost(name, args):

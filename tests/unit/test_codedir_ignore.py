@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnilite.codedir import list_files
@@ -131,7 +131,7 @@ def files_only(paths: list[str]) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120)
 @given(PATHS, IGNORES)
 def test_any_rules_mean_what_they_mean_to_git(tmp_path_factory, paths, ignores):
     root = tmp_path_factory.mktemp("tree")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fake_platforms import platforms
@@ -144,7 +144,7 @@ ANY = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @example({"tuner": {"name": f"password: {LEAK}"}, "assessor": {"className": f"password: {LEAK}"}})
 @example({"trainingService": {"platform": f"password: {LEAK}"}})
 @given(st.dictionaries(st.sampled_from(FIELDS), ANY, min_size=1))

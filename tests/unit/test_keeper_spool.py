@@ -97,7 +97,7 @@ lines = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(lines, max_size=20), st.lists(st.integers(1, 200), max_size=20))
 def test_reading_in_pieces_gives_what_reading_at_once_gives(pieces, steps):
     content = b"".join(pieces)

@@ -258,7 +258,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(STEPS, st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 1)), min_size=3, max_size=3))
 def test_whenever_managers_die_no_limit_is_passed_and_no_slot_is_lost(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]], terms: list[tuple[int, int]]

@@ -66,7 +66,7 @@ class WindowsHost:
             self._transports.append(transport)
             try:
                 transport.start_server(server=self.server)
-            except (paramiko.SSHException, EOFError):  # the caller has seen enough
+            except (paramiko.SSHException, EOFError, OSError):  # the caller has seen enough
                 continue
 
     def close(self) -> None:

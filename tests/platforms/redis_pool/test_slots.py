@@ -6,7 +6,7 @@ import asyncio
 import secrets
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnilite.service import JobState
@@ -174,7 +174,7 @@ def test_who_does_not_ask_any_more_holds_nobody_up(shared_server):
     asyncio.run(run())
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(STEPS, TERMS)
 def test_whenever_workers_die_no_limit_is_passed_and_nobody_starves(shared_server, steps, terms):
     async def run() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnilite import _registry
@@ -321,7 +321,7 @@ def test_an_archive_of_an_older_nnilite_leaves_behind_what_belonged_to_its_manag
     assert not any((directory / name).exists() for name in old)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.data())
 def test_whatever_is_changed_in_an_archive_it_is_loaded_or_refused_in_a_sentence(
     saved: Path, tmp_path: Path, home: Path, data: st.DataObject

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnilite import _registry
@@ -30,7 +30,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 BYTES = st.one_of(st.binary(max_size=60), st.sampled_from([b"", b"[" * 100_000, b"1" * 10_000, b"\xff\xfe{}", b"NaN"]))
-SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=12)
 READERS = [
     *(["experiment", "list", "--all"], ["experiment", "list", "--all", "--json"], ["experiment", "show", "abcd"]),
     *(["experiment", "status", "abcd"], ["config", "show", "abcd"], ["trial", "ls", "abcd"], ["stop", "--all"]),

@@ -1,0 +1,59 @@
+"""Which cases of the contract of all services run every day.
+
+What runs inside of a job is the same on most platforms: the bootstrap, the keeper, the code and the reports. A class of
+the contract whose `every_case` is false runs every day only what its platform can break by itself, and all cases with
+the long tests. Of each way into a job one class has `every_case`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite.testing import ServiceContract
+
+KIND_MATTERS = {
+    "test_a_job_runs_once_and_its_end_is_told",
+    "test_the_exit_code_is_told",
+    "test_each_trial_gets_its_own_parameters",
+    "test_a_canceled_job_ends_as_canceled",
+    "test_canceling_one_job_leaves_the_others_alone",
+    "test_canceling_twice_or_after_the_end_is_harmless",
+    "test_canceling_right_after_submitting_works",
+    "test_a_job_that_ignores_sigterm_is_killed_after_the_grace",
+    "test_a_restarted_manager_finds_its_jobs",
+    "test_a_job_that_ended_while_no_manager_was_there_has_its_exit_code",
+    "test_submitting_the_same_name_twice_starts_it_once",
+    "test_submitting_again_after_a_restart_finds_the_running_job",
+    "test_a_lost_answer_doubles_nothing",
+    "test_an_unknown_job_is_lost",
+    "test_removing_an_ended_job_leaves_no_token_behind",
+    "test_start_and_end_of_an_ended_job_are_told",
+    "test_statuses_come_in_the_order_of_the_handles",
+    "test_closing_is_quick_and_leaves_jobs_running",
+    "test_a_dry_run_is_json_and_shows_no_token",
+    "test_no_gpus_means_that_none_is_visible",
+}
+"""The cases that a kind of object can break by itself: what it is made of, and how its end is read."""
+
+PLATFORM_MATTERS = KIND_MATTERS | {
+    "test_the_documented_variables_are_there",
+    "test_the_trial_runs_among_its_code",
+    "test_what_is_ignored_is_not_sent",
+    "test_large_parameters_arrive_whole",
+    "test_metrics_arrive_once_and_in_order",
+    "test_a_metric_right_before_a_violent_end_arrives",
+    "test_a_job_of_an_earlier_manager_can_be_canceled",
+    "test_the_token_is_on_no_command_line_and_in_no_handle",
+    "test_a_service_can_be_closed_twice_and_opened_again",
+    "test_handles_are_json_and_differ",
+}
+"""And those that a platform can break by the way in which it hands over specification, code and variables."""
+
+
+def is_for_long_runs(item: pytest.Item) -> bool:
+    """Whether this is a case that need not run every day in its class."""
+    kind = getattr(item, "cls", None)
+    if kind is None or not issubclass(kind, ServiceContract) or getattr(kind, "every_case", True):
+        return False
+    name = getattr(item, "originalname", "")
+    return hasattr(ServiceContract, name) and name not in getattr(kind, "matters", PLATFORM_MATTERS)
