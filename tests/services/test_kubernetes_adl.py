@@ -44,7 +44,6 @@ def test_the_metrics_are_one_curve_while_replicas_come_and_go(machinery, cluster
     assert len(bench.received(name).exits) == 1
 
 
-@pytest.mark.everywhere
 def test_memory_at_dev_shm_is_left_to_adaptdl_which_mounts_it_itself(cluster, open_bench):
     bench = open_bench(shm_size=64)
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
@@ -78,7 +77,6 @@ def test_a_trial_owns_its_volume(cluster, open_bench):
     eventually(lambda: not cluster.all(CLAIMS) and not cluster.secrets())
 
 
-@pytest.mark.everywhere
 def test_a_canceled_trial_leaves_no_volume_though_its_manager_is_gone(cluster, open_bench):
     bench = open_bench(adaptive=True)
     name = bench.run("sleep 60")

@@ -101,14 +101,12 @@ def test_pods_that_still_run_when_the_trial_has_ended_are_cleaned_up(cluster, op
     eventually(lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Succeeded"])
 
 
-@pytest.mark.everywhere
 def test_pytorch_workers_know_their_rank(open_bench):
     command = "python3 -c 'import nnilite, os; nnilite.report_final_result(os.environ[\"WORLD_SIZE\"])'"
     bench = open_bench(operator="pytorch-operator", master=role(), worker=role(replicas=2))
     assert bench.finish(bench.run(command)).values == ["3"]
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])
 def test_a_launcher_that_cannot_be_made_is_given_up_though_its_workers_run(cluster, open_bench, machinery):
     bench = open_bench(operator="mpi-operator", worker=role(replicas=2), schedule_limit=6)

@@ -86,7 +86,6 @@ def test_a_log_is_kept_though_the_watch_has_not_told_of_its_pod_when_the_job_is_
     assert log(bench, name, "worker-0") == "a worker\n"
 
 
-@pytest.mark.everywhere
 def test_a_role_that_failed_can_be_read_afterwards(open_bench, cluster):
     bench = open_bench(chief=role("sleep 60"), worker=role("echo out of memory; exit 9"))
     name = bench.run("")
@@ -139,7 +138,6 @@ def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_benc
     assert records(bench, name) == before
 
 
-@pytest.mark.everywhere
 def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(machinery, cluster, open_bench):
     bench = open_bench(worker=role("sleep 60"), ps=role("trap '' TERM; while :; do sleep 0.1; done"))
     name = bench.submit(bench.job("", grace_s=60))

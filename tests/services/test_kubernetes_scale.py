@@ -88,7 +88,6 @@ def test_a_worker_whose_node_has_gone_down_is_replaced(cluster, open_bench, mach
     assert bench.status(name).state is JobState.SUCCEEDED
 
 
-@pytest.mark.everywhere
 def test_fewer_and_more_workers_are_what_the_object_says(cluster, open_bench):
     bench = open_bench(worker=role(replicas=2))
     name = bench.run("sleep 60")
