@@ -415,6 +415,14 @@ class Experiment:
         """After how long a trial is stopped: seconds, or "10m", "2h", ..."""
         self._manager.update(maxTrialDuration=value)
 
+    def update_max_slots(self, value: int | None) -> None:
+        """How many trials run at once in all experiments that share slots; None: as configured. Raises: ConfigError."""
+        self._manager.update(maxSlots=value)
+
+    def update_priority(self, value: int | None) -> None:
+        """Who is served first where experiments share slots: higher ones; None: as configured. Raises: ConfigError."""
+        self._manager.update(priority=value)
+
     def update_search_space(self, value: Mapping[str, Any]) -> None:
         """The search space of trials to come. Raises: ConfigError."""
         self._manager.update(searchSpace=value)

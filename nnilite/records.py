@@ -114,17 +114,24 @@ _METRIC_TEXT = Form(
 
 
 _SECONDS = "seconds; null: no limit"
+_AS_CONFIGURED = "in place of what the services' configs say; null: as they say"
+PRIORITY_MAX = 10**9
 
 
 @dataclass(frozen=True)
 class ExperimentLimits:
-    """Limits that can be changed while the experiment runs. None means no limit. Durations are seconds."""
+    """Limits that can be changed while the experiment runs. None means no limit. Durations are seconds.
+
+    `max_slots` and `priority` are None as long as each service has those of its own config.
+    """
 
     concurrency: Annotated[int, COUNT, Key("trialConcurrency")]
     max_trials: Annotated[int | None, COUNT, Key("maxTrialNumber")] = None
     max_duration_s: Annotated[int | None, COUNT, Key("maxExperimentDuration"), _SECONDS] = None
     max_trial_duration_s: Annotated[int | None, COUNT, Key("maxTrialDuration"), _SECONDS] = None
     max_cost: Annotated[float | None, "no further trials start once this much is spent; null: no limit"] = None
+    max_slots: Annotated[int | None, COUNT, _AS_CONFIGURED] = None
+    priority: Annotated[int | None, whole_number(-PRIORITY_MAX, PRIORITY_MAX), _AS_CONFIGURED] = None
 
 
 @dataclass(frozen=True)

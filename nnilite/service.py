@@ -196,6 +196,19 @@ class TrainingService(ABC):
 
         raise Conflict(f"{self.name} jobs have a fixed number of workers")
 
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        """Take other terms for the slots that experiments share, in place of the config's: see `nnilite.slots`.
+
+        `limit`: how many trials of all experiments run at once, as `maxSlots`. What is None is as the config says. It
+        is also called before `open`, and on the event loop between other calls, so it only notes the terms: they hold
+        for each trial that waits and for all to come, and end nothing that runs. Raises: ConfigError if they can have
+        no effect here; then nothing has changed.
+        """
+        from nnilite.errors import ConfigError
+
+        cure = "trialConcurrency limits how many run at once"
+        raise ConfigError(f"trials of {self.name} share no slots, so maxSlots and priority have no effect; {cure}")
+
     def describe(self, job: Job) -> Json:
         """What `submit` would send, with secrets hidden, for `nnictl create --dry-run`. No network may be used."""
         return {"name": job.name}

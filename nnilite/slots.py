@@ -58,6 +58,14 @@ class SlotTerms:
     limit: Optional[int] = None  # how many trials may run at once, in all experiments that have a limit; None: no part
     priority: int = 0
 
+    def changed(self, limit: Optional[int], priority: Optional[int]) -> "SlotTerms":
+        """These terms, but for what is not None.
+
+        >>> SlotTerms(4, 1).changed(None, 7)
+        SlotTerms(limit=4, priority=7)
+        """
+        return SlotTerms(self.limit if limit is None else limit, self.priority if priority is None else priority)
+
 
 @dataclass(frozen=True)
 class Claim:

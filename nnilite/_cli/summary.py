@@ -22,6 +22,8 @@ def show(profile: dict[str, Any]) -> None:
             "Time": _of(screen.span(profile["duration"]), screen.span(limits["maxExperimentDuration"])),
             "Time of a trial": _of(None, screen.span(limits["maxTrialDuration"])),
             "Cost": _of(screen.money(profile.get("spent")), screen.money(limits.get("maxCost"))),
+            "Slots shared": limits.get("maxSlots"),
+            "Priority": limits.get("priority"),
             "Platform": ", ".join(profile["platforms"]),
             "Created": screen.moment(profile["created"]),
             "Ended": screen.moment(profile["ended"]),

@@ -1,7 +1,7 @@
 """Change an experiment while it runs.
 
 If you raise the number of trials, the duration or the budget of one that is DONE, it continues. Lowering the
-concurrency ends no trial.
+concurrency or the slots ends no trial.
 """
 
 from __future__ import annotations
@@ -12,6 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._cli import access, screen
+
+_KINDS: dict[str, Callable[[str], Any]] = {
+    "duration": str,
+    "trialduration": str,
+    "maxcost": access.amount,
+    "priority": int,
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +34,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         ("duration", "maxExperimentDuration", "how long the experiment may run: seconds, or 10m, 0.5h, 2d"),
         ("trialduration", "maxTrialDuration", "how long a trial may run before it is cancelled"),
         ("maxcost", "maxCost", "how much may be spent, by the cost of the services"),
+        ("maxslots", "maxSlots", "how many trials run at once, in all experiments that share slots"),
+        ("priority", "priority", "which experiments that share slots are served first: higher ones"),
     ):
         one = groups.add_parser(name, help=help_text)
         access.experiment_argument(one)
-        kinds: dict[str, Callable[[str], Any]] = {"duration": str, "trialduration": str, "maxcost": access.amount}
-        one.add_argument("-v", "--value", type=kinds.get(name, access.positive), required=True)
+        one.add_argument("-v", "--value", type=_KINDS.get(name, access.positive), required=True)
         access.json_argument(one)
         one.set_defaults(command=limit, field=field)
 

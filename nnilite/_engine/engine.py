@@ -22,7 +22,7 @@ from nnilite._engine.live_trial import Live
 from nnilite._engine.placement_notes import LivePlacementNotes
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
-from nnilite.errors import ServiceError, StoreError, TunerError
+from nnilite.errors import NniliteError, ServiceError, StoreError, TunerError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial
 from nnilite.service import Job, TrainingService
 from nnilite.tuner import Call
@@ -138,6 +138,7 @@ class Engine:
         self._tuner_queue: asyncio.Queue[s.Ask | s.Tell | s.Assess | s.AssessEnd] = asyncio.Queue()
         self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))
         self.caller = ServiceCaller(parts.service, self, parts.job, parts.wake, parts.follow)
+        self._share_slots_again()
 
     # ------------------------------------------------------------ what others call
 
@@ -216,6 +217,16 @@ class Engine:
             await self._round([entry for entry in self._inbox if isinstance(entry.message, s.Removed)])
         finally:
             await end_tasks(tasks)
+
+    def _share_slots_again(self) -> None:
+        """Tell the service what the user has changed under an earlier manager."""
+        settings = self.rules.settings
+        if (settings.max_slots, settings.priority) == (None, None):
+            return
+        try:
+            self.caller.share_slots(settings.max_slots, settings.priority)
+        except NniliteError as error:
+            log.warning("maxSlots and priority are as configured, not as changed later: %s", error)
 
     async def _rounds(self) -> None:
         while not self.rules.finished:

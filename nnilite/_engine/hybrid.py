@@ -10,6 +10,7 @@ the name of the service that has the job.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -232,6 +233,20 @@ class HybridService(TrainingService):
     async def remove(self, handle: Handle) -> None:
         await self._reopen(handle["service"])
         await self._member(handle).remove(handle["handle"])
+
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        """Hand the terms to all members. Those for which they mean nothing go back to the terms of their configs."""
+        refusals: dict[TrainingService, ConfigError] = {}
+        for member in self._members.values():
+            try:
+                member.share_slots(limit, priority)
+            except ConfigError as error:
+                refusals[member] = error
+        if len(refusals) == len(self._members):
+            raise ConfigError("; ".join(f"{one.name}: {error.message}" for one, error in refusals.items()))
+        for member in refusals:
+            with contextlib.suppress(ConfigError):  # one that has no slots refuses this, too
+                member.share_slots(None, None)
 
     def describe(self, job: Job) -> Json:
         return {name: member.describe(self._own[name](job)) for name, member in self._members.items()}

@@ -137,6 +137,21 @@ class ServiceCaller:
             busy = f"{self.service.name} did not get to it within {ASKED_TIMEOUT_S:.0f} s; try again later"
             raise ServiceError(busy) from None
 
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        """Change how the experiment shares slots with others: see `TrainingService.share_slots`.
+
+        Raises: ConfigError if that can have no effect, ServiceError if the plugin fails.
+        """
+        try:
+            self.service.share_slots(limit, priority)
+        except NniliteError:
+            raise
+        # A plugin may raise anything, and a person waits for the answer.
+        except Exception as error:
+            log.exception("the training service %s failed", self.service.name)
+            raise ServiceError(f"{self.service.name} failed with {type(error).__name__}: {error}") from error
+        self._wake.ring()
+
     def finish(self) -> None:
         """Let `run` end once the queue is empty."""
         self._closing = True

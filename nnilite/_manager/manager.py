@@ -136,6 +136,7 @@ class Manager(Viewer):
         super().__init__(about, publisher.progress, reader, token, publisher.changes)
         self._parts = machinery
         self._stopping: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()
         # By attempt: when its files were fetched, and whether the attempt had ended then.
         self._fetched: dict[tuple[str, int], tuple[float, bool]] = {}
         self._fetching: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -187,13 +188,23 @@ class Manager(Viewer):
 
     async def update(self, changes: Mapping[str, Json]) -> Profile:
         space = changes.get("search_space")
-        if space is not None:
-            await self._check_space(space)
         limits = {name: value for name, value in changes.items() if name != "search_space"}
-        await self.engine.do(s.Changed(replace(self.engine.rules.settings, **limits), space))
-        if space is not None:
-            self.about = replace(self.about, space=space)
+        # One after the other, so that none has the settings from before another.
+        async with self._changing:
+            if space is not None:
+                await self._check_space(space)
+            settings = replace(self.engine.rules.settings, **limits)
+            self._share_slots(settings)
+            await self.engine.do(s.Changed(settings, space))
+            if space is not None:
+                self.about = replace(self.about, space=space)
         return await self.profile()
+
+    def _share_slots(self, wanted: s.Settings) -> None:
+        """Have the service take changed slots and priority. Raises: ConfigError, ServiceError."""
+        known = self.engine.rules.settings
+        if (wanted.max_slots, wanted.priority) != (known.max_slots, known.priority):
+            self.engine.caller.share_slots(wanted.max_slots, wanted.priority)
 
     async def _check_space(self, space: Json) -> None:
         """Try a search space: its later refusal would end the experiment. Raises: ConfigError, TunerError."""

@@ -9,7 +9,7 @@ from typing import Any
 from nnilite._rest import wire
 from nnilite._rest.route import Schema
 from nnilite.errors import ConfigError, Place
-from nnilite.records import Json
+from nnilite.records import PRIORITY_MAX, Json
 from nnilite.units import MAX_CONCURRENCY, parse_duration_s
 
 _COUNT_MAX = 10**9
@@ -19,6 +19,14 @@ _TEXT_MAX = 40
 def _count(value: Json, most: int = _COUNT_MAX) -> int:
     if type(value) is not int or not 1 <= value <= most:
         raise ValueError(f"must be a whole number from 1 to {most}")
+    return value
+
+
+def _priority(value: Json) -> int:
+    if type(value) is not int or abs(value) > PRIORITY_MAX:
+        raise ValueError(
+            f"must be a whole number from {-PRIORITY_MAX} to {PRIORITY_MAX}, or null for that of the config"
+        )
     return value
 
 
@@ -53,6 +61,7 @@ class Changeable:
 _COUNT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": _COUNT_MAX}
 _SPAN = r"^(0\.0*[1-9][0-9]{0,3}|[1-9][0-9]{0,6}(\.[0-9]{1,3})?) ?[dhms]$"
 _DURATION: Schema = {"anyOf": [_COUNT, {"type": "string", "maxLength": _TEXT_MAX, "pattern": _SPAN}]}
+_PRIORITY: Schema = {"type": ["integer", "null"], "minimum": -PRIORITY_MAX, "maximum": PRIORITY_MAX}
 
 CHANGEABLE: Mapping[str, Changeable] = {
     "trialConcurrency": Changeable(
@@ -65,6 +74,8 @@ CHANGEABLE: Mapping[str, Changeable] = {
     "maxExperimentDuration": Changeable("max_duration_s", _DURATION, _duration),
     "maxTrialDuration": Changeable("max_trial_duration_s", _DURATION, _duration),
     "maxCost": Changeable("max_cost", {"type": ["number", "null"], "minimum": 0, "maximum": _COUNT_MAX}, _money),
+    "maxSlots": Changeable("max_slots", _COUNT, _count),
+    "priority": Changeable("priority", _PRIORITY, _priority),
     "searchSpace": Changeable("search_space", {"type": "object"}, _object, may_be_null=False),
 }
 

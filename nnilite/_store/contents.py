@@ -18,7 +18,7 @@ from nnilite._remarks import checked
 from nnilite._store.rows import stored_end
 from nnilite.errors import ConfigError, StoreError
 from nnilite.keeper_events import read_value
-from nnilite.records import CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
+from nnilite.records import PRIORITY_MAX, CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
 
 Check = Callable[[Any], bool]
 
@@ -169,6 +169,8 @@ _LIMITS: dict[str, Check] = {
     "concurrency": lambda value: _whole(value) and value > 0,
     "max_trials": _maybe(lambda value: _whole(value) and value > 0),
     "max_cost": _maybe(_cost),
+    "max_slots": _maybe(lambda value: _whole(value) and value > 0),
+    "priority": _maybe(lambda value: type(value) is int and abs(value) <= PRIORITY_MAX),
 }
 _META: dict[str, Check] = {
     "created": _meta_time,

@@ -90,10 +90,13 @@ def test_limits_are_edited_while_it_runs(open_page: Any, running: Any) -> None:
     limits.get_by_role("button", name="Edit").click()
     limits.get_by_label("Trials at once").fill("1")
     limits.get_by_label("Maximum duration").fill("2h")
+    limits.get_by_label("Slots shared").fill("3")
+    limits.get_by_label("Priority").fill("-2")
     limits.get_by_role("button", name="Save").click()
     limits.get_by_text("2h", exact=True).wait_for()
     known = running.client.profile()["limits"]
     assert (known["trialConcurrency"], known["maxExperimentDuration"]) == (1, 7200)
+    assert (known["maxSlots"], known["priority"]) == (3, -2)
 
 
 def test_a_wrong_limit_is_refused_with_a_sentence(open_page: Any, running: Any) -> None:

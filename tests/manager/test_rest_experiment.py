@@ -50,6 +50,8 @@ def test_limits_can_be_changed(client: Client) -> None:
     assert reply.status == 200
     assert reply.json["limits"]["trialConcurrency"] == 5
     assert client.backend.updates == {"concurrency": 5, "max_duration_s": 7200}
+    client.ask("PATCH", "/api/v1/experiment", {"maxSlots": None, "priority": -3})
+    assert client.backend.updates == {"concurrency": 5, "max_duration_s": 7200, "max_slots": None, "priority": -3}
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,10 @@ def test_limits_can_be_changed(client: Client) -> None:
         ({"maxTrialNumber": "ten"}, "maxTrialNumber"),
         ({"maxTrialDuration": []}, "maxTrialDuration"),
         ({"maxTrialDuration": "soon"}, "maxTrialDuration"),
+        ({"maxSlots": 0}, "maxSlots"),
+        ({"priority": 1.5}, "priority"),
+        ({"priority": True}, "priority"),
+        ({"priority": 10**9 + 1}, "priority"),
         ({"searchSpace": []}, "searchSpace"),
         ({"trialConcurency": 1}, "trialConcurency"),
         ({}, None),

@@ -105,6 +105,17 @@ def test_limits_that_the_user_changed_win_over_the_config(store: Store) -> None:
     assert store.settings(s.Settings(1, silence_s=5.0)) == s.Settings(7, max_trials=9, silence_s=5.0)
 
 
+def test_limits_of_an_earlier_version_which_had_fewer_are_read(store: Store) -> None:
+    """The others are as configured."""
+    with sqlite3.connect(store.path, isolation_level=None) as other:
+        other.execute("INSERT OR REPLACE INTO meta VALUES ('limits', ?)", ['{"concurrency": 7, "max_trials": null}'])
+    other.close()
+    assert store.settings(s.Settings(1, max_trials=5)) == s.Settings(7)
+    wanted = s.Settings(7, max_slots=3, priority=-1)
+    store.write([s.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, wanted)])
+    assert store.settings(s.Settings(1)) == wanted
+
+
 def test_a_write_that_fails_leaves_nothing_behind(store: Store) -> None:
     metric = Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0)
     with pytest.raises(StoreError):

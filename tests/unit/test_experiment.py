@@ -139,6 +139,8 @@ def test_metadata_is_known_without_asking_the_manager(experiment: Experiment, ma
         (lambda e: e.update_max_trial_number(9), {"maxTrialNumber": 9}),
         (lambda e: e.update_max_experiment_duration("2h"), {"maxExperimentDuration": "2h"}),
         (lambda e: e.update_max_trial_duration(60), {"maxTrialDuration": 60}),
+        (lambda e: e.update_max_slots(4), {"maxSlots": 4}),
+        (lambda e: e.update_priority(None), {"priority": None}),
         (lambda e: e.update_search_space({"x": {}}), {"searchSpace": {"x": {}}}),
     ],
 )

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from nnilite import slots
 from nnilite.errors import ConfigError
 from nnilite.slots import RENEWED_S, STARTING_S, Claim, SlotDesk, SlotTerms, SlotTrouble, reason_to_wait
-from nnilite_local import LocalConfig
+from nnilite.testing.fakes import fake_context
+from nnilite_local import LocalConfig, LocalService
 
 
 @dataclass
@@ -160,6 +161,15 @@ def test_without_a_limit_an_experiment_takes_no_part(machine: Machine) -> None:
     assert not machine.place.exists()
     with pytest.raises(ConfigError, match="only with maxSlots"):
         LocalConfig(priority=3)
+
+
+def test_a_priority_that_is_changed_without_slots_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    service = LocalService("local", LocalConfig(), fake_context(tmp_path))
+    with pytest.raises(ConfigError, match="priority: has a meaning only with maxSlots"):
+        service.share_slots(None, 5)
+    for terms in ((2, 5), (2, None), (None, 0), (None, None)):
+        service.share_slots(*terms)
+    LocalService("local", LocalConfig(max_slots=1), fake_context(tmp_path)).share_slots(None, 5)
 
 
 TRIALS = st.lists(

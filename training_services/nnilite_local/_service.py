@@ -22,6 +22,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nnilite.codedir import CodePackage
@@ -110,7 +111,7 @@ class LocalService(TrainingService):
             raise
         try:
             self._write_spec(job, folder, code, gpus)
-            handle = self._handle(job, folder, await self._server.run(job.name, folder.spec_file), gpus)
+            handle = _handle(job, folder, await self._server.run(job.name, folder.spec_file), gpus)
             folder.keep_note(handle)
         except OSError as error:
             await _free(job.name, self._gpus, self._slots)
@@ -163,6 +164,11 @@ class LocalService(TrainingService):
             )
         except OSError as error:
             raise ServiceError(f"the trial's folder {directory} cannot be copied: {error}") from error
+
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        terms = SlotTerms(self.config.max_slots, self.config.priority).changed(limit, priority)
+        replace(self.config, max_slots=terms.limit, priority=terms.priority)  # it says what does not fit together
+        self._terms = terms
 
     def describe(self, job: Job) -> Json:
         """The keeper's specification, without secrets."""
@@ -233,7 +239,7 @@ class LocalService(TrainingService):
             pid = await _other_keeper(folder)
             if pid is None and folder.started() is None and folder.ended(self._host) is None:
                 return None
-            handle = self._handle(job, folder, pid or 0, folder.gpus() if job.gpus else None)
+            handle = _handle(job, folder, pid or 0, folder.gpus() if job.gpus else None)
             folder.keep_note(handle)
         if handle is not None and self._runs(folder.path):
             self._gpus.rebook(job.name, folder.path, handle["gpus"])
@@ -254,15 +260,6 @@ class LocalService(TrainingService):
             callback_file=str(self._directory / "callback"),
         )
         folder.create(spec)
-
-    def _handle(self, job: Job, folder: AttemptFolder, pid: int, gpus: Sequence[int] | None) -> Handle:
-        return {
-            "job": job.name,
-            "directory": str(folder.path),
-            "pid": pid,
-            "start": _start_of(pid),
-            "gpus": None if gpus is None else list(gpus),
-        }
 
     def _publish_address(self) -> None:
         """Keepers of this and of earlier managers find the present one by this file. Raises: ServiceError."""
@@ -318,6 +315,16 @@ class LocalService(TrainingService):
         if handle is None or folder.ended(self._host) is not None:
             return False
         return self._has_keeper(folder, handle) or self._second_keepers.is_at_work(folder)
+
+
+def _handle(job: Job, folder: AttemptFolder, pid: int, gpus: Sequence[int] | None) -> Handle:
+    return {
+        "job": job.name,
+        "directory": str(folder.path),
+        "pid": pid,
+        "start": _start_of(pid),
+        "gpus": None if gpus is None else list(gpus),
+    }
 
 
 def _in_place(code_directory: Path) -> dict[str, str]:

@@ -12,12 +12,14 @@ import contextlib
 import logging
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
 from nnilite.keeper_folder import STREAMS
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.slots import SlotTerms
 from nnilite_redis._config import RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, labels_of, task_of, wants_of
 from nnilite_redis._keys import worker_party
@@ -40,13 +42,16 @@ class RedisService(TrainingService):
 
     def __init__(self, name: str, config: RedisConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
+        self._terms = SlotTerms(config.max_slots, config.priority)
         self._session: Session | None = None
         self._canceled: dict[str, Handle] = {}  # that Redis has not heard of yet
 
     async def open(self) -> None:
         self._check_settings()
         if self._session is None:
-            self._session = await Session.begin(self.config, self.context)
+            now = replace(self.config, max_slots=self._terms.limit, priority=self._terms.priority)
+            self._session = await Session.begin(now, self.context)
+            self._session.watch.terms = self._terms  # they may have changed meanwhile
 
     def _check_settings(self) -> None:
         """Raises: ConfigError."""
@@ -80,6 +85,11 @@ class RedisService(TrainingService):
         await session.queue(job)
         session.watch.submitted(job)
         return {"job": job.name, "experiment": job.experiment, "trial": job.trial, "attempt": job.attempt}
+
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        self._terms = SlotTerms(self.config.max_slots, self.config.priority).changed(limit, priority)
+        if self._session is not None:
+            self._session.watch.terms = self._terms
 
     def describe(self, job: Job) -> Json:
         """The job's record in Redis, without secrets, and what it wants of its worker."""

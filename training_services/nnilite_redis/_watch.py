@@ -43,8 +43,8 @@ class PoolWatch:
         self._pool = pool
         self._config = config
         self._experiment = experiment
-        self._terms = SlotTerms(config.max_slots, config.priority)
-        self._told_terms = False
+        self.terms = SlotTerms(config.max_slots, config.priority)  # may be set while trials wait and run
+        self._told_terms: SlotTerms | None = None
         self._queue = queue
         self._silence = Silence()
         self._jobs: dict[str, Job] = {}  # that were submitted by this manager and have not ended
@@ -75,17 +75,21 @@ class PoolWatch:
         """See who is there and who waits. Raises: ServiceError."""
         await self._tell_terms()
         places, records = await self._pool.places(), await self._pool.workers()
-        shares = await self._pool.shares() if self._terms.limit is not None else PoolShares()
+        shares = await self._pool.shares() if self.terms.limit is not None else PoolShares()
         self._silence.listened()
         silent_s = {record.id: self._silence.of(f"worker {record.id}", record.beat) for record in records}
         facts = [worker_facts(record) for record in records]
         self._view = PoolView(facts, silent_s, places, self._config.worker_healthy_period, shares)
 
     async def _tell_terms(self) -> None:
-        """Again and again, since Redis may forget them. Raises: ServiceError."""
-        if self._told_terms or self._terms != SlotTerms():
-            await self._pool.set_terms(self._experiment, self._terms, self._config.worker_healthy_period)
-            self._told_terms = True
+        """Again and again, since Redis may forget them. Raises: ServiceError.
+
+        Those of one that takes no part are told once: an earlier manager may have told others.
+        """
+        terms = self.terms
+        if terms != self._told_terms or terms != SlotTerms():
+            await self._pool.set_terms(self._experiment, terms, self._config.worker_healthy_period)
+            self._told_terms = terms
 
     async def statuses(self, handles: Sequence[Handle]) -> list[JobStatus]:
         """Of all these jobs, in their order. Raises: ServiceError."""
@@ -132,7 +136,7 @@ class PoolWatch:
             return await self._queue_anew(name)
         job = self._jobs.get(name)
         wants = wants_of(job, self._config) if job else Wants(frozenset(self._config.worker_labels))
-        whom = whom_it_waits_for(name, self._experiment, self._terms, self._view)
+        whom = whom_it_waits_for(name, self._experiment, self.terms, self._view)
         return JobStatus(JobState.WAITING, why_waits(number, wants, self._view, start_command(self._config), whom))
 
     async def _forgotten(self, name: str) -> JobStatus:

@@ -281,6 +281,11 @@ class RemoteService(TrainingService):
         self._bookings.free(str(handle["job"]))
         await self.machines.remove(handle)
 
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        terms = SlotTerms(self.config.max_slots, self.config.priority).changed(limit, priority)
+        replace(self.config, max_slots=terms.limit, priority=terms.priority)  # it says what does not fit together
+        self._terms = terms
+
     def describe(self, job: Job) -> Json:
         """The keeper's specification, without secrets, and the machines that may get it."""
         labels = {*self.config.machine_labels, *labels_of(job)}

@@ -83,6 +83,8 @@ export interface ExperimentLimits {
   maxExperimentDuration: Seconds | null;
   maxTrialDuration: Seconds | null;
   maxCost: number | null;
+  maxSlots: number | null;
+  priority: number | null;
 }
 
 export interface Host {

@@ -113,7 +113,10 @@ const LIMITS = [
   ["maxExperimentDuration", "Maximum duration", "such as 90m or 12h; empty: no limit"],
   ["maxTrialDuration", "Maximum time per trial", "such as 30m; empty: no limit"],
   ["maxCost", "Maximum cost", "a number such as 12.5; empty: no limit"],
+  ["maxSlots", "Slots shared with other experiments", "empty: as configured"],
+  ["priority", "Priority among experiments", "empty: as configured"],
 ];
+const CONFIGURED = ["maxSlots", "priority"];
 
 /**
  * @param {keyof LimitValues} name
@@ -141,7 +144,7 @@ function Limits({ known }) {
       changes[name] =
         text === ""
           ? null
-          : /^\d+$/.test(text) || (name === "maxCost" && Number.isFinite(Number(text)))
+          : /^-?\d+$/.test(text) || (name === "maxCost" && Number.isFinite(Number(text)))
             ? Number(text)
             : text;
     }
@@ -168,7 +171,7 @@ function Limits({ known }) {
           ${wrong && html`<p class="note bad" role="alert">${wrong.message}</p>`}
           <div class="row"><button class="primary" type="submit">Save</button><button type="button" onClick=${() => setEdited(null)}>Cancel</button></div>
         </form>`
-        : html`<dl class="facts">${LIMITS.map(([name, title]) => html`<dt key=${name}>${title}</dt><dd key=${`${name}-value`}>${shownLimit(name, known.limits[name]) || "no limit"}</dd>`)}</dl>`
+        : html`<dl class="facts">${LIMITS.map(([name, title]) => html`<dt key=${name}>${title}</dt><dd key=${`${name}-value`}>${shownLimit(name, known.limits[name]) || (CONFIGURED.includes(name) ? "as configured" : "no limit")}</dd>`)}</dl>`
     }
   </${Card}>`;
 }

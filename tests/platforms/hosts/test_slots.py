@@ -75,3 +75,18 @@ def test_a_host_that_was_restarted_has_all_its_slots(hosts, sharing):
     hosts[0].power_on()
     job = other.job("true")
     eventually(lambda: other.refusal(other.service.submit(job)) is None, 60)
+
+
+def test_slots_and_priority_change_while_trials_wait(hosts, sharing):
+    first, second = sharing(max_slots=2), sharing(max_slots=2)
+    running = first.run("sleep 60")
+    first.service.share_slots(1, None)
+    second.service.share_slots(1, 5)
+    theirs, mine = first.job("true"), second.job("true")
+    assert waits(first, theirs).endswith(f"1 of 1 (maxSlots) are taken, by {name_of(first)}")
+    assert "1 of 1 (maxSlots)" in waits(second, mine)
+    assert waits(first, theirs).endswith(f"waits for experiment {name_of(second)}, whose priority 5 is higher")
+    first.service.share_slots(3, 6)
+    first.submit(theirs)
+    first.call(first.service.cancel(first.handles[running]))
+    first.wait(running)

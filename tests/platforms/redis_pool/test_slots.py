@@ -38,6 +38,40 @@ def test_a_higher_priority_is_served_first(shared_server, open_bench, start_work
     assert low.lines() == ["high", "low", "low"]
 
 
+def test_a_priority_that_is_raised_while_trials_wait_moves_them(shared_server, open_bench, start_worker):
+    first, second = open_bench(shared_server, priority=1), open_bench(shared_server)
+    place = quoted(first.mark())
+    ahead, behind = first.run(f"echo first >> {place}"), second.run(f"echo second >> {place}")
+    assert second.status(behind).reason.startswith("2nd in the queue")
+    second.service.share_slots(None, 2)
+    assert second.status(behind).reason.startswith("1st in the queue")
+    first.service.share_slots(None, 9)
+    first.service.share_slots(None, None)
+    assert first.status(ahead).reason.startswith("2nd in the queue")
+    start_worker(shared_server.url, "--processors", "1")
+    second.wait(behind)
+    first.wait(ahead)
+    assert first.lines() == ["second", "first"]
+
+
+def test_a_limit_that_is_lowered_ends_nothing_and_holds_new_trials_back(shared_server, open_bench, start_worker):
+    shared = open_bench(shared_server)
+    shared.service.share_slots(2, None)
+    running = [shared.run("sleep 60") for _ in range(2)]
+    start_worker(shared_server.url, "--processors", "4")
+    for name in running:
+        shared.wait(name, JobState.RUNNING)
+    shared.service.share_slots(1, None)
+    waiting = shared.run("true")
+    eventually(lambda: "2 of 1 (maxSlots) are taken" in shared.status(waiting).reason, 60)
+    shared.call(shared.service.cancel(shared.handles[running[0]]))
+    shared.wait(running[0])
+    assert shared.status(waiting).state is JobState.WAITING
+    assert shared.status(running[1]).state is JobState.RUNNING
+    shared.service.share_slots(2, None)
+    shared.wait(waiting)
+
+
 def test_slots_are_shared_and_it_is_said_who_one_waits_for(shared_server, open_bench, start_worker):
     first, second, third = (open_bench(shared_server, max_slots=1) for _ in range(3))
     running, waiting, behind = first.run("sleep 60"), second.run("sleep 60"), third.run("true")

@@ -1,0 +1,135 @@
+"""Slots and priority that are changed while an experiment runs: the services hear of it, now and after a resume."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import Bench, impatient, play
+
+from nnilite._engine.hybrid import HybridService, Member
+from nnilite.errors import ConfigError, ServiceError
+from nnilite.slots import SlotTerms
+from nnilite.testing.fakes import FakeService, fake_context
+
+__all__ = ["impatient"]
+
+Asked = tuple[int | None, int | None]
+
+
+class SharingService(FakeService):
+    """Takes part if there is a limit, of the user or of its config."""
+
+    own = SlotTerms()
+    broken = False
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.terms = self.own
+
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        if self.broken:
+            raise ZeroDivisionError("division by zero")
+        terms = self.own.changed(limit, priority)
+        if terms.priority and terms.limit is None:
+            raise ConfigError("has a meaning only with maxSlots")
+        self.terms = terms
+        self.calls.append(f"share {limit} {priority}")
+
+
+class QueueService(SharingService):
+    """Has a queue, so that priorities count without slots."""
+
+    def share_slots(self, limit: int | None, priority: int | None) -> None:
+        self.terms = self.own.changed(limit, priority)
+
+
+def limits_of(running: Bench) -> Asked:
+    limits = running.engine.rules.settings.limits
+    return (limits.max_slots, limits.priority)
+
+
+def test_the_service_hears_what_is_changed_and_only_that(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.manager.update({"max_slots": 3})
+        await running.manager.update({"concurrency": 1})
+        await running.manager.update({"priority": -2})
+        await running.manager.update({"max_slots": None, "priority": None})
+        told = [call for call in running.fake.calls if call.startswith("share")]
+        assert told == ["share 3 None", "share 3 -2", "share None None"]
+        assert (await running.manager.profile()).limits.max_slots is None
+
+    play(tmp_path, scenario, service=SharingService)
+
+
+def test_what_has_no_effect_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        with pytest.raises(ConfigError, match=r"trials of fake share no slots, .* trialConcurrency limits how many"):
+            await running.manager.update({"priority": 5, "concurrency": 1})
+        assert (limits_of(running), running.engine.rules.settings.concurrency) == ((None, None), 2)
+
+    play(tmp_path, scenario)
+
+
+def test_a_service_that_fails_when_it_is_told_ends_nothing(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        running.service.broken = True  # type: ignore[attr-defined]
+        with pytest.raises(ServiceError, match="fake failed with ZeroDivisionError"):
+            await running.manager.update({"max_slots": 5})
+        assert limits_of(running) == (None, None)
+        await running.run_all(4)
+
+    play(tmp_path, scenario, service=SharingService)
+
+
+@pytest.mark.parametrize("service", [SharingService, FakeService])
+def test_after_a_resume_the_service_is_told_before_it_gets_a_trial(tmp_path: Path, service: Any) -> None:
+    """One that refuses by then, as another version of a plugin may, runs the trials all the same."""
+
+    async def scenario(running: Bench) -> None:
+        await running.run_all(4)
+        if service is SharingService:
+            assert running.fake.calls[:2] == ["share 2 5", "open"]
+        assert limits_of(running) == (2, 5)
+
+    play(tmp_path, scenario, service=service, max_slots=2, priority=5)
+
+
+def test_changes_that_come_together_are_all_kept(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        changes: list[dict[str, Any]] = [{"max_slots": 2}, {"priority": 7}, {"concurrency": 1}, {"max_trials": 3}]
+        await asyncio.gather(*(running.manager.update(change) for change in changes))
+        known = running.engine.rules.settings
+        assert (known.max_slots, known.priority, known.concurrency, known.max_trials) == (2, 7, 1, 3)
+        assert running.service.terms == SlotTerms(2, 7)  # type: ignore[attr-defined]
+
+    play(tmp_path, scenario, service=SharingService)
+
+
+def services(tmp_path: Path, *classes: type[FakeService]) -> tuple[HybridService, list[Any]]:
+    context = fake_context(tmp_path)
+    made = [one(one.__name__, None, context) for one in classes]
+    return HybridService("hybrid", [Member(one, "true", None) for one in made], context), made
+
+
+def test_of_several_services_those_with_slots_are_told(tmp_path: Path) -> None:
+    hybrid, (slots, _, queue) = services(tmp_path, SharingService, FakeService, QueueService)
+    hybrid.share_slots(2, 5)
+    assert (slots.terms, queue.terms) == (SlotTerms(2, 5), SlotTerms(2, 5))
+
+
+def test_one_of_several_services_for_which_the_terms_mean_nothing_is_as_configured(tmp_path: Path) -> None:
+    hybrid, (slots, queue) = services(tmp_path, SharingService, QueueService)
+    hybrid.share_slots(2, 5)
+    hybrid.share_slots(None, 5)
+    assert (slots.terms, queue.terms) == (SlotTerms(), SlotTerms(None, 5))
+
+
+def test_if_no_service_has_slots_each_says_why(tmp_path: Path) -> None:
+    hybrid, (slots, _) = services(tmp_path, SharingService, FakeService)
+    hybrid.share_slots(2, 5)
+    with pytest.raises(ConfigError, match=r"^SharingService: has a meaning only with maxSlots; FakeService: trials of"):
+        hybrid.share_slots(None, 5)
+    assert slots.terms == SlotTerms(2, 5)
