@@ -170,6 +170,8 @@ _NO_MORE = {
         "ppo": "PPO searches architectures, not parameters",
         "regularizedevolution": "RegularizedEvolution searches architectures; Evolution searches parameters",
         "networkmorphism": "NetworkMorphism searches architectures, not parameters",
+        "opevo": "OpEvo was an example of NNI 2 for operators of compilers, none of its tuners; write each `factor` as "
+        "a choice between its lists of numbers, and take TPE or Evolution",
         "tpe_legacy": "TPE_legacy stood for hyperopt; TPE takes its place",
     },
     SERVICES: {

@@ -116,6 +116,10 @@ class Child:
             found = self._use().generate_multiple_parameters(ids)
         except NoMoreTrialError:
             return []
+        except KeyError as error:
+            if error.args != ("st_callback",):
+                raise
+            raise TypeError(_NO_CALLBACK) from error
         if not isinstance(found, list) or len(found) > len(ids):
             raise TypeError(f"generate_multiple_parameters must return a list of at most {len(ids)} parameters")
         return found
@@ -158,6 +162,12 @@ class Child:
         if self._tuner is None:
             raise RuntimeError("the tuner is not open")
         return self._tuner
+
+
+_NO_CALLBACK = (
+    "this tuner wants to send trials by NNI's st_callback, which nnilite does not have; raise NoMoreTrialError where "
+    "it has no trial now, and generate_parameters is called again after each result"
+)
 
 
 def _make(spec: Message, find: Callable[[str], type], base: type) -> Any:

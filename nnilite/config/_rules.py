@@ -69,12 +69,16 @@ def _algorithm(word: str, values: Values, at: At) -> None:
         _own(algorithm, here)
 
 
+def _spelled(word: str, name: str) -> str | None:
+    """The name as its plugin spells it; None if there is no such plugin."""
+    known = {plain(item): item for item in _plugins.names(_GROUPS[word])}
+    return known.get(plain(name)) or known.get(plain(name).removesuffix(word))
+
+
 def _installed(word: str, name: str, here: At) -> str:
     """The name as its plugin spells it. The plugin is not imported here; the tuner host does that."""
-    known = {plain(item): item for item in _plugins.names(_GROUPS[word])}
-    for spelling in (plain(name), plain(name).removesuffix(word)):
-        if spelling in known:
-            return known[spelling]
+    if (spelling := _spelled(word, name)) is not None:
+        return spelling
     try:
         getattr(_plugins, _LOOKUPS[word])(masked_text(name))
     except PluginError as error:
@@ -127,15 +131,20 @@ def _space_file(file: Path, values: Values, at: At) -> None:
 
 
 def _space_content(space: Json, values: Values, source: ConfigSource, at: At) -> None:
-    """Check NNI's types, unless the tuner is the user's own, which may accept anything."""
+    """Check NNI's types, unless the tuner is the user's own, which may accept anything.
+
+    Where the tuner is not known, its types are not either: then it is the tuner that is reported.
+    """
     tuner = values["tuner"]
-    if tuner is not INVALID and tuner.class_name:
+    known = tuner is not INVALID and bool(tuner.class_name or _spelled("tuner", tuner.name or ""))
+    if known and tuner.class_name:
         if space is None:
             at.space_fault("is null", source)
         return
     faults = check(space)[1]
     for path, message in faults and (check(masked_space(space))[1] or faults):
-        at.below(*path).space_fault(message, source)
+        if known or path[-1:] != ("_type",):
+            at.below(*path).space_fault(message, source)
 
 
 def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings], dict[str, ServiceShare]]:

@@ -169,6 +169,9 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
     if "'\\t'" in problem:
         problem += "; indent with blanks, not tabs"
     line = mark.line + 1 if mark else None
+    if "constructor" in problem and "python/" in problem:
+        told = "makes an object of Python by a tag that begins with !!python; write its value, such as a path, as text"
+        return ConfigError(told, Place(file, line))
     written = text.splitlines()[mark.line : mark.line + 1] if mark else []
     return ConfigError(f"{_NO_YAML}: {masked_problem(problem, ''.join(written))}", Place(file, line))
 

@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from e2e.conftest import Start, wait_for
 from nni_experiment import fingerprint
 from nnilite import _registry
 from nnilite._cli.program import run
 from nnilite._manager import search_from
+from nnilite.space import SearchSpace
+from shim import nni_modules
+from unit.test_space_properties import SPACES
 
 pytestmark = [pytest.mark.long, pytest.mark.real]
 TRIAL = """
@@ -36,6 +43,22 @@ import json, sys
 from nni.experiment import Experiment
 experiment = Experiment.connect(int(sys.argv[1]))
 print(json.dumps([experiment.get_status(), len(experiment.list_trial_jobs()), len(experiment.export_data())]))
+"""
+
+FORMATTED = """
+import json, sys
+from nni.common.hpo_utils import deformat_parameters, format_parameters, format_search_space
+for line in sys.stdin:
+    plain, search_space = json.loads(line)
+    space = format_search_space(search_space)
+    try:
+        formatted = format_parameters(plain, space)
+    except (KeyError, ValueError):  # a choice within an option that was not chosen, the logarithm of 0
+        told = None
+    else:
+        told = [formatted, deformat_parameters(formatted, space)]
+    specs = [[list(key), list(spec)] for key, spec in space.items()]
+    print(json.dumps([specs, told and [list(map(list, told[0].items())), told[1]]]), flush=True)
 """
 
 
@@ -130,3 +153,36 @@ def test_nnis_own_client_and_commands_speak_to_ours(python: Path, start: Start, 
     assert '"status":"DONE"' in _nnictl(python, "experiment", "status", entry.id)
     assert "Update trialnum success" in _nnictl(python, "update", "trialnum", entry.id, "-v", "3")
     assert _nnictl(python, "trial", "ls", entry.id).count("trialJobId") >= 2
+
+
+def test_spaces_and_parameters_are_formatted_as_by_nni(python: Path) -> None:
+    command = [python, "-c", FORMATTED]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program,
+        nni_modules() as imported,
+    ):
+        ours = imported("nni.common.hpo_utils")
+
+        @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(SPACES, st.integers(0, 2**32))
+        def compare(space: SearchSpace, seed: int) -> None:
+            plain = space.sample(random.Random(seed))
+            assert program.stdin is not None
+            assert program.stdout is not None
+            program.stdin.write(json.dumps([plain, space.json]) + "\n")
+            program.stdin.flush()
+            specs, told = json.loads(program.stdout.readline())
+            known = ours.format_search_space(space.json)
+            assert _as_json([[key, spec] for key, spec in known.items()]) == specs
+            formatted = ours.format_parameters(plain, known)
+            back = ours.deformat_parameters(formatted, known)
+            assert told is None or _as_json([list(formatted.items()), back]) == told
+            assert SearchSpace.parse(space.json).contains(back) is None
+
+        compare()
+        assert program.stdin
+        program.stdin.close()
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))

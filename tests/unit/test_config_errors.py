@@ -45,6 +45,28 @@ def with_line(line, old=None):
     return GOOD.replace(old, line) if old else GOOD + line + "\n"
 
 
+OPEVO = GOOD.replace("uniform, _value: [0, 1]", "factor, _value: [1024, 3]")
+
+
+@pytest.mark.parametrize(
+    ("tuner", "reason"),
+    [
+        ("{name: OpEvo}", r"tuner\.name: there is no such algorithm as 'OpEvo'"),
+        ("{className: opevo.OpEvo, codeDirectory: gone}", r"tuner\.codeDirectory: the folder .* does not exist"),
+        ("{className: OpEvo}", "is not of the form module.Class"),
+    ],
+)
+def test_types_that_only_a_missing_tuner_knows_are_not_called_wrong(tmp_path, tuner, reason):
+    assert re.search(reason, str(fault(tmp_path, OPEVO.replace("tuner:\n  name: TPE", f"tuner: {tuner}"))))
+
+
+def test_other_faults_of_the_search_space_are_told_beside_those_of_the_tuner(tmp_path):
+    text = GOOD.replace("name: TPE", "name: Tpee").replace("[0, 1]", "[1, 0]")
+    with pytest.raises(ConfigErrors) as caught:
+        load(write(tmp_path, text)).checked()
+    assert len(caught.value.errors) == 2
+
+
 def test_the_file_used_here_is_good(tmp_path):
     assert load(write(tmp_path, GOOD)).checked().trial_concurrency == 2
 
@@ -140,7 +162,9 @@ def test_a_missing_field_is_named(tmp_path, missing, reason):
         ("- a\n", "is not a mapping of fields"),
         ("a: [1\n", "is not YAML"),
         ("a:\n\tb: 1\n", "indent with blanks, not tabs"),
-        ("a: !!python/object:os.system x\n", "is not YAML"),
+        ("a: !!python/object:os.system x\n", "makes an object of Python"),
+        ("a: !!python/object/apply:pathlib.PosixPath [/, root]\n", "such as a path, as text"),
+        ("a: !own x\n", "is not YAML"),
         ("a: &x [*x]\n", "contains itself"),
         ("a: 1\n---\nb: 2\n", "is not YAML"),
         ("a: " + "[" * 3000 + "]" * 3000, "is nested too deep"),

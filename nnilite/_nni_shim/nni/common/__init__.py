@@ -1,4 +1,4 @@
 """`nni.common`: what custom tuners use of it.
 
-hpo_utils  the check of a search space, and the two directions of a search
+hpo_utils  search spaces by paths, no parameters twice, the check of a search space, the two directions of a search
 """
