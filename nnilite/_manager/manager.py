@@ -342,7 +342,10 @@ class Manager(Viewer):
         self._fetched[key] = (self.engine.now(), ended)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Any:
-        """Read the folder on this machine; if it has nothing, ask the service."""
+        """Read the folder on this machine; if it has nothing, ask the service.
+
+        Raises: NotFound, StoreError; ServiceError if the service cannot answer, for example since it is closed already.
+        """
         piece = await super().output(trial, attempt, stream, offset, limit)
         if piece.total:
             return piece
@@ -350,10 +353,16 @@ class Manager(Viewer):
         handles = [a.handle for a in attempts if a.handle is not None and attempt in (None, a.number)]
         if not handles or offset < 0:
             return piece
-        with contextlib.suppress(asyncio.TimeoutError):
+        try:
             found = await asyncio.wait_for(self._parts.service.logs(handles[-1], stream, offset, limit), 10.0)
-            return replace(piece, data=found, offset=offset, total=offset + len(found))
-        return piece
+        except asyncio.TimeoutError:
+            return piece
+        except NotFound:
+            raise
+        # A closed service has no threads and no connections any more, and says so in words of its own.
+        except (NniliteError, OSError, RuntimeError) as error:
+            raise ServiceError(f"The output of trial {trial} cannot be read from its platform now: {error}") from error
+        return replace(piece, data=found, offset=offset, total=offset + len(found))
 
 
 def _progress_of(rules: Rules) -> Progress:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from nnilite._engine import messages as s
 from nnilite._engine.dedupe import JobKey, MetricCursor
 from nnilite._engine.messages import History
+from nnilite._store.trouble import closed
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, JobState, Output, Trial
@@ -31,6 +32,7 @@ class AsyncStore:
         self._store = store
         self._directory = directory
         self._thread = ThreadPoolExecutor(1, "store")
+        self._closed = False
         self.revision = 0
 
     async def commit(self, records: Sequence[s.Record]) -> None:
@@ -71,10 +73,14 @@ class AsyncStore:
         await self._run(self._store.keep_place)
 
     def close(self) -> None:
+        """Finish what was begun. What is asked afterwards raises StoreError."""
+        self._closed = True
         self._thread.shutdown(wait=True)
         self._store.close()
 
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        if self._closed:
+            raise closed(self._directory)
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def _path(self, key: JobKey, stream: str) -> Path:

@@ -33,7 +33,7 @@ from nnilite._store.rows import (
     trial_from,
 )
 from nnilite._store.trial_remarks import WITH_TAG, find_remarks
-from nnilite._store.trouble import understood
+from nnilite._store.trouble import closed, understood
 from nnilite.errors import NotFound
 from nnilite.records import Attempt, Json, MetricKind, Trial
 
@@ -64,6 +64,7 @@ class Reader:
         self._threads = ThreadPoolExecutor(2, "reader")
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
+        self._closed = False
 
     async def trials(self, query: TrialQuery) -> TrialPage:
         return await self._run(self._trials, query)
@@ -102,6 +103,8 @@ class Reader:
         return self._path
 
     def close(self) -> None:
+        """Finish what is being read. What is asked afterwards raises StoreError."""
+        self._closed = True
         self._threads.shutdown(wait=True)
         for db in self._opened:
             db.close()
@@ -109,6 +112,8 @@ class Reader:
     # ------------------------------------------------------------ in a thread
 
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        if self._closed:
+            raise closed(self._path)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._guarded, work, *arguments)
 
     def _guarded(self, work: Callable[..., T], *arguments: Any) -> T:

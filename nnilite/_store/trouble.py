@@ -41,5 +41,11 @@ def understood(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} holds what nnilite does not write ({text:.200}); restore it from a copy.") from error
 
 
+def closed(path: Path) -> StoreError:
+    """The error for a request that comes while the manager ends: it may be asked again."""
+    sentence = f"this manager is ending, and does not use {path} any more; ask again in a moment"
+    return StoreError(sentence, busy=True)
+
+
 def _damaged(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{path} is damaged or not a database ({error}); restore it from a copy.")

@@ -1,0 +1,85 @@
+"""What is asked while a manager closes is answered with 503, so that the asker tries again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manager.engine_bench import Bench, impatient, play
+from nnilite._answers.queries import TrialQuery
+from nnilite._rest.refusal import status_of
+from nnilite._store.async_store import AsyncStore
+from nnilite._store.writer import Store
+from nnilite.errors import NniliteError, NotFound, ServiceError
+
+__all__ = ["impatient"]
+
+
+async def _refusal(asked: Awaitable[Any]) -> NniliteError:
+    with pytest.raises(NniliteError) as caught:
+        await asked
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda manager: manager.output("t0", None, "stdout", 0, 100),
+        lambda manager: manager.trials(TrialQuery()),
+        lambda manager: manager.directory("t0", False),
+    ],
+)
+def test_a_read_after_the_reader_was_closed_is_tried_again(
+    tmp_path: Path, ask: Callable[[Any], Awaitable[Any]]
+) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: bool(running.fake.jobs))
+        running.manager.reader.close()
+        error = await _refusal(ask(running.manager))
+        assert status_of(error) == 503
+        assert "this manager is ending" in str(error)
+
+    play(tmp_path, scenario)
+
+
+def test_a_report_after_the_store_was_closed_is_sent_again(tmp_path: Path) -> None:
+    store = AsyncStore(Store.create(tmp_path / "nnilite.sqlite", "e", 1.0), tmp_path)
+    store.close()
+    assert status_of(asyncio.run(_refusal(store.recall(("t0", 0))))) == 503
+
+
+async def _submitted(running: Bench) -> None:
+    """Wait until the handle of the first trial is stored."""
+    await running.until(
+        lambda: any(live.attempt and live.attempt.handle for live in running.engine.rules.live.values())
+    )
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        (RuntimeError("cannot schedule new futures after shutdown"), 503),
+        (NniliteError("the connection is closed"), 503),
+        (ServiceError("no answer"), 503),
+        (ConnectionResetError("reset"), 503),
+        (NotFound("there is no stream"), 404),
+    ],
+)
+def test_output_that_the_platform_cannot_give_now(tmp_path: Path, raised: Exception, status: int) -> None:
+    async def scenario(running: Bench) -> None:
+        await _submitted(running)
+        trial = running.live[0].id
+
+        async def logs(*arguments: Any) -> bytes:
+            raise raised
+
+        running.fake.logs = logs  # type: ignore[method-assign]
+        error = await _refusal(running.manager.output(trial, None, "stdout", 0, 100))
+        assert status_of(error) == status
+        assert str(raised) in str(error)
+
+    play(tmp_path, scenario)
