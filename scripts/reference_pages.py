@@ -18,6 +18,7 @@ os.environ.pop("NNILITE_HOME", None)  # a default in the config depends on it
 import share_of_nni
 
 from nnilite._cli import program
+from nnilite._cli.command_line import Parser
 from nnilite._rest.openapi import document
 from nnilite._rest.routes import ROUTES
 from nnilite.config import reference_markdown
@@ -105,7 +106,7 @@ def cli() -> str:
 
 def _command(name: str) -> str:
     module = importlib.import_module(f"nnilite._cli.{name}")
-    parser = program.Parser(prog=f"nnictl {name}")
+    parser = Parser(prog=f"nnictl {name}")
     module.add(parser)
     return f"\n## nnictl {name}\n\n{(module.__doc__ or '').strip()}\n{_usage(parser)}"
 

@@ -56,23 +56,24 @@ def manager_arguments(parser: argparse.ArgumentParser, first_port: int = 8080) -
 
 def port(text: str) -> int:
     """A port number from the command line."""
-    number = int(text)
-    if not 0 <= number <= 65535:
+    if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text} is not a port: ports go from 0 to 65535")
-    return number
+    return int(text)
 
 
 def positive(text: str) -> int:
     """A count of at least one from the command line."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 1")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)
 
 
 def amount(text: str) -> float:
     """An amount of money from the command line."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not an amount of at least 0")
     return number

@@ -12,7 +12,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli.program import COMMANDS, Parser
+from nnilite._cli.command_line import Parser
+from nnilite._cli.program import COMMANDS
 from nnilite.errors import NniliteError
 
 SHELLS = ("bash", "zsh", "fish")

@@ -14,12 +14,13 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from nnilite._cli import interrupt
+from nnilite._cli.command_line import USAGE, Parser
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 
-DONE, ERROR, USAGE, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED = 0, 1, 2, 3, 4, 5, 6
+DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED = 0, 1, 3, 4, 5, 6
 
 COMMANDS = {
     "create": "start an experiment from a configuration file",
@@ -71,21 +72,6 @@ exit codes:
   2 wrong command line       6 the experiment ended in ERROR (--foreground)
   3 no such thing          130 interrupted
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser of argparse that accepts no shortened options and has hints for misspelt choices."""
-
-    def __init__(self, **options: Any) -> None:
-        options.setdefault("allow_abbrev", False)
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(**options)
-
-    def error(self, message: str) -> NoReturn:
-        if message.endswith("required: WHAT"):
-            known = next(action.choices or () for action in self._actions if action.metavar == "WHAT")
-            message = f"{self.prog} needs one of {', '.join(known)}"
-        self.exit(USAGE, f"{self.format_usage()}ERROR: {message}\n")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -27,11 +27,11 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
     ("arguments", "sentence"),
     [
         (["creat"], "did you mean 'create'?"),
-        (["create"], "the following arguments are required: -c/--config"),
+        (["create"], "`nnictl create` needs -c/--config FILE: configuration file (YAML)."),
         (["stop", "--port", "65536"], "65536 is not a port"),
-        (["create", "-c", "x", "--por", "1"], "unrecognized arguments: --por 1"),
-        (["trial", "ls", "--head", "0"], "0 is not a number of at least 1"),
-        (["experiment"], "nnictl experiment needs one of list, ls, show, status, "),
+        (["create", "-c", "x", "--por", "1"], "`nnictl create` has no option --por; did you mean --port?"),
+        (["trial", "ls", "--head", "0"], "0 is not a whole number of at least 1"),
+        (["experiment"], "`nnictl experiment` needs one of list, ls, show, status, "),
         (["status"], "did you mean 'experiment status'?"),
     ],
 )

@@ -1,0 +1,107 @@
+"""The parser of nnictl's command line: what is wrong with it, at which word, and what would help."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+USAGE = 2
+"""The exit code for a command line that is wrong."""
+
+_NO_SUCH = {
+    "platform clean": "jobs of an experiment are removed when it stops, and `nnictl stop` names what could not be",
+    "platform register": "plugins are Python packages: `pip install` them",
+    "trial export": "`nnictl experiment export` writes the results of all trials",
+    "log dispatcher": "the output of the tuner is in `nnictl log stderr`",
+}
+"""What to do instead of commands that somebody looks for in a group."""
+
+_PLAIN = {int: "a whole number", float: "a number"}
+_ARGUMENT = re.compile(r"argument (?P<name>.+?): (?P<what>.+)", re.DOTALL)
+_EXPECTED = re.compile(r"expected (?:at least )?(?:one|\d+) arguments?")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of argparse that accepts no shortened options, and answers mistakes in sentences with a cure."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the mistake, whose words are argparse's or ours, and exit."""
+        sentence = self._sentence(message).replace("?.", "?")  # a guess is a question
+        self.exit(USAGE, f"{self.format_usage()}ERROR: {sentence}\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse here what the command does not know, so that the place is told and its own options are."""
+        found, left = super().parse_known_args(args, namespace)
+        if left:
+            self.error(self._too_much(left))
+        return found, left
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        if not isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{_near(value, choices)}")
+        instead = _NO_SUCH.get(f"{self.prog.removeprefix('nnictl ')} {value}")
+        hint = f"; {instead}" if instead else _near(value, choices) or f"; there are {', '.join(choices)}"
+        self.error(f"There is no `{self.prog} {value}`{hint}.")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if isinstance(error.__context__, argparse.ArgumentTypeError):
+                raise
+            what = _PLAIN.get(action.type, "a value that it takes")  # type: ignore[call-overload]
+            raise argparse.ArgumentError(action, f"{arg_string!r} is not {what}") from error
+
+    def _sentence(self, message: str) -> str:
+        lacks = message.partition("required: ")[2]
+        about = _ARGUMENT.fullmatch(message)
+        if lacks == "WHAT":
+            known = next(action.choices or () for action in self._actions if action.metavar == "WHAT")
+            return f"`{self.prog}` needs one of {', '.join(known)}."
+        if lacks:
+            return f"`{self.prog}` needs {'; '.join(map(self._described, lacks.split(', ')))}."
+        if message.startswith("one of the arguments "):
+            names = message.removeprefix("one of the arguments ").removesuffix(" is required")
+            return f"`{self.prog}` needs one of {', '.join(names.split())}."
+        if about is None:
+            return message
+        if _EXPECTED.fullmatch(about["what"]):
+            return f"`{self.prog}` needs a value after {self._described(about['name'])}."
+        what = about["what"].replace("not allowed with argument", "does not go with")
+        mark = "" if what.endswith("?") else ";"
+        return f"`{self.prog}`: {about['name']}: {what}{mark} `{self.prog} --help` tells more."
+
+    def _described(self, name: str) -> str:
+        """An argument by argparse's name of it, with what it is for where that is known."""
+        for action in self._actions:
+            if name in ("/".join(action.option_strings), action.metavar, action.dest):
+                value = f" {action.metavar}" if action.option_strings and isinstance(action.metavar, str) else ""
+                return f"{name}{value}" + (f": {action.help}" if action.help else "")
+        return name
+
+    def _too_much(self, left: Sequence[str]) -> str:
+        words = " ".join(left)
+        known = [option for action in self._actions for option in action.option_strings]
+        odd = next((word.partition("=")[0] for word in left if word.startswith("-")), "")
+        if odd == "--debug":
+            return "--debug goes before the command, as in `nnictl --debug experiment list`."
+        if odd:
+            options = ", ".join(option for option in known if option.startswith("--"))
+            return f"`{self.prog}` has no option {odd}{_near(odd, known) or f'; it has {options}'}."
+        return f"`{self.prog}` takes no further words, but there is {words!r}; `{self.prog} --help` tells more."
+
+
+def _near(given: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(given, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
