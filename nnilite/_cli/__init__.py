@@ -5,6 +5,7 @@ options and its function. Commands print through `screen`, speak to managers thr
 `nnilite._running.manager_client`, and raise errors, which `program` turns into one sentence and an exit code.
 
 program     the command line as a whole: the list of commands, and the answer to errors
+command_line  the parser, which says what is wrong with a command line and what would help
 access      finds the experiment that a command is about, and its manager
 screen      prints tables on a terminal, plain lines into a pipe, or JSON
 progress    the progress of an experiment as text
