@@ -29,7 +29,7 @@ from nnilite._cli.archive import ABOUT, CONFIG, DATABASE, FORMAT, SAVED_CODE, is
 from nnilite._cli.long_work import Work
 from nnilite._documents import Document, read_document, write_json
 from nnilite._registry import RegistryEntry
-from nnilite.errors import ConfigError, Conflict, DamagedFile, StoreError
+from nnilite.errors import ConfigError, Conflict, DamagedFile, Place, StoreError
 from nnilite.units import format_size
 
 MOST_FILES = 200_000
@@ -69,6 +69,9 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
 
     Raises: ConfigError if the file is not a saved experiment, Conflict if the experiment or its code exists already.
     """
+    if path.is_dir():  # NNI's `save --path` makes a folder, and the zip file in it
+        inside = sorted(path.glob("*.zip"))
+        raise ConfigError(f"is a folder; give the zip file{f' {inside[0]}' if inside else ''}", Place(str(path)))
     with ExitStack() as opened:
         with told(path):
             archive = opened.enter_context(zipfile.ZipFile(opened.enter_context(_Bounded(path, limits.files))))

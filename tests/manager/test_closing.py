@@ -15,6 +15,7 @@ from nnilite._rest.refusal import status_of
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
 from nnilite.errors import NniliteError, NotFound, ServiceError
+from waiting import eventually_async
 
 __all__ = ["impatient"]
 
@@ -37,7 +38,7 @@ def test_a_read_after_the_reader_was_closed_is_tried_again(
     tmp_path: Path, ask: Callable[[Any], Awaitable[Any]]
 ) -> None:
     async def scenario(running: Bench) -> None:
-        await running.until(lambda: bool(running.fake.jobs))
+        await running.until(lambda: bool(running.fake.jobs), 60.0)
         running.manager.reader.close()
         error = await _refusal(ask(running.manager))
         assert status_of(error) == 503
@@ -52,11 +53,13 @@ def test_a_report_after_the_store_was_closed_is_sent_again(tmp_path: Path) -> No
     assert status_of(asyncio.run(_refusal(store.recall(("t0", 0))))) == 503
 
 
-async def _submitted(running: Bench) -> None:
-    """Wait until the handle of the first trial is stored."""
-    await running.until(
-        lambda: any(live.attempt and live.attempt.handle for live in running.engine.rules.live.values())
-    )
+_SUBMITTED = "SELECT t.id FROM trials t JOIN attempts a ON a.trial = t.sequence WHERE a.handle IS NOT NULL"
+
+
+async def _submitted(running: Bench) -> str:
+    """A trial whose handle is stored, which is later than the moment at which the engine knows it."""
+    rows = await eventually_async(lambda: running.manager.reader._rows(_SUBMITTED))
+    return str(rows[0][0])
 
 
 @pytest.mark.parametrize(
@@ -71,8 +74,7 @@ async def _submitted(running: Bench) -> None:
 )
 def test_output_that_the_platform_cannot_give_now(tmp_path: Path, raised: Exception, status: int) -> None:
     async def scenario(running: Bench) -> None:
-        await _submitted(running)
-        trial = running.live[0].id
+        trial = await _submitted(running)
 
         async def logs(*arguments: Any) -> bytes:
             raise raised

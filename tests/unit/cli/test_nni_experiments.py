@@ -232,3 +232,11 @@ def test_a_moved_experiment_of_ours_is_known_again_by_its_folder(whole: Path, tm
     whole.rename(moved)
     assert _registry.at(moved).directory == moved
     assert _registry.find("abcd").directory == moved
+
+
+def test_the_folder_in_which_nni_puts_its_archive_is_told_apart(say: Say, tmp_path: Path) -> None:
+    archive = tmp_path / "saved" / "nni_experiment_oldone12.zip"
+    archive.parent.mkdir()
+    archive.touch()
+    said = say("experiment", "load", "-p", archive.parent, fails=True)
+    assert f"is a folder; give the zip file {archive}" in said
