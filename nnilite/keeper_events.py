@@ -16,7 +16,7 @@ from typing import Any
 
 from nnilite._shapes import Mismatch, read_fields
 from nnilite.errors import ConfigError, Place
-from nnilite.records import EVENT_TYPES, Json, KeeperEvent, Output, Reported, Started, storable
+from nnilite.records import EVENT_TYPES, Json, KeeperEvent, Output, Reported, Started, Used, storable
 
 __all__ = ["check_value", "deeper", "parse_event", "read_batch", "read_value"]
 
@@ -28,7 +28,7 @@ def read_batch(events: Sequence[Json]) -> list[KeeperEvent]:
     """The events of one callback, in order. Raises: ConfigError that names the event and the field.
 
     The order is checked, too: metrics count up by one, pieces of output do not overlap, and a trial starts once, ends
-    once, and reports nothing after its end.
+    once, reports nothing after its end, and what it uses is told once at most.
     """
     order = _Order()
     found: list[KeeperEvent] = []
@@ -72,6 +72,7 @@ class _Order:
         self._ends: dict[str, int] = {}
         self._started = False
         self._exited = False
+        self._used = False
 
     def check(self, event: KeeperEvent) -> None:
         if isinstance(event, Reported):
@@ -82,6 +83,10 @@ class _Order:
             if self._started or self._exited or self._next_index is not None:
                 raise Mismatch("type", "is a start that is not the first of its trial's events")
             self._started = True
+        elif isinstance(event, Used):
+            if self._exited or self._used:
+                raise Mismatch("type", "is a second word on what the trial uses, or one after its exit")
+            self._used = True
         elif self._exited:
             raise Mismatch("type", "is a second exit")
         else:

@@ -84,6 +84,8 @@ INTEGER_MAX = 2**53 - 1  # exact in JSON everywhere, and far below what SQLite c
 TIME_MAX = 1e11  # the year 5138; a larger number is a time in milliseconds
 EXIT_CODE_MAX = 2**32
 HOST_MAX = 255
+PROCESSORS_MAX = 1e6
+GPUS_MAX = 1024
 MESSAGE_MAX = 64 * 1024
 
 DRILLED = "interrupted by a drill"
@@ -105,6 +107,23 @@ def _json_text(value: Json) -> str:
     return value
 
 
+def _processors(value: Json) -> float:
+    # NaN is not at least 0, either
+    if type(value) not in (int, float) or not 0 <= value <= PROCESSORS_MAX:
+        raise ValueError(f"must be a number from 0 to {PROCESSORS_MAX:g}")
+    return float(value)
+
+
+def _gpus(value: Json) -> tuple[int, ...]:
+    fits = type(value) is list and len(value) <= GPUS_MAX
+    if not fits or not all(type(one) is int and 0 <= one < GPUS_MAX for one in value):
+        raise ValueError(f"must be a list of at most {GPUS_MAX} whole numbers from 0 to {GPUS_MAX - 1}")
+    return tuple(value)
+
+
+_PROCESSORS = Form({"type": "number", "minimum": 0, "maximum": PROCESSORS_MAX}, read=_processors)
+_GPU = {"type": "integer", "minimum": 0, "maximum": GPUS_MAX - 1}
+_GPUS = Form({"type": "array", "items": _GPU, "maxItems": GPUS_MAX}, write=list, read=_gpus)
 _INTEGER = whole_number(0, INTEGER_MAX)
 _EVENT_TIME = seconds_since_epoch(TIME_MAX)
 _EXIT_CODE = whole_number(-EXIT_CODE_MAX, EXIT_CODE_MAX)
@@ -266,12 +285,22 @@ class Exited:
         return self.code is None and self.cause is EndCause.ITSELF
 
 
-KeeperEvent = Started | Reported | Output | Exited
+@dataclass(frozen=True)
+class Used:
+    """What the trial's processes use now. Only the last word counts: it has no number, and is not stored."""
+
+    processors: Annotated[float, _PROCESSORS, "busy on average since the last time; 1.5 is one and a half"]
+    memory: Annotated[int, _INTEGER, "resident bytes of all its processes together"]
+    gpus: Annotated[tuple[int, ...], _GPUS, "those that it was given, by the numbers of its host"] = ()
+
+
+KeeperEvent = Started | Reported | Output | Exited | Used
 EVENT_TYPES: Mapping[str, type[KeeperEvent]] = {
     "started": Started,
     "metric": Reported,
     "output": Output,
     "exit": Exited,
+    "use": Used,
 }
 """The `type` of each event in JSON."""
 

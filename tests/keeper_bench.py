@@ -31,7 +31,7 @@ from nnilite._keeper.proof import HEADER, digest
 from nnilite._rest.callback_proofs import Proofs, Signed
 from nnilite._rest.events import parse_batch
 from nnilite.errors import ConfigError
-from nnilite.records import Exited, KeeperEvent, Output, Reported, Started
+from nnilite.records import Exited, KeeperEvent, Output, Reported, Started, Used
 from nnilite.testing import eventually as until
 from pythons import python_of
 
@@ -70,6 +70,7 @@ class Callback(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.events: list[KeeperEvent] = []
         self.metrics: list[Reported] = []
+        self.uses: list[Used] = []
         self.output = {"stdout": b"", "stderr": b""}
         self.doubled = 0
         self.requests = 0
@@ -116,6 +117,8 @@ class Callback(ThreadingHTTPServer):
                         return False
                     have = len(self.output[event.stream]) - event.offset
                     self.output[event.stream] += event.data[have:]
+                elif isinstance(event, Used):
+                    self.uses.append(event)
                 else:
                     self.events.append(event)
         return True

@@ -27,6 +27,7 @@ from nnilite._answers.queries import (
     TrialQuery,
     TrialRemarks,
     TrialSort,
+    TrialUse,
     Waiting,
 )
 from nnilite.errors import Conflict
@@ -52,6 +53,7 @@ __all__ = [
     "TrialQuery",
     "TrialRemarks",
     "TrialSort",
+    "TrialUse",
     "Waiting",
 ]
 
@@ -100,6 +102,9 @@ class Backend(Protocol):
     async def trials(self, query: TrialQuery) -> TrialPage: ...
 
     async def trial(self, trial: str) -> tuple[Trial, Sequence[Attempt]]: ...
+
+    async def uses(self) -> Mapping[str, TrialUse]:
+        """By trial, what those that run use now; those of which nothing is known are left out."""
 
     async def add_trial(self, parameters: Json) -> Trial: ...
 

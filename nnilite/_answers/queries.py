@@ -72,6 +72,18 @@ class Profile:
     revision: Annotated[int, COUNT] = 0
 
 
+@dataclass(frozen=True)
+class TrialUse:
+    """What the processes of a running trial use, as its keeper has told last."""
+
+    trial: str
+    attempt: Annotated[int, COUNT]
+    time: Annotated[float, TIME]
+    processors: Annotated[float, "busy on average in the seconds before; 1.5 is one and a half"]
+    memory: Annotated[int, COUNT, "resident bytes of all its processes together"]
+    gpus: Annotated[Sequence[Mapping[str, Json]], "what `details.gpuUse` of its host tells of its GPUs"] = ()
+
+
 class TrialSort(str, Enum):
     """Columns by which trials can be sorted. Trials without a value in that column come last."""
 

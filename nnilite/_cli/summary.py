@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nnilite._cli import screen
@@ -152,10 +153,19 @@ def _use(details: dict[str, Any]) -> str:
     told = [f"CPU {details['cpuPercent']:.0f} %"] if "cpuPercent" in details else []
     if "memoryUsed" in details:
         told.append(f"memory {format_size(details['memoryUsed'])} of {format_size(details['memoryTotal'])}")
-    told += [
-        f"GPU {gpu['index']} {gpu['percent']} %" for gpu in details.get("gpuUse", []) if gpu["percent"] is not None
-    ]
-    return ", ".join(told)
+    return ", ".join(told + _gpus(details.get("gpuUse", [])))
+
+
+def _gpus(gpus: Iterable[dict[str, Any]]) -> list[str]:
+    return [f"GPU {gpu['index']} {gpu['percent']} %" for gpu in gpus if gpu["percent"] is not None]
+
+
+def trial_use(use: dict[str, Any] | None) -> str:
+    """What the processes of a running trial use; "" where nothing is known."""
+    if use is None:
+        return ""
+    told = [f"{use['processors']:.2f} processors", f"memory {format_size(use['memory'])}"]
+    return ", ".join(told + _gpus(use["gpus"]))
 
 
 def status(profile: dict[str, Any]) -> dict[str, Any]:

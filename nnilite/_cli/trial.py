@@ -217,6 +217,7 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "Time": screen.span(_duration(trial)),
             "Cost": screen.money(trial.get("cost")) or None,
             "Source": trial["source"],
+            "In use": summary.trial_use(trial.get("use")) or None,
             "Tags": trial_remarks.tags_text(trial.get("tags", [])) or None,
         }
     )

@@ -19,5 +19,6 @@ Around it:
     placement        which of several services is asked to take a job
     placement_notes  what a hybrid service asks of the rules, and notes there
     spending         what the experiment has cost
+    trial_uses       what running trials use now, in memory
     hybrid           several training services in one experiment, itself a training service
 """

@@ -17,13 +17,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nnilite._engine import messages as s
+from nnilite._engine.dedupe import JobKey
 from nnilite._engine.gate import EventGate, EventStore, Taken
 from nnilite._engine.live_trial import Live
 from nnilite._engine.placement_notes import LivePlacementNotes
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
+from nnilite._engine.trial_uses import TrialUses
 from nnilite.errors import NniliteError, ServiceError, StoreError, TunerError
-from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial
+from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, Used
 from nnilite.service import Job, TrainingService
 from nnilite.tuner import Call
 
@@ -134,6 +136,7 @@ class Engine:
         self._inbox: list[_Entry] = []
         self._wakeup = asyncio.Event()
         self._closed = False
+        self.uses = TrialUses(parts.rules.live)
         self._gate = EventGate(parts.store, self)
         self._tuner_queue: asyncio.Queue[s.Ask | s.Tell | s.Assess | s.AssessEnd] = asyncio.Queue()
         self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))
@@ -173,6 +176,9 @@ class Engine:
 
     def live_trial(self, trial: str) -> Live | None:
         return self.rules.live.get(trial)
+
+    def used(self, key: JobKey, used: Used) -> None:
+        self.uses.note(key, used, self.now())
 
     def stuck(self) -> list[Live]:
         """The trials that have waited in the queue of one service for longer than `moveAfter`."""

@@ -18,7 +18,7 @@ from nnilite._engine import messages as s
 from nnilite._engine.dedupe import Fenced, Fresh, JobKey, MetricCursor, MetricCursors, fresh
 from nnilite._engine.live_trial import Live
 from nnilite.errors import ServiceError, StoreError
-from nnilite.records import Attempt, KeeperEvent, Output, Trial, TrialState
+from nnilite.records import Attempt, KeeperEvent, Output, Trial, TrialState, Used
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,9 @@ class GateInbox(Protocol):
     def now(self) -> float: ...
 
     def live_trial(self, trial: str) -> Live | None: ...
+
+    def used(self, key: JobKey, used: Used) -> None:
+        """Keep in memory what the trial uses."""
 
     async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
         """Wait until the records are committed; `taken` is called then. False: the events came too late."""
@@ -107,9 +110,15 @@ class EventGate:
                 await self._append(key, found)
             # While the output was written the trial may have ended, or another attempt may have begun.
             if await self._commit(key, found, known):
+                self._tell_use(key, events)
                 # The manager assumed this end, and the keeper did not report it. The trial still runs, and has to end.
                 cancel = cursor.exited or self._is_canceled(key, known)
                 return Taken(cancel, found.cursor.metrics, dict(found.cursor.output))
+
+    def _tell_use(self, key: JobKey, events: Sequence[KeeperEvent]) -> None:
+        for event in events:
+            if isinstance(event, Used):
+                self._inbox.used(key, event)
 
     async def _known(self, key: JobKey) -> Known | None:
         """What the store knows of an attempt whose trial is not live. Raises: Fenced."""

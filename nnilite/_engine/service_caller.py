@@ -19,7 +19,7 @@ from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, ServiceError, StoreError
 from nnilite.keeper_events import check_value
-from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Trial
+from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Trial, Used
 from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
 
 log = logging.getLogger(__name__)
@@ -381,7 +381,7 @@ class ServiceCaller:
         """Check the events that a plugin has read from its platform. Raises: ServiceError."""
         if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
             raise ServiceError(f"{self.service.name} gave {found!r:.200} in place of a list of events")
-        return found
+        return [event for event in found if not isinstance(event, Used)]  # what is read so may be old
 
 
 def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:

@@ -47,6 +47,7 @@ storage       the shared storage: a mounted folder, or
 storage_http  S3 and Azure's blobs, by HTTP
 saver         copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
 saving        nothing of this, for an attempt without a shared storage
+use           how much processor time and memory the trial uses
 folder        the files of one attempt, by which any process can learn how far it came
 attempt_files  an attempt's folder as programs other than its keeper use it
 outbox        the events that the manager does not have yet, and the batches that take them there

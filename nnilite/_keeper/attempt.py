@@ -119,6 +119,7 @@ class AttemptRun:
         started = dict(process.identity(child.pid), time=self._began[0])
         self._folder.write("started", started)
         self._courier.notify(_started(started))
+        self._courier.measure(started)
         self._start_courier()
         self._saver.start()
         code = self._watch(child)

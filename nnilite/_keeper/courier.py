@@ -10,17 +10,21 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from .folder import Folder
-from .link import Link, LinkDown, modified
+from .link import Link, LinkDown, RestLink, modified
 from .outbox import Batch, ManagerAnswer, Outbox
 from .spec import Spec
+
+if TYPE_CHECKING:
+    from .use import TrialMeter
 
 _GATHER_S = 0.05  # the pause between two requests
 _GATHER_FIRST_S = 0.1  # long enough to report a short trial by one request
 _BACKOFF_S = (0.1, 10.0)
 _LONGEST_LOOK_S = 5.0  # a longer time between two looks means that the process was stopped
+_MEASURED_FROM_S = 5.0  # nothing is measured of a shorter trial
 _LOOK_S = 0.2  # how often a waiting courier looks whether the manager has moved
 
 
@@ -53,6 +57,9 @@ class Courier:
         self._last_failure = ""
         self._silent_s = 0.0
         self._looked = time.monotonic()
+        self._process: Optional[Dict[str, Any]] = None  # what is measured, and since when
+        self._process_began = 0.0
+        self._meter: Optional[TrialMeter] = None
 
     def start(self) -> None:
         self._next_request = time.monotonic() + _GATHER_FIRST_S
@@ -66,6 +73,14 @@ class Courier:
                 self.outbox.started = started
             self._news = True
             self._condition.notify()
+
+    def measure(self, process: Dict[str, Any]) -> None:
+        """From now on send with other events what this process (see `process.identity`) and its descendants use.
+
+        A log tells of the past, so nothing of that is printed to one.
+        """
+        if isinstance(self._link, RestLink):
+            self._process, self._process_began = process, time.monotonic()
 
     def close(self, exited: Optional[Dict[str, Any]]) -> None:
         """Say that the trial has ended and its files are final. None: it is not known how it ended."""
@@ -133,7 +148,7 @@ class Courier:
 
     def _try(self, batch: Batch) -> bool:
         try:
-            answer = self._link.post(batch.events)
+            answer = self._link.post(batch.events + self._used())
         except LinkDown as error:
             self._note_failure(str(error))
             return False
@@ -142,6 +157,18 @@ class Courier:
             self._next_request = now + _GATHER_S
             self._next_heartbeat = now + self._spec.heartbeat_s
         return self._take(batch, answer)
+
+    def _used(self) -> List[Dict[str, Any]]:
+        """What the trial uses, as an event, if it is time to tell."""
+        lived_s = time.monotonic() - self._process_began
+        if self._process is None or self.outbox.closed or lived_s < _MEASURED_FROM_S:
+            return []
+        if self._meter is None:
+            from .use import TrialMeter  # few trials live so long
+
+            self._meter = TrialMeter(self._process["pid"], self._process["start"], self._spec.env, self._process_began)
+        found = self._meter.read()
+        return [] if found is None else [found]
 
     def _take(self, batch: Batch, answer: ManagerAnswer) -> bool:
         """Take the manager's answer to a batch. True if it has made progress."""
@@ -162,6 +189,8 @@ class Courier:
             self.fenced = True
             self._poke()
             return True
+        elif answer.status == 400:
+            self._process = None  # an older manager does not know that event, and must not refuse others for it
         elif answer.status == 413:
             self.outbox.shrink()
         self._note_failure("the manager answers {}: {}".format(answer.status, answer.reason[:500]))

@@ -40,7 +40,7 @@ def serve() -> int:
     import http.client  # noqa: F401
     import tarfile  # noqa: F401
 
-    from . import sdk_folder, working_copy  # noqa: F401
+    from . import sdk_folder, use, working_copy  # noqa: F401
 
     server = _ForkServer()
     signal.signal(signal.SIGCHLD, server.wake.nothing)

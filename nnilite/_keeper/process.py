@@ -92,7 +92,7 @@ def is_running(known: Mapping[str, Any]) -> bool:
 def started_at(pid: int) -> str:
     """When the process started, in the system's own unit; "" if it is not running."""
     if os.path.exists("/proc/self/stat"):
-        fields = _stat(pid)
+        fields = stat_of(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
     if sys.platform != "darwin":
         return ""
@@ -103,10 +103,10 @@ def started_at(pid: int) -> str:
     return "" if state.startswith("Z") else when.strip()
 
 
-def _stat(pid: int) -> List[str]:
+def stat_of(pid: int, proc: str = "/proc") -> List[str]:
     """The fields of /proc/PID/stat from the third (the state) on. The second, a name, may have any characters."""
     try:
-        with open("/proc/{}/stat".format(pid), "rb") as file:
+        with open("{}/{}/stat".format(proc, pid), "rb") as file:
             return file.read().rpartition(b")")[2].decode("ascii", "replace").split()
     except OSError:
         return []
@@ -147,7 +147,7 @@ def group_runs(group: int) -> bool:
 
 
 def _is_of_group(pid: int, group: int) -> bool:
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return len(fields) > 2 and fields[2] == str(group) and fields[0] not in "ZX"
 
 
@@ -175,7 +175,7 @@ def groups_of(job: str, directory: str) -> List[int]:
     marks = {os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)}
     for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
         if name.isdigit() and int(name) != os.getpid() and marks <= _environment(name):
-            fields = _stat(int(name))
+            fields = stat_of(int(name))
             if len(fields) > 2 and fields[0] not in "ZX":
                 groups.add(int(fields[2]))
     # Group 0 is one of another PID namespace; a signal to 0 would go to this process's own group.

@@ -4,6 +4,7 @@
     viewer     the reading half of a manager, which is all that `nnictl view` needs
     read_only  refuses what a viewer cannot do
     search_view  shows a search that a Python program makes, while it goes on
+    use_answers  what running trials use, as it is shown
     port_choice  the port of a manager that was not told one
     starter    tells the process that started the manager how the start goes
     guard      makes the manager's own files again when somebody deletes or damages them

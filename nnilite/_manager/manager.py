@@ -20,6 +20,7 @@ from nnilite._answers.backend import (
     Profile,
     ServiceState,
     TrialQuery,
+    TrialUse,
     Waiting,
 )
 from nnilite._answers.changes import Changes
@@ -30,6 +31,7 @@ from nnilite._engine.gate import Taken
 from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
+from nnilite._manager.use_answers import shown_uses
 from nnilite._manager.viewer import About, Progress, Viewer
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.checkpoints import CheckpointFolders
@@ -183,6 +185,10 @@ class Manager(Viewer):
             )
             for one in known
         ]
+
+    async def uses(self) -> Mapping[str, TrialUse]:
+        known = self.engine.uses.known(self.engine.now())
+        return shown_uses(known, self.engine.rules.live, self._parts.service.hosts()) if known else {}
 
     # ------------------------------------------------------------ changes by people
 

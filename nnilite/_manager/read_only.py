@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nnilite._answers.backend import CallbackAnswer, Profile
+from nnilite._answers.backend import CallbackAnswer, Profile, TrialUse
 from nnilite.errors import Conflict
 from nnilite.records import Json, KeeperEvent, Trial, TrialState
 
 
 class ReadOnly:
-    """Refuses each method of `nnilite._answers.backend.Backend` that would change something."""
+    """Refuses each method of `nnilite._answers.backend.Backend` that would change something; nothing runs."""
 
     @property
     def experiment_id(self) -> str:
@@ -21,6 +21,10 @@ class ReadOnly:
 
     async def stop(self) -> None:
         raise self._refusal("stopped")
+
+    async def uses(self) -> Mapping[str, TrialUse]:
+        """Nothing runs."""
+        return {}
 
     async def add_trial(self, parameters: Json) -> Trial:
         raise self._refusal("given a trial")

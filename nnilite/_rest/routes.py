@@ -33,6 +33,7 @@ from nnilite._rest.trials import (
     RerunHandler,
     TrialHandler,
     TrialsHandler,
+    UsesHandler,
     WorkersHandler,
 )
 
@@ -234,6 +235,7 @@ TRIAL_ROUTES = (
         },
         (TRIAL,),
     ),
+    Route("/uses", UsesHandler, {"GET": get("What running trials use", s.record(uses=s.array(s.ref("TrialUse"))))}),
     Route(
         "/trials/{id}/workers",
         WorkersHandler,

@@ -10,6 +10,7 @@ from nnilite._answers.queries import (
     Profile,
     ServiceState,
     TrialRemarks,
+    TrialUse,
     Waiting,
 )
 from nnilite._remarks import NOTE_MAX, TAG_MAX, TAGS_MAX
@@ -103,9 +104,10 @@ COMPONENTS: dict[str, Schema] = {
             Listed,
             ServiceState,
             TrialRemarks,
+            TrialUse,
         )
     },
-    "TrialDetails": record(**_REMARKED, attempts=array(ref("Attempt"))),
+    "TrialDetails": record(**_REMARKED, attempts=array(ref("Attempt")), use=either(ref("TrialUse"), {"type": "null"})),
     "NewTrial": record(**_TRIAL, warning=_WARNING),
     "TrialPage": record(trials=array(record(**_REMARKED, latest=_LATEST)), total=COUNT, revision=COUNT),
     "Experiment": schema_of(Profile),

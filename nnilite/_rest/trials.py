@@ -44,10 +44,18 @@ class TrialHandler(ApiHandler):
 
     async def get(self, id: str) -> None:
         trial, attempts = await self.backend.trial(id)
-        self.send_json(wire.trial_details(trial, attempts, {id: await remarks_of(self.backend, id)}))
+        use = (await self.backend.uses()).get(id)
+        self.send_json(wire.trial_details(trial, attempts, {id: await remarks_of(self.backend, id)}, use))
 
     async def delete(self, id: str) -> None:
         self.send_json(to_json(await self.backend.cancel_trial(id)))
+
+
+class UsesHandler(ApiHandler):
+    """What running trials use."""
+
+    async def get(self) -> None:
+        self.send_json({"uses": [to_json(use) for use in (await self.backend.uses()).values()]})
 
 
 class WorkersHandler(ApiHandler):

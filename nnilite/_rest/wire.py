@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nnilite._answers.changes import Change
-from nnilite._answers.queries import Profile, TrialPage, TrialRemarks
+from nnilite._answers.queries import Profile, TrialPage, TrialRemarks, TrialUse
 from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
 from nnilite.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
@@ -52,8 +52,9 @@ def remarked(item: Trial, known: Remarked) -> Object:
     return {**to_json(item), "tags": list(mine.tags), "note": mine.note}
 
 
-def trial_details(item: Trial, attempts: Sequence[Attempt], known: Remarked) -> Object:
-    return {**remarked(item, known), "attempts": [to_json(one) for one in attempts]}
+def trial_details(item: Trial, attempts: Sequence[Attempt], known: Remarked, use: TrialUse | None) -> Object:
+    shown = None if use is None else to_json(use)
+    return {**remarked(item, known), "attempts": [to_json(one) for one in attempts], "use": shown}
 
 
 def trial_page(page: TrialPage, known: Remarked) -> Object:

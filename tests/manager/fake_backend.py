@@ -25,6 +25,7 @@ from nnilite._answers.backend import (
     TrialPage,
     TrialQuery,
     TrialRemarks,
+    TrialUse,
 )
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
@@ -67,6 +68,7 @@ class FakeBackend:
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
     updates: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, int] = field(default_factory=dict)
+    used: dict[str, TrialUse] = field(default_factory=dict)
     stopped: bool = False
     failure: BaseException | None = None  # raised by `profile`
     export_ends_after: int = -1
@@ -136,6 +138,9 @@ class FakeBackend:
         if trial not in self.kept:
             raise NotFound(f"there is no trial {trial}")
         return self.kept[trial]
+
+    async def uses(self) -> Mapping[str, TrialUse]:
+        return self.used
 
     async def add_trial(self, parameters: Any) -> Trial:
         number = len(self.kept)

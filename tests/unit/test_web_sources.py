@@ -19,6 +19,7 @@ SENT = [
     "Attempt",
     "Metric",
     "TrialRemarks",
+    "TrialUse",
     "ExperimentLimits",
     "Host",
     "ServiceState",

@@ -4,6 +4,7 @@
 import { now } from "./live_data.js";
 import { remarksOf } from "./remarks.js";
 import { objective, STATES, seconds } from "./trials.js";
+import { useOf } from "./uses.js";
 
 /** @import { FlatValue, Trial } from "./trials.js" */
 
@@ -77,6 +78,7 @@ export function fieldValue(trial, field) {
   if (field === "seconds") return seconds(trial, now.peek());
   if (field === "tag") return remarksOf(trial.id).tags.join(", ");
   if (field === "note") return remarksOf(trial.id).note;
+  if (field === "processors" || field === "memory") return useOf(trial)?.[field] ?? null;
   if (field.startsWith("p.")) return trial.flat[field.slice(2)] ?? null;
   if (field.startsWith("m.")) return objective(trial.value, field.slice(2));
   return trial[/** @type {PlainField} */ (field)];

@@ -47,6 +47,17 @@ export interface TrialDetails extends Trial {
   tags: string[];
   note: string;
   attempts: Attempt[];
+  use: TrialUse | null;
+}
+
+/** What the processes of a running trial use: busy processors, and bytes. */
+export interface TrialUse {
+  trial: string;
+  attempt: number;
+  time: Time;
+  processors: number;
+  memory: number;
+  gpus: GpuUse[];
 }
 
 export interface NewTrial extends Trial {
@@ -176,7 +187,7 @@ export type Importance = {
   reason: string;
 };
 
-/** How busy a GPU is, in `details.gpuUse` of its host; memory in bytes. */
+/** How busy a GPU is, in `details.gpuUse` of its host and in `gpus` of its trial; memory in bytes. */
 export type GpuUse = { index: number; percent: number | null; memoryUsed: number; memoryTotal: number };
 
 /** A message of the stream. */

@@ -8,6 +8,7 @@ import { goals, isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
 import { hasEnded, objective, STATE_WORDS, STATES, score } from "../lib/trials.js";
 import { html, useMemo, useState } from "../lib/ui.js";
+import { gpuText } from "../lib/uses.js";
 import { Card, Empty, ExperimentState, Scroll, State, say, Time } from "../parts/bits.js";
 import { Icon } from "../parts/icons.js";
 import { Best } from "./best.js";
@@ -239,11 +240,7 @@ function inUse({ details: { cpuPercent, memoryUsed, memoryTotal } }) {
  * @param {Profile["hosts"][number]} host
  */
 function gpusInUse({ details: { gpuUse } }) {
-  const gpus = /** @type {GpuUse[]} */ (gpuUse ?? []);
-  return gpus.map(({ index, percent, memoryUsed, memoryTotal }) => {
-    const memory = memoryTotal ? ` · memory ${bytes(memoryUsed)} of ${bytes(memoryTotal)}` : "";
-    return `GPU ${index}${percent === null ? "" : ` ${percent} %`}${memory}`;
-  });
+  return /** @type {GpuUse[]} */ (gpuUse ?? []).map(gpuText);
 }
 
 /** @param {Trial} trial */

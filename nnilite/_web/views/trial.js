@@ -18,6 +18,7 @@ import { Log } from "../parts/log.js";
 import { isLog, LogScale } from "../parts/log_scale.js";
 import { newTrial } from "../parts/new_trial.js";
 import { Remarks } from "../parts/trial_remarks.js";
+import { TrialUse } from "../parts/trial_use.js";
 
 /** @import { ApiError } from "../lib/api.js" */
 /** @import { Trial } from "../lib/trials.js" */
@@ -62,6 +63,7 @@ export function TrialPage() {
     <div class="trial-page">
       <div class="stack" style=${{ alignContent: "start" }}>
         <${Metrics} trial=${found} />
+        <${TrialUse} trial=${found} />
         <${Remarks} trial=${found.id} />
         <${Parameters} trial=${found} />
       </div>

@@ -3,7 +3,19 @@
 import { send } from "../lib/api.js";
 import { fields, filtered } from "../lib/filtered.js";
 import { byOrder, fieldName, fieldValue } from "../lib/filters.js";
-import { clock, count, duration, exact, moment, money, number, plural, shortened, value } from "../lib/format.js";
+import {
+  bytes,
+  clock,
+  count,
+  duration,
+  exact,
+  moment,
+  money,
+  number,
+  plural,
+  shortened,
+  value,
+} from "../lib/format.js";
 import { loaded, now, profile, trials, version } from "../lib/live_data.js";
 import { isSeveral, metricNames } from "../lib/objectives.js";
 import { allTags, remarksOf } from "../lib/remarks.js";
@@ -11,6 +23,7 @@ import { go, href, route, setQuery } from "../lib/route.js";
 import { selected, toggleSelected } from "../lib/selected.js";
 import { hasEnded, score, seconds } from "../lib/trials.js";
 import { html, useMemo, useState } from "../lib/ui.js";
+import { processors, useOf, uses, useUses } from "../lib/uses.js";
 import { csv, Empty, fileName, Pop, perform, State, saveFile } from "../parts/bits.js";
 import { confirm } from "../parts/dialog.js";
 import { FilterButton, FilterChips, FilterPanel, Search, StateFilter } from "../parts/filter_bar.js";
@@ -20,6 +33,7 @@ import { newTrial } from "../parts/new_trial.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
 /** @import { FlatValue, Trial } from "../lib/trials.js" */
+/** @import { TrialUse } from "../lib/wire.d.ts" */
 /** @import { Sort } from "../parts/grid.js" */
 
 /** @typedef {import("../parts/grid.js").Column<Trial>} Column */
@@ -131,6 +145,24 @@ function allColumns({ parameters, metrics }) {
       render: (trial) => html`<span>${trial.attempt + 1}</span>`,
     },
     {
+      key: "processors",
+      title: "Processors",
+      label: "Processors in use",
+      width: 104,
+      off: true,
+      number: true,
+      render: (trial) => html`<span>${usedNow(trial, ({ processors: busy }) => processors(busy))}</span>`,
+    },
+    {
+      key: "memory",
+      title: "Memory",
+      label: "Memory in use",
+      width: 96,
+      off: true,
+      number: true,
+      render: (trial) => html`<span>${usedNow(trial, ({ memory }) => bytes(memory))}</span>`,
+    },
+    {
       key: "note",
       title: "Note",
       width: 200,
@@ -144,6 +176,15 @@ function allColumns({ parameters, metrics }) {
       render: (trial) => html`<span title=${trial.reason}>${trial.reason}</span>`,
     },
   ];
+}
+
+/**
+ * @param {Trial} trial
+ * @param {(use: TrialUse) => string} text
+ */
+function usedNow(trial, text) {
+  const use = useOf(trial);
+  return use ? text(use) : "";
 }
 
 /** @param {FlatValue} given */
@@ -224,7 +265,8 @@ export function Trials() {
   const sort = readSort(query);
   const all = allColumns(fields.value);
   const columns = shownColumns(all, query);
-  const rows = useMemo(() => sorted(filtered.value, sort), [version.value, route.value]);
+  useUses(columns.some(({ key }) => key === "processors" || key === "memory"));
+  const rows = useMemo(() => sorted(filtered.value, sort), [version.value, route.value, uses.value]);
   /** @type {Column} */
   const tick = {
     key: "select",

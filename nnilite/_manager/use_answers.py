@@ -1,0 +1,25 @@
+"""What running trials use, as it is shown: what their keepers tell, and what their hosts tell of their GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from nnilite._answers.queries import TrialUse
+from nnilite._engine.live_trial import Live
+from nnilite._engine.trial_uses import LastUse
+from nnilite.records import Host, Json
+
+
+def shown_uses(known: Mapping[str, LastUse], live: Mapping[str, Live], hosts: Iterable[Host]) -> dict[str, TrialUse]:
+    """By trial. A keeper says which GPUs its trial has got; how busy these are its service has seen anyway."""
+    gpus = {host.name: host.details.get("gpuUse") or () for host in hosts}
+    found = {}
+    for trial, last in known.items():
+        attempt = live[trial].attempt
+        theirs = _of(last, gpus.get("" if attempt is None else attempt.host, ()))
+        found[trial] = TrialUse(trial, last.attempt, last.time, last.used.processors, last.used.memory, theirs)
+    return found
+
+
+def _of(last: LastUse, gpus: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+    return [gpu for gpu in gpus if gpu.get("index") in last.used.gpus]
