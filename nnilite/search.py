@@ -1,4 +1,4 @@
-"""A search inside your own program: no server, no processes and, without `storage`, no files.
+"""A search inside your own program: no server, no processes unless asked for and, without `storage`, no files.
 
 `Search` holds a tuner, perhaps an assessor, and the trials. `run` does all; `ask` and `tell` leave the loop to you.
 Tuner and assessor are called under one lock, so objectives may run in as many threads as you like.
@@ -344,7 +344,7 @@ class Search:
         """The same as of `result()`."""
         return self.result().to_optuna()
 
-    def run(
+    def run(  # noqa: PLR0913  those after the first are words in a call
         self,
         objective: Callable[..., Json],
         trials: int = 100,
@@ -354,6 +354,7 @@ class Search:
         total: int | None = None,
         callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
+        processes: bool = False,
     ) -> SearchResult:
         """Run the objective until there were `trials` more trials, the space is exhausted or the time is up.
 
@@ -363,13 +364,18 @@ class Search:
         runs in the calling thread, else in that many threads. When the time is up, nothing new is started, and
         running trials are stopped at their next report (a thread cannot be stopped otherwise).
 
+        With `processes` it runs in that many processes of their own, also if that is one: for functions that keep
+        Python busy, or may end their process. A process that dies fails its trial, and another one takes its place.
+
         Args:
             total: in place of `trials`: until the search has so many trials in all, whichever process ran them.
             callbacks: each is called as `callback(search, trial)` with each trial that has ended, in this thread.
+            processes: call the objective in processes. It has to be a function at the top level of a module.
             progress: None shows progress in notebooks, True elsewhere as well (on standard error), False nowhere.
 
-        Raises: NniliteError if the first trials all fail with the same error, which is its cause; or if a callback
-            raises. What has ended by then is in `result()`.
+        Raises: NniliteError if the first trials all fail with the same error, which is its cause; if a callback
+            raises; or if processes cannot begin. Conflict if the objective cannot be sent to processes. What has ended
+            by then is in `result()`.
         """
         if trials < 1 or concurrency < 1 or (total is not None and total < 1):
             told = f"{trials}, {concurrency}" + (f" and {total}" if total is not None else "")
@@ -383,7 +389,9 @@ class Search:
         shown.begin()
         try:
             with self._journal.running() if self._journal is not None else nullcontext():
-                if concurrency == 1:
+                if processes:
+                    loop.run_in_processes(concurrency)
+                elif concurrency == 1:
                     loop.run_here()
                 else:
                     loop.run_in_threads(concurrency)

@@ -1,12 +1,13 @@
-"""Runs the user's function, trial by trial: in the calling thread, or in several threads."""
+"""Runs the user's function, trial by trial: in the calling thread, in several threads, or in processes."""
 
 from __future__ import annotations
 
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import NniliteError, NoMoreTrialError
@@ -15,6 +16,7 @@ from nnilite.records import Json, Trial, TrialState
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from nnilite._search.processes import Crew
     from nnilite.search import Search
 
 log = logging.getLogger("nnilite.search")
@@ -27,8 +29,23 @@ class TrialStopped(NniliteError):
     """Raised by `report` in an objective that should end now: the assessor, or the time limit, stops its trial."""
 
 
-class _TimeUp(TrialStopped):
+class TimeUp(TrialStopped):
     """The end of `Search.run` stops the trial."""
+
+
+class Failed(Exception):
+    """The end of a trial in another process: the error in words there, and its traceback."""
+
+    def __init__(self, sentence: str, trace: str = "") -> None:
+        super().__init__(sentence)
+        self.__cause__ = _There(trace) if trace else None
+
+
+class _There(Exception):
+    """A traceback of another process, for logs and chains of errors."""
+
+    def __str__(self) -> str:
+        return f"in its worker process:\n{self.args[0]}"
 
 
 Callback = Callable[["Search", Trial], object]
@@ -69,14 +86,14 @@ class Loop:
             try:
                 outcome = self._attempt(trial)
             except BaseException as error:  # such as Ctrl-C
-                self._search.tell(trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({_told(error)})")
+                self._search.tell(trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({told(error)})")
                 raise
             self._learn(trial, outcome)
 
     def run_in_threads(self, concurrency: int) -> None:
         from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-        running: dict[Future[_Outcome], Trial] = {}
+        running: dict[Future[Outcome], Trial] = {}
         with ThreadPoolExecutor(concurrency, thread_name_prefix="nnilite-search") as pool:
             try:
                 while True:
@@ -92,6 +109,47 @@ class Loop:
                 for future, trial in running.items():  # what still runs is waited for, and nothing of it lost
                     self._tell(trial, future.result())
                 raise
+
+    def run_in_processes(self, concurrency: int) -> None:
+        """Raises: Conflict if the function cannot be sent to processes, NniliteError if these cannot begin."""
+        from nnilite._search.processes import Crew
+
+        running: dict[str, Trial] = {}
+        with Crew(self._objective, self._takes_report) as crew:
+            try:
+                while True:
+                    while len(running) < concurrency and (trial := self._next()) is not None:
+                        running[trial.id] = trial
+                        crew.begin(trial.id, trial.parameters)
+                    if not running:
+                        return
+                    for ended, outcome in self._ends(crew, running):
+                        self._learn(ended, outcome)
+                        self._exhausted = False  # what it learns may give the tuner new ideas
+            except BaseException as error:
+                self._stopped = True
+                self._finish(crew, running, error)
+                raise
+
+    def _ends(self, crew: Crew, running: dict[str, Trial]) -> Iterator[tuple[Trial, Outcome]]:
+        """Answer the reports that have come, and yield the ends, each once it counts as running no more."""
+        from nnilite._search.processes import End
+
+        for event in crew.wait():
+            if isinstance(event, End):
+                yield running.pop(event.trial), event.outcome
+            else:
+                event.answer(*self._verdict(running[event.trial], event.value))
+
+    def _finish(self, crew: Crew, running: dict[str, Trial], error: BaseException) -> None:
+        """Wait for what still runs, so that nothing of it is lost; but not after a Ctrl-C, which kills it."""
+        try:
+            while running and isinstance(error, Exception) and not crew.broken:
+                for trial, outcome in self._ends(crew, running):
+                    self._tell(trial, outcome)
+        finally:
+            for trial in running.values():
+                self._search.tell(trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({told(error)})")
 
     def _next(self) -> Trial | None:
         if self._left <= 0 or self._exhausted or self._late():
@@ -110,38 +168,48 @@ class Loop:
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def _attempt(self, trial: Trial) -> _Outcome:
+    def _attempt(self, trial: Trial) -> Outcome:
         try:
             if self._takes_report:
-                return _Outcome(self._objective(trial.parameters, self._reporter(trial)))
-            return _Outcome(self._objective(trial.parameters))
+                return Outcome(self._objective(trial.parameters, partial(self._take_report, trial)))
+            return Outcome(self._objective(trial.parameters))
         except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
-            return _Outcome(error=error)
+            return Outcome(error=error)
 
-    def _reporter(self, trial: Trial) -> Callable[[Json], None]:
-        def report(value: Json) -> None:
-            if self._late() or self._stopped:
-                raise _TimeUp("the search ends" if self._stopped else "the time is up")
-            if not self._search.report(trial, value):
-                raise TrialStopped("stopped by the assessor")
+    def _take_report(self, trial: Trial, value: Json) -> None:
+        if self._late() or self._stopped:
+            raise TimeUp("the search ends" if self._stopped else "the time is up")
+        if not self._search.report(trial, value):
+            raise TrialStopped("stopped by the assessor")
 
-        return report
+    def _verdict(self, trial: Trial, value: Json) -> tuple[str, str]:
+        """The answer to a report of a worker process: see `worker`."""
+        from nnilite._search import worker
 
-    def _learn(self, trial: Trial, outcome: _Outcome) -> None:
+        try:
+            self._take_report(trial, value)
+        except TrialStopped as error:
+            return worker.TIME_UP if isinstance(error, TimeUp) else worker.STOP, str(error)
+        except Exception as error:  # noqa: BLE001  a user's assessor, or storage: in a thread this fails the trial, too
+            return worker.REFUSED, told(error)
+        return worker.GO_ON, ""
+
+    def _learn(self, trial: Trial, outcome: Outcome) -> None:
         ended = self._tell(trial, outcome)
         self._ended(ended)
         if not isinstance(outcome.error, TrialStopped):
             self._count(ended, outcome.error)
 
-    def _tell(self, trial: Trial, outcome: _Outcome) -> Trial:
+    def _tell(self, trial: Trial, outcome: Outcome) -> Trial:
         error = outcome.error
         if error is None:
             return self._search.tell(trial, outcome.value)
         if isinstance(error, TrialStopped):
-            state = TrialState.SYS_CANCELED if isinstance(error, _TimeUp) else TrialState.EARLY_STOPPED
+            state = TrialState.SYS_CANCELED if isinstance(error, TimeUp) else TrialState.EARLY_STOPPED
             return self._search.tell(trial, state=state, reason=str(error))
-        log.warning("trial %s failed: %s", trial.id, _told(error), exc_info=error)
-        return self._search.tell(trial, state=TrialState.FAILED, reason=_told(error))
+        trace = error.__cause__ if isinstance(error, Failed) else error
+        log.warning("trial %s failed: %s", trial.id, told(error), exc_info=trace)
+        return self._search.tell(trial, state=TrialState.FAILED, reason=told(error))
 
     def _count(self, trial: Trial, error: Exception | None) -> None:
         if self._same_fault is None:
@@ -157,13 +225,14 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class Outcome:
     value: Json = None
     error: Exception | None = None
 
 
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def told(error: BaseException) -> str:
+    """An error in words."""
+    return str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
 
 
 def _positional(function: Callable[..., Any]) -> int:

@@ -99,6 +99,12 @@ def test_a_search_runs_inside_a_program(run: Any) -> None:
     assert third.startswith("by hand")
 
 
+def test_a_search_runs_its_objective_in_processes(run: Any) -> None:
+    states, best = run("python_api/search_in_processes.py").splitlines()
+    assert "EARLY_STOPPED" in states
+    assert float(best.split()[1]) < 2
+
+
 def installed(name: str, folder: Path) -> Path:
     """A plugin as pip would install it into `folder`: its module, and its entry points from its pyproject.toml."""
     tomllib = pytest.importorskip("tomllib")

@@ -1,0 +1,213 @@
+"""Worker processes that call the user's function, one trial each at a time.
+
+    with Crew(objective, takes_report=True) as crew:
+        crew.begin(trial.id, trial.parameters)
+        for event in crew.wait():       # Report, to be answered, or End
+            ...
+
+Each worker is a new Python ("spawn"), since a copy of this process could hang in locks that its other threads hold. A
+worker that dies takes its trial with it, and nothing else. All is called by one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
+from types import TracebackType
+
+from nnilite._search import worker
+from nnilite._search.loop import Failed, Outcome, TimeUp, TrialStopped
+from nnilite.errors import Conflict, NniliteError
+from nnilite.records import Json
+
+_LOOK_S = 1.0  # a worker's own child processes may keep its end of the pipe open after its death
+_END_S = 5.0
+_MOST_FALSE_STARTS = 3
+_CURE = (
+    "Define it at the top level of a module that can be imported, not in a notebook, a function or by lambda, "
+    "and give what it needs by functools.partial; or run it in threads, without processes=True."
+)
+_GUARD = 'A script has to call run under `if __name__ == "__main__":`, since each worker process imports it.'
+
+
+@dataclass(frozen=True)
+class Report:
+    """A trial has reported a value and waits for `answer(verdict, text)`: see `worker`."""
+
+    trial: str
+    value: Json
+    answer: Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class End:
+    """A trial has ended."""
+
+    trial: str
+    outcome: Outcome
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: SpawnProcess
+    link: Connection
+    is_ready: bool = False
+    trial: str = ""  # "": it is free
+    parameters: Json = None
+
+
+class Crew:
+    """The worker processes of one run. They end with the `with` block, whatever they do then."""
+
+    def __init__(self, objective: Callable[..., Json], takes_report: bool) -> None:
+        """Raises: Conflict if the function cannot be sent to other processes."""
+        self._objective = _pickled(objective)
+        self._takes_report = takes_report
+        self._context = multiprocessing.get_context("spawn")
+        self._workers: list[_Worker] = []
+        self._false_starts = 0
+        self.broken = False  # no worker can begin
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self._workers:
+            if one.trial or not one.is_ready:
+                one.process.terminate()
+            else:
+                with contextlib.suppress(OSError):
+                    one.link.send(None)
+        for one in self._workers:
+            one.process.join(_END_S)
+            if one.process.exitcode is None:
+                one.process.kill()
+                one.process.join()
+            one.link.close()
+            one.process.close()
+        self._workers.clear()
+
+    def begin(self, trial: str, parameters: Json) -> None:
+        """Give a trial to a free worker, or to a new one."""
+        free = next((one for one in self._workers if not one.trial), None) or self._start()
+        free.trial, free.parameters = trial, parameters
+        # If it has just died, `wait` finds that out.
+        with contextlib.suppress(OSError):
+            free.link.send(parameters)
+
+    def wait(self) -> Iterator[Report | End]:
+        """What workers have to say, heard one by one; nothing after a second of silence.
+
+        Raises: NniliteError if workers cannot begin.
+        """
+        busy = [one for one in self._workers if one.trial]
+        wait([one.link for one in busy], _LOOK_S)
+        for one in busy:
+            event = self._hear(one)
+            if event is not None:
+                yield event
+
+    def _start(self) -> _Worker:
+        here, there = self._context.Pipe()
+        arguments = (there, self._objective, self._takes_report)
+        process = self._context.Process(target=worker.work, args=arguments, name="nnilite-search")
+        try:
+            process.start()
+        # A RuntimeError says that this process is itself a worker that imports the script.
+        except (OSError, RuntimeError) as error:
+            self.broken = True
+            here.close()
+            raise NniliteError(f"a worker process cannot be started: {str(error).strip()}") from error
+        finally:
+            there.close()
+        self._workers.append(_Worker(process, here))
+        return self._workers[-1]
+
+    def _hear(self, one: _Worker) -> Report | End | None:
+        ended = one.process.exitcode is not None  # asked first: what it has sent before is heard
+        try:
+            if one.link.poll():
+                return self._understand(one, *one.link.recv())
+        except (OSError, EOFError):
+            ended = True
+        return self._bury(one) if ended else None
+
+    def _understand(self, one: _Worker, kind: str, *said: str) -> Report | End | None:
+        if kind == "ready":
+            one.is_ready, self._false_starts = True, 0
+            return None
+        if kind == "unusable":
+            self.broken = True
+            raise Conflict(f"the objective cannot be had in a worker process ({said[0]}). {_CURE}")
+        if kind == "report":
+            return Report(one.trial, said[0], lambda verdict, text: _send(one.link, (verdict, text)))
+        trial, one.trial = one.trial, ""
+        return End(trial, _outcome(kind, *said))
+
+    def _bury(self, one: _Worker) -> End | None:
+        one.process.join(_END_S)  # the end of a pipe may be heard before that of its process
+        code = one.process.exitcode
+        one.process.kill()
+        one.process.join()
+        one.process.close()
+        one.link.close()
+        self._workers.remove(one)
+        if one.is_ready:
+            return End(one.trial, Outcome(error=Failed(f"its worker process {_how(code)}")))
+        self._false_starts += 1
+        if (code is not None and code > 0) or self._false_starts >= _MOST_FALSE_STARTS:
+            self.broken = True
+            raise NniliteError(
+                f"a worker process {_how(code)} before it could begin; what it has printed says why. {_GUARD}"
+            )
+        self.begin(one.trial, one.parameters)
+        return None
+
+
+def _pickled(objective: Callable[..., Json]) -> bytes:
+    main = sys.modules.get("__main__")
+    in_main = getattr(objective, "__module__", "") == "__main__"
+    if in_main and not hasattr(main, "__file__"):
+        raise Conflict(f"the objective cannot be sent to other processes: it was typed in. {_CURE}")
+    try:
+        return bytes(ForkingPickler.dumps(objective))
+    except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
+        raise Conflict(f"the objective cannot be sent to other processes: {error}. {_CURE}") from error
+
+
+def _outcome(kind: str, *said: str) -> Outcome:
+    if kind == "value":
+        return Outcome(said[0])
+    if kind == "stopped":
+        return Outcome(error=TimeUp(said[1]) if said[0] == worker.TIME_UP else TrialStopped(said[1]))
+    return Outcome(error=Failed(said[0], said[1]))
+
+
+def _send(link: Connection, message: object) -> None:
+    # If the worker has just died, `wait` finds that out.
+    with contextlib.suppress(OSError):
+        link.send(message)
+
+
+def _how(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is None:
+        return "has closed its connection"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    memory = "; perhaps the memory was full" if code == -9 else ""
+    return f"was killed by {name}{memory}"

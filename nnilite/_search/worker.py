@@ -1,0 +1,85 @@
+"""The program of a worker process: it calls the user's function, and asks the search about each report.
+
+It reads parameters, or None for the end, and writes tuples whose first item is the kind:
+
+    ("unusable", text)              the function cannot be had here
+    ("ready",)                      it can
+    ("report", value)               an intermediate result; the answer is (verdict, text)
+    ("value", value)                the function has returned
+    ("stopped", verdict, text)      the function has ended by `TrialStopped`
+    ("failed", text, traceback)     it has raised something else
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from nnilite import _text
+from nnilite._search.loop import TimeUp, TrialStopped, told
+from nnilite.errors import NniliteError
+from nnilite.records import Json
+
+GO_ON, STOP, TIME_UP, REFUSED = "go on", "stop", "time is up", "refused"
+"""The verdicts on a report. With the last, the search has not taken it; the text says why."""
+
+
+def work(link: Connection, objective: bytes, takes_report: bool) -> None:
+    """Serve until the search says that it is over, or has gone."""
+    # A handler, and not SIG_IGN, which programs that the function starts would inherit. Ctrl-C is for the search.
+    signal.signal(signal.SIGINT, _nothing)
+    try:
+        function = pickle.loads(objective)
+    except Exception as error:  # noqa: BLE001  whatever the import of the user's modules raises
+        link.send(("unusable", told(error)))
+        return
+    arguments = [_reporter(link)] if takes_report else []
+    # An OSError or EOFError means that the search has gone.
+    try:
+        link.send(("ready",))
+        while (parameters := link.recv()) is not None:
+            link.send(_outcome(function, parameters, arguments))
+    except (OSError, EOFError):
+        return
+
+
+def _nothing(*_: object) -> None:
+    """SIGINT does nothing."""
+
+
+def _outcome(function: Callable[..., Any], parameters: Json, arguments: list[Any]) -> tuple[str, ...]:
+    try:
+        return ("value", _plain(function(parameters, *arguments)))
+    except TrialStopped as error:
+        return ("stopped", TIME_UP if isinstance(error, TimeUp) else STOP, str(error))
+    except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
+        return ("failed", told(error), traceback.format_exc())
+
+
+def _reporter(link: Connection) -> Callable[[Json], None]:
+    turn = threading.Lock()  # the function may have threads of its own
+
+    def report(value: Json) -> None:
+        with turn:
+            link.send(("report", _plain(value)))
+            verdict, text = link.recv()
+        if verdict == REFUSED:
+            raise NniliteError(text)
+        if verdict != GO_ON:
+            raise TimeUp(text) if verdict == TIME_UP else TrialStopped(text)
+
+    return report
+
+
+def _plain(value: Any) -> Json:
+    """The value as JSON would have it: nothing else travels. What is no JSON becomes a text, which is no result."""
+    try:
+        return json.loads(_text(value))
+    except TypeError:
+        return repr(value)[:200]

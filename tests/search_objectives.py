@@ -1,0 +1,60 @@
+"""Functions for searches in processes: worker processes import this module, and nothing of the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def number(parameters: Any) -> Any:
+    """The result that was asked for."""
+    return parameters["x"]
+
+
+def process(parameters: Any) -> dict[str, Any]:
+    """Who has called it."""
+    return {"default": parameters["x"], "pid": os.getpid()}
+
+
+def fate(parameters: Any) -> Any:
+    """Ends as it is told to."""
+    kind = parameters["x"]
+    if kind == "raise":
+        raise ValueError("no 'quotes'")
+    if kind == "exit":
+        sys.exit(3)
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return object() if kind == "no result" else 1.0
+
+
+def reports(parameters: Any, report: Any) -> Any:
+    """Tells its number three times on its way."""
+    for step in range(3):
+        report(parameters["x"] + step / 10)
+    return parameters["x"]
+
+
+def endless(parameters: Any, report: Any) -> None:
+    """Reports until it is stopped."""
+    while True:
+        report(parameters["x"])
+
+
+def held(parameters: Any, report: Any) -> Any:
+    """Ends at once for 0, else writes its process id to a file, and never ends."""
+    if parameters["x"] == 0:
+        return 0
+    Path(parameters["x"]).write_text(str(os.getpid()))
+    while True:
+        signal.pause()
+
+
+def patient(parameters: Any, report: Any) -> Any:
+    """Ends at once for 0; else it goes on until it is told that the search ends."""
+    if parameters["x"] != 0:
+        endless(parameters, report)
+    return 0

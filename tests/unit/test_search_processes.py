@@ -1,0 +1,221 @@
+"""`Search.run(..., processes=True)`: the objective in worker processes, which may die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import search_objectives as objectives
+from keeper_bench import running
+from nnilite.assessor import Assessor, AssessResult
+from nnilite.errors import Conflict, NniliteError, NoMoreTrialError
+from nnilite.records import Trial, TrialState
+from nnilite.search import Search, SearchResult
+from nnilite.testing import eventually
+from nnilite.tuner import Tuner
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+
+class Given(Tuner):
+    """Proposes what a test says, once each."""
+
+    def __init__(self, *given: Any) -> None:
+        self.left = list(given)
+
+    def update_search_space(self, search_space: Any) -> None:
+        """Any is fine."""
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        if not self.left:
+            raise NoMoreTrialError
+        return {"x": self.left.pop(0)}
+
+    def receive_trial_result(self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any) -> None:
+        """Nothing is learnt."""
+
+
+@pytest.fixture(autouse=True)
+def none_is_left() -> Iterator[None]:
+    yield
+    assert [one.pid for one in multiprocessing.active_children() if one.name == "nnilite-search"] == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_tracker_is_left() -> Iterator[None]:
+    """Python's own helper of such processes would stay until the end of the tests."""
+    yield
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+
+
+def told(result: SearchResult) -> dict[Any, tuple[TrialState, str]]:
+    return {trial.parameters["x"]: (trial.state, trial.reason) for trial in result.trials}
+
+
+def test_trials_run_in_processes_of_their_own() -> None:
+    result = Search(SPACE, Given(1, 2, 3, 4, 5, 6)).run(objectives.process, concurrency=2, processes=True)
+    assert {trial.state for trial in result.trials} == {TrialState.SUCCEEDED}
+    pids = {trial.value["pid"] for trial in result.trials}
+    assert os.getpid() not in pids
+    assert 1 <= len(pids) <= 2
+    assert result.best is not None
+    assert result.best.value["default"] == 6
+
+
+def test_a_trial_that_ends_its_process_fails_alone_and_says_how() -> None:
+    given = ("fine", "raise", "kill", "exit", "no result", "fine too")
+    found = told(Search(SPACE, Given(*given)).run(objectives.fate, concurrency=2, processes=True))
+    assert found["fine"] == found["fine too"] == (TrialState.SUCCEEDED, "")
+    assert found["raise"] == (TrialState.FAILED, "ValueError: no 'quotes'")
+    killed = "its worker process was killed by SIGKILL; perhaps the memory was full"
+    assert found["kill"] == (TrialState.FAILED, killed)
+    assert found["exit"] == (TrialState.FAILED, "its worker process ended with exit code 3")
+    assert found["no result"][0] is TrialState.FAILED
+
+
+class UpTo(Assessor):
+    """Stops trials above a number; chokes on a negative one."""
+
+    def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
+        if trial_history[-1] < 0:
+            raise KeyError("choked")
+        return AssessResult.Good if trial_history[-1] < 5 else AssessResult.Bad
+
+
+def test_the_assessor_stops_trials_in_processes() -> None:
+    search = Search(SPACE, Given(1, 9, -1, 2), assessor=UpTo())
+    result = search.run(objectives.reports, concurrency=2, processes=True)
+    found = told(result)
+    assert found[1] == found[2] == (TrialState.SUCCEEDED, "")
+    assert found[9] == (TrialState.EARLY_STOPPED, "stopped by the assessor")
+    assert found[-1][0] is TrialState.FAILED
+    assert "choked" in found[-1][1]
+    assert result.intermediate["0"] == (1, 1.1, 1.2)
+
+
+def test_callbacks_run_in_this_process_and_may_stop_the_search() -> None:
+    seen = []
+
+    def stop(search: Search, trial: Trial) -> None:
+        seen.append((os.getpid(), trial.value))
+        search.stop()
+
+    Search(SPACE, Given(1, 2, 3)).run(objectives.number, processes=True, callbacks=[stop])
+    assert seen == [(os.getpid(), 1)]
+
+
+def test_after_the_time_a_trial_ends_at_its_next_report() -> None:
+    def time_flies(search: Search, trial: Trial) -> None:
+        search._loops[0]._deadline = 0.0
+
+    result = Search(SPACE, Given(0, 1, 2)).run(
+        objectives.patient, concurrency=2, timeout_s=3600, processes=True, callbacks=[time_flies]
+    )
+    assert told(result) == {0: (TrialState.SUCCEEDED, ""), 1: (TrialState.SYS_CANCELED, "the time is up")}
+
+
+def test_when_a_callback_raises_what_runs_ends_at_its_next_report() -> None:
+    def broken(search: Search, trial: Trial) -> None:
+        raise ValueError("no")
+
+    search = Search(SPACE, Given(0, 1))
+    with pytest.raises(NniliteError, match="the callback broken raised ValueError"):
+        search.run(objectives.patient, concurrency=2, processes=True, callbacks=[broken])
+    assert told(search.result()) == {0: (TrialState.SUCCEEDED, ""), 1: (TrialState.SYS_CANCELED, "the search ends")}
+
+
+def test_ctrl_c_ends_workers_whatever_they_do(tmp_path: Path) -> None:
+    def interrupted(search: Search, trial: Trial) -> None:
+        eventually(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text(), 60)
+        raise KeyboardInterrupt
+
+    search = Search(SPACE, Given(0, str(tmp_path / "pid")))
+    with pytest.raises(KeyboardInterrupt):
+        search.run(objectives.held, concurrency=2, processes=True, callbacks=[interrupted])
+    canceled = told(search.result())[str(tmp_path / "pid")]
+    assert canceled == (TrialState.USER_CANCELED, "interrupted (KeyboardInterrupt: )")
+    assert not running(int((tmp_path / "pid").read_text()))
+
+
+def test_an_objective_that_cannot_be_sent_is_refused_with_a_cure() -> None:
+    local = 1
+    for objective in (lambda parameters: 1, lambda parameters: local):
+        with pytest.raises(Conflict, match=r"cannot be sent to other processes: .* at the top level of a module"):
+            Search(SPACE, Given(1)).run(objective, processes=True)
+
+
+def test_an_objective_that_workers_cannot_import_is_refused_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = types.ModuleType("only_here")
+    exec("def objective(parameters): return 1", here.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", here)
+    search = Search(SPACE, Given(1))
+    with pytest.raises(Conflict, match=r"ModuleNotFoundError: .*only_here.* at the top level of a module"):
+        search.run(here.objective, processes=True)
+    assert told(search.result())[1][0] is TrialState.USER_CANCELED
+
+
+def test_a_search_in_processes_is_kept_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "kept"
+    Search(SPACE, "Random", storage=folder).run(objectives.reports, trials=4, concurrency=2, processes=True)
+    again = Search(SPACE, "Random", storage=folder).result()
+    assert [trial.state for trial in again.trials] == [TrialState.SUCCEEDED] * 4
+    assert {len(values) for values in again.intermediate.values()} == {3}
+
+
+SCRIPT = """
+import sys
+from nnilite import Search
+from search_objectives import held
+SPACE = {"x": {"_type": "choice", "_value": [sys.argv[1]]}}
+def main():
+    search = Search(SPACE, "Random")
+    try:
+        search.run(held, processes=True)
+    except KeyboardInterrupt:
+        print([trial.state.value for trial in search.result().trials], flush=True)
+GUARD
+    main()
+"""
+
+
+def script(folder: Path, guard: str) -> subprocess.Popen[str]:
+    """A program of a user, in a process group of its own as in a terminal."""
+    (folder / "script.py").write_text(SCRIPT.replace("GUARD", guard))
+    env = {**os.environ, "PYTHONPATH": str(Path(objectives.__file__).parent)}
+    return subprocess.Popen(
+        [sys.executable, str(folder / "script.py"), str(folder / "pid")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.real
+def test_ctrl_c_in_a_terminal_ends_a_script_and_its_workers(tmp_path: Path) -> None:
+    with script(tmp_path, 'if __name__ == "__main__":') as program:
+        eventually(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text(), 60)
+        os.killpg(program.pid, signal.SIGINT)
+        out, err = program.communicate(timeout=60)
+    assert (out.strip(), err) == ("['USER_CANCELED']", "")
+    assert not running(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.real
+def test_a_script_without_a_guard_is_told_of_it(tmp_path: Path) -> None:
+    with script(tmp_path, "if True:") as program:
+        _, err = program.communicate(timeout=60)
+    assert program.returncode == 1
+    assert 'call run under `if __name__ == "__main__":`' in err
