@@ -1,4 +1,6 @@
-"""JSON on the wire. Only this module knows its names and its spelling of numbers.
+"""JSON on the wire: bodies are read strictly, numbers spelt, and records joined to answers.
+
+The fields of a record get their names from `nnilite._shapes`.
 
 Names are camelCase. Times are seconds since the epoch, durations seconds, both as numbers. JSON has no NaN and no
 infinity: in values of trials and metrics these are the strings "NaN", "Infinity" and "-Infinity".

@@ -5,7 +5,8 @@ it can hold up nothing, and what could not be sent is sent later.
 
 news     what has happened in the database since the position that was reached
 sending  one message: its JSON, its signature, and what an answer means
-keeping  is in `nnilite/_trackers`, as the manager keeps both kinds of process in the same way
+
+`nnilite._trackers.keeping` starts these processes and keeps them running, as it does those of trackers.
 """
 
 from __future__ import annotations
