@@ -400,7 +400,7 @@ def _loads(text: str) -> Any:
         from _json import make_scanner
 
         value, end = make_scanner(_Numbers)(text, 0)  # type: ignore[arg-type]
-    except (ImportError, AttributeError, TypeError, StopIteration):  # json's own reader tells what is wrong
+    except (ImportError, AttributeError, TypeError, StopIteration, SystemError):  # `json` tells what is wrong
         end = -1
     if end == len(text):
         return value

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 _MODULES = (
+    "_keeper/plain_json.py",
+    "_keeper/signals.py",
     "_keeper/folder.py",
     "_keeper/process.py",
     "_keeper/attempt_files.py",

@@ -37,9 +37,11 @@ Without a callback everything stays in the folder (see `folder`), where a servic
 program       the command line
 spec          the specification of an attempt, checked once
 attempt       one attempt, from the specification to the last delivered event
-process       starts the trial's process, recognizes it later, and ends it with its group
+starting      starts the trial's command
+process       recognizes the trial's process, and ends it with its group
 exit_code     exit codes in the form of shells, and in words
 working_copy  the trial's own copy of the code
+code_archive  reads a code package
 sdk_folder    the folder where the trial finds `import nnilite` and `import nni`
 spool         reads what the trial has reported
 output        the files that the trial prints to, with their cap
@@ -56,19 +58,26 @@ job           runs an attempt as the job of such a platform
 proof         how keeper and manager prove to each other who they are, without sending the token
 courier       the thread that takes batches to the manager, and brings its answers
 link          the ways to the manager: its REST callback, or marked lines on standard output
+plain_json    JSON without the time that the import of `json` takes
+plain_hash    the same for `hashlib`
+signals       the same for `signal`
 wake          lets the main thread wait for signals, other threads, and time
 fork_server   forks a keeper for each job, which saves the start of Python
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
+import io
+import marshal
 import os
 import zipfile
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import IO, Dict, Tuple
 
-__all__ = ["BUILD", "SDK", "SHIM", "bootstrap_source", "build", "sdk_sources"]
+__all__ = ["BEFORE_START", "BUILD", "SDK", "SHIM", "bootstrap_source", "build", "sdk_sources", "with_bytecode"]
 
 BUILD = ""
 """The hash of the zipapp that this runs from; "" outside of one."""
@@ -78,6 +87,28 @@ SDK: Tuple[str, ...] = ()
 
 SHIM = Path(__file__).parent.parent / "_nni_shim"
 """The folder to put on sys.path for `import nni`."""
+
+BEFORE_START: Tuple[str, ...] = (
+    "__init__",
+    "attempt",
+    "code_archive",
+    "exit_code",
+    "folder",
+    "job",
+    "output",
+    "plain_hash",
+    "plain_json",
+    "process",
+    "program",
+    "saving",
+    "sdk_folder",
+    "signals",
+    "spec",
+    "starting",
+    "wake",
+    "working_copy",
+)
+"""The modules that a job may load before the start of its trial, which waits for them."""
 
 _PACKAGE = Path(__file__).parent
 _FOR_STORAGE = ("saver", "storage", "storage_http")
@@ -103,14 +134,15 @@ def build(target: Path, with_storage: bool = False) -> Path:
     """Write the zipapp to `target`, the same bytes for the same sources. Returns `target`. Raises: OSError.
 
     It travels within each job of some platforms, which take 100 kB for all of a job. So what copies files to a shared
-    storage is left out unless `with_storage`.
+    storage is left out unless `with_storage`, and docstrings are left out, too.
 
     >>> build(Path("/tmp/keeper.pyz"))
     PosixPath('/tmp/keeper.pyz')
     """
     files = {"__main__.py": _MAIN.encode()}
-    modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if with_storage or path.stem not in _FOR_STORAGE]
-    files.update((f"nnilite_keeper/{path.name}", path.read_bytes()) for path in modules)
+    left_out = ("attempt_files", *(() if with_storage else _FOR_STORAGE))
+    modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
+    files.update((f"nnilite_keeper/{path.name}", _without_docstrings(path.read_text("ascii"))) for path in modules)
     sdk = sdk_sources()
     files.update((f"sdk/{name}", data) for name, data in sdk.items())
     digest = hashlib.sha256()
@@ -119,9 +151,28 @@ def build(target: Path, with_storage: bool = False) -> Path:
     init = _INIT.format(build=digest.hexdigest()[:16], sdk=repr(tuple(sorted(sdk))), version=version())
     files["nnilite_keeper/__init__.py"] = init.encode()
     draft = target.with_name(f".{target.name}.{os.getpid()}.new")
-    _write(draft, files)
+    with open(draft, "wb") as stream:
+        _write(stream, files)
     draft.replace(target)
     return target
+
+
+def with_bytecode(keeper: bytes) -> bytes:
+    """The keeper's zipapp with the bytecode of what is loaded before the start of a trial, for this version of Python.
+
+    Packed it is twice as large. Any other version takes the sources, which are there as before.
+    """
+    with zipfile.ZipFile(io.BytesIO(keeper)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    for module in BEFORE_START:
+        name = f"nnilite_keeper/{module}.py"
+        code = compile(files[name], name, "exec", dont_inherit=True, optimize=2)
+        # By its second word it is taken without a look at times or sources: those in the zipapp are the same.
+        head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(files[name])
+        files[f"{name}c"] = head + marshal.dumps(code)
+    target = io.BytesIO()
+    _write(target, files)
+    return target.getvalue()
 
 
 def sdk_sources() -> Dict[str, bytes]:
@@ -134,7 +185,7 @@ def sdk_sources() -> Dict[str, bytes]:
 
 def bootstrap_source() -> str:
     """The text of the bootstrap, for platforms that only run a command."""
-    return (_PACKAGE / "bootstrap.py").read_text(encoding="ascii")
+    return _without_docstrings((_PACKAGE / "bootstrap.py").read_text(encoding="ascii")).decode("ascii")
 
 
 def version() -> str:
@@ -143,12 +194,23 @@ def version() -> str:
     return text.partition('"')[2].partition('"')[0]
 
 
-def _write(path: Path, files: Dict[str, bytes]) -> None:
+def _without_docstrings(source: str) -> bytes:
+    """The source with empty docstrings, and with each line where it was, so that tracebacks are right."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            said = node.body[0]
+            last = said.end_lineno or said.lineno
+            lines[said.lineno - 1] = " " * said.col_offset + '""'
+            lines[said.lineno : last] = [""] * (last - said.lineno)
+    return "\n".join([*lines, ""]).encode("ascii")
+
+
+def _write(stream: IO[bytes], files: Dict[str, bytes]) -> None:
     """Write an uncompressed archive: it is read faster, and its bytes do not depend on the version of zlib."""
-    with open(path, "wb") as stream:
-        stream.write(b"#!/usr/bin/env python3\n")
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-            for name in sorted(files):
-                entry = zipfile.ZipInfo(name, _EPOCH)
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, files[name])
+    stream.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[name])

@@ -3,27 +3,28 @@
 prepare the folder -> start the command -> watch it -> end its group -> write how it ended -> deliver the rest
 
 A failure before the start is reported as an exit without a code, so that the trial fails with that sentence.
+
+What only watches and reports is loaded after the start of the command, which does not wait for it.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
 import time
-from typing import Any, Dict, Mapping, Optional, Tuple
 
-from . import process
-from .courier import Courier
+from . import process, signals, starting
 from .exit_code import sentence, status
 from .folder import Folder, is_gone
-from .link import RestLink, link_of
-from .outbox import Outbox
 from .output import OutputFile
 from .saving import saver_of
-from .spec import Spec
-from .wake import Wake
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Mapping, Optional, Tuple
+
+    from .courier import Courier
+    from .spec import Spec
+    from .wake import Wake
 
 NOT_STARTED = 4
 FENCED = 5
@@ -37,7 +38,7 @@ _MESSAGE_CHARS = 2000
 _LAST_TRY_S = 10.0
 _LOOK_EVERY_S = 2.0
 _SIGTERM_LAG_S = 0.5
-_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)  # the latter is what a shell says of its command
+_BY_SIGTERM = (-signals.SIGTERM, 128 + signals.SIGTERM)  # the latter is what a shell says of its command
 _READ_PATIENCE_S, _READ_AGAIN_S = 10.0, 0.5
 _NOT_FOR_TRIALS = (
     "NNI_TRIAL_COMMAND_CHANNEL",  # it would keep NNI's own SDK from writing to the spool
@@ -97,8 +98,7 @@ class AttemptRun:
             "stderr": OutputFile(folder.stderr, spec.max_output_bytes),
         }
         self._spool = OutputFile(folder.metrics, 0)
-        outbox = Outbox(folder, self._outputs if spec.send_output else {})
-        self._courier = Courier(spec, folder, outbox, link_of(spec), wake.poke)
+        self._made: Optional[Courier] = None
         self._courier_works = False
         self._saver = saver_of(spec, folder)
         self._why = ""  # the sentence on why the trial is being ended
@@ -113,17 +113,17 @@ class AttemptRun:
     def run(self) -> int:
         """Run the command to its end."""
         try:
-            child = self._start()
+            pid = self._start()
         except NotStarted as error:
             return self.not_started(str(error))
-        started = dict(process.identity(child.pid), time=self._began[0])
+        started = dict(process.identity(pid), time=self._began[0])
         self._folder.write("started", started)
         self._courier.notify(_started(started))
         self._courier.measure(started)
         self._start_courier()
         self._saver.start()
-        code = self._watch(child)
-        self._end_rest(child.pid)
+        code = self._watch(pid)
+        self._end_rest(pid)
         self._look()
         message = self._message(code)
         if not self._courier.fenced:
@@ -187,13 +187,25 @@ class AttemptRun:
                     return None
             self._wake.wait(_READ_AGAIN_S)
 
+    @property
+    def _courier(self) -> Courier:
+        """Made when there is something to report."""
+        if self._made is None:
+            from .courier import Courier
+            from .link import link_of
+            from .outbox import Outbox
+
+            outbox = Outbox(self._folder, self._outputs if self._spec.send_output else {})
+            self._made = Courier(self._spec, self._folder, outbox, link_of(self._spec), self._wake.poke)
+        return self._made
+
     def _start_courier(self) -> None:
         if not self._courier_works:
             self._courier_works = True
             self._courier.start()
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        """Start the command. Raises: NotStarted."""
+    def _start(self) -> int:
+        """Start the command. Returns its pid. Raises: NotStarted."""
         self._check_wanted()
         try:
             self._folder.write_parameters(self._spec.parameters)
@@ -207,13 +219,13 @@ class AttemptRun:
         self._check_wanted()
         try:
             self._began = (time.time(), time.monotonic())
-            return process.start(self._spec.command, directory, env, self._folder.stdout, self._folder.stderr)
+            return starting.start(self._spec.command, directory, env, self._folder.stdout, self._folder.stderr)
         except (OSError, ValueError) as error:  # a ValueError is a zero byte in command or environment
             raise NotStarted("the trial command cannot be started in {}: {}".format(directory, error)) from error
 
     def _check_wanted(self) -> None:
         """Check that the trial's end was not requested already. Raises: NotStarted."""
-        self._cause = "fenced" if self._courier.fenced else self._asked()
+        self._cause = "fenced" if self._made and self._made.fenced else self._asked()
         if self._cause:
             raise NotStarted("canceled before its command was started")
 
@@ -228,7 +240,13 @@ class AttemptRun:
         target = os.path.join(self._folder.path, "code")
         try:
             archive = self._spec.code.get("archive")
-            archive = archive or self._saver.fetch_code(self._spec.code["download"], self._wanted) or self._download()
+            archive = archive or self._saver.fetch_code(self._spec.code["download"], self._wanted)
+            if not archive:
+                from .link import RestLink
+
+                self._start_courier()  # for heartbeats meanwhile
+                link, name = RestLink(self._spec), self._spec.code["download"]
+                archive = working_copy.download(link, name, self._folder.inner, lambda: not self._wanted())
             working_copy.unpack(archive, target)
         except working_copy.CodeError as error:
             raise NotStarted(str(error)) from error
@@ -236,19 +254,7 @@ class AttemptRun:
 
     def _wanted(self) -> bool:
         """Whether nothing has asked for the trial's end."""
-        return not (self._wake.terminations or self._courier.cancel or self._courier.fenced)
-
-    def _download(self) -> str:
-        """Fetch the code package from the manager, with heartbeats meanwhile."""
-        from . import working_copy
-
-        self._start_courier()
-        return working_copy.download(
-            RestLink(self._spec),
-            self._spec.code["download"],
-            self._folder.inner,
-            lambda: not self._wanted(),
-        )
+        return not (self._asked() or (self._made and self._made.fenced))
 
     def _environment(self, directory: str) -> Dict[str, str]:
         """The environment of the command. Raises: OSError."""
@@ -278,18 +284,18 @@ class AttemptRun:
         env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         return env
 
-    def _watch(self, child: "subprocess.Popen[bytes]") -> int:
+    def _watch(self, pid: int) -> int:
         """Wait for the command's end, watch its files, and end it if requested. Returns its exit code."""
         shortest, longest = _POLL_S
         pause = shortest
         while True:
             self._wake.wait(pause)
-            code = process.reap(child)
+            code = process.reap(pid)
             if code is not None:
                 if code and not self._why and _sigterm_came(self._wake, code):
                     self._why, self._cause = self._reason(time.monotonic())
                 return code
-            self._end_if_wanted(child.pid)
+            self._end_if_wanted(pid)
             pause = shortest if self._look() else min(longest, pause * 1.5)
             if self._kill_at is not None:
                 pause = min(pause, max(0.001, self._kill_at - time.monotonic()))
@@ -315,14 +321,14 @@ class AttemptRun:
         now = time.monotonic()
         if self._courier.fenced:
             self._why, self._cause = "fenced: its manager has begun another attempt, or is over", "fenced"
-            process.signal_group(group, signal.SIGKILL)
+            process.signal_group(group, signals.SIGKILL)
         elif self._kill_at is None:
             self._why, self._cause = self._reason(now)
             if self._why:
                 self._kill_at = now + self._spec.grace_s
-                process.signal_group(group, signal.SIGTERM)
+                process.signal_group(group, signals.SIGTERM)
         elif now >= self._kill_at:
-            process.signal_group(group, signal.SIGKILL)
+            process.signal_group(group, signals.SIGKILL)
             self._kill_at = now + 1
 
     def _reason(self, now: float) -> Tuple[str, str]:
@@ -338,7 +344,7 @@ class AttemptRun:
 
     def _asked(self) -> str:
         """What has requested the trial's end: its manager ("canceled"), a signal ("interrupted"), or nothing ("")."""
-        if self._courier.cancel:
+        if self._made and self._made.cancel:
             return "canceled"
         return "interrupted" if self._wake.terminations else ""
 
@@ -445,7 +451,7 @@ def _sigterm_came(wake: Wake, code: int) -> bool:
 
 def _started(known: Mapping[str, Any]) -> Dict[str, Any]:
     # A pod's host name is its own, but people look for its node.
-    host = str(os.environ.get("NNILITE_HOST") or known.get("host") or socket.gethostname())[:255]
+    host = str(os.environ.get("NNILITE_HOST") or known.get("host") or os.uname().nodename)[:255]
     pid = known.get("pid")
     return {"type": "started", "time": _time(known), "host": host, "pid": pid if isinstance(pid, int) else 0}
 

@@ -20,34 +20,40 @@ The instructions are JSON, compressed by zlib:
 
 This process becomes the keeper, which so gets the signals of the platform. A failure before that is reported by one
 sentence: on standard error, as an event in the job's log, and in FILE.
+
+The trial waits for all of this, and modules take most of the time, above all where an image has no bytecode of the
+standard library. So only parts of the interpreter are imported at the top, and the rest where it is used.
 """
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import hashlib
-import importlib
-import json
 import os
-import re
-import shutil
-import signal
 import sys
 import time
 import zlib
-from types import FrameType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from types import FrameType
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+
+    T = TypeVar("T")
+else:
+    try:
+        import _signal as signal  # all of it but enumerations
+    except ImportError:  # another Python than CPython
+        import signal
 
 NOT_STARTED = 4
 STOPPED = 143
 _EVENT = "NNILITE_EVENT "
+_START = "start.json"
 _DOWNLOAD_LIMIT_S = 900.0
 _FILE_LIMIT_S = 120.0  # a network file system may show a new file late
 _PAUSE_S = (0.2, 10.0)
 _TIMEOUT_S = 30.0
+_CHUNK_BYTES = 1 << 20
 _REFUSALS = (400, 401, 403, 404, 410)
 _MESSAGE_BYTES = 4000  # Kubernetes keeps 4096 bytes
 _OPTIONS = ("message", "from", "work", "files", "role", "rank", "task", "checkpoints")
@@ -92,6 +98,8 @@ def read_options(words: Sequence[str]) -> Dict[str, str]:
 def tell_end(message_file: Optional[str], end: Mapping[str, Any]) -> None:
     """Report the end of a job that has no keeper, in its log and in the file that the platform reads."""
     _say(end["message"])
+    import json
+
     sys.stdout.write(_EVENT + json.dumps(dict(end, type="exit", time=time.time())) + "\n")
     sys.stdout.flush()
     write_message(message_file, end)
@@ -101,6 +109,8 @@ def write_message(path: Optional[str], end: Mapping[str, Any]) -> None:
     """Write an end to the file that the platform reads, if there is one, shortened to the bytes that it keeps."""
     if not path:
         return
+    import json
+
     text = str(end.get("message") or "")
     while True:
         data = json.dumps({"nnilite": dict(end, message=text)}).encode("ascii")
@@ -131,30 +141,38 @@ def _start(options: Mapping[str, str], words: Sequence[str]) -> int:
             raise
         except Failed as error:
             start["failed"] = str(error)  # the keeper reports it to the manager
-        path = os.path.join(place, "start.json")
-        write_private(path, json.dumps(dict(start, files=files)).encode("ascii"))
+        start["files"] = files
+        hidden = _secret_variables(options["from"], start)
+        if hidden:
+            _write_start(place, start)
     except OSError as error:
         raise Failed("the job's folder {} cannot be written: {}".format(options["work"], error.strerror)) from error
-    return _become([keeper, "job", path, *words], _secret_variables(options["from"], start))
-
-
-def _become(command: List[str], hidden: Sequence[str]) -> int:
-    """Be the keeper. SIGTERM is blocked until the keeper handles it, so that none is lost in between.
-
-    A process whose environment holds secrets is replaced, since its trial could read it in /proc.
-    """
+    # Until the keeper handles SIGTERM it is blocked, so that none is lost in between.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     sys.stdout.flush()
     if hidden:
-        of_secrets = re.compile("({})(_[0-9]+)?".format("|".join(hidden)))
-        environment = {name: value for name, value in os.environ.items() if not of_secrets.fullmatch(name)}
-        os.execve(sys.executable, [sys.executable, "-I", "-S", *command], environment)
+        _be_replaced([keeper, "job", os.path.join(place, _START), *words], hidden)
     # To start Python once more, and to import all this again, would cost as much time as the rest of the start.
-    sys.argv = list(command)
-    sys.path.insert(0, command[0])
+    sys.argv = [keeper, "job"]
+    sys.path.insert(0, keeper)
     sys.modules["nnilite_keeper.bootstrap"] = sys.modules[__name__]
-    keeper = importlib.import_module("nnilite_keeper.program")
-    return int(keeper.main(command[1:]))
+    program = __import__("nnilite_keeper.program", fromlist=["become_job"])
+    return int(program.become_job(start, place, words))
+
+
+def _write_start(place: str, start: Mapping[str, Any]) -> None:
+    import json
+
+    write_private(os.path.join(place, _START), json.dumps(start).encode("ascii"))
+
+
+def _be_replaced(command: Sequence[str], hidden: Sequence[str]) -> None:
+    """Replace this process, whose environment holds secrets: its trial could read it in /proc."""
+    import re
+
+    of_secrets = re.compile("({})(_[0-9]+)?".format("|".join(hidden)))
+    environment = {name: value for name, value in os.environ.items() if not of_secrets.fullmatch(name)}
+    os.execve(sys.executable, [sys.executable, "-I", "-S", *command], environment)
 
 
 def _secret_variables(place: str, start: Mapping[str, Any]) -> List[str]:
@@ -179,7 +197,7 @@ def _instructions(place: str) -> Tuple[Dict[str, Any], str]:
         folder = os.path.dirname(path)
         data = patiently("the specification", path, lambda: _read(path), _FILE_LIMIT_S)
     try:
-        return json.loads(zlib.decompress(data).decode("utf-8")), folder
+        return _loads(zlib.decompress(data).decode("utf-8")), folder
     except (ValueError, zlib.error) as error:
         raise Failed("the specification in {} is damaged: {}".format(place, error)) from error
 
@@ -188,7 +206,7 @@ def _keeper(entry: Mapping[str, Any], files: str, place: str) -> str:
     """Bring the keeper to the job's own folder. Returns its path. Raises: Failed, OSError."""
     target = os.path.join(place, "keeper.pyz")
     _fetch("the keeper", entry, files, target)
-    if hashlib.sha256(_read(target)).hexdigest() != entry["sha256"]:
+    if _sha256(_read(target)) != entry["sha256"]:
         raise Failed("the keeper that the platform has handed over is damaged, or not ours")
     return target
 
@@ -216,7 +234,7 @@ def _fetch(what: str, entry: Mapping[str, Any], files: str, target: str) -> None
         patiently(what, "storage", lambda: _download(entry["url"], target), _DOWNLOAD_LIMIT_S)
     else:
         path = os.path.join(files, entry["file"])
-        patiently(what, path, lambda: shutil.copyfile(path, target), _FILE_LIMIT_S)
+        patiently(what, path, lambda: _copy(path, target), _FILE_LIMIT_S)
     if entry.get("packed"):
         try:
             write_private(target, zlib.decompress(_read(target)))
@@ -244,21 +262,25 @@ def patiently(what: str, place: str, call: Callable[[], T], limit_s: float) -> T
 
 
 def _download(url: str, path: str) -> None:
-    with _opened(url) as answer, open(path, "wb") as file:
-        shutil.copyfileobj(answer, file)
-        wanted = answer.headers.get("Content-Length")
-        if wanted and int(wanted) != file.tell():
-            raise OSError("the connection broke off")
+    def copy(answer: Any) -> None:
+        with open(path, "wb") as file:
+            _pass_on(answer, file)
+            wanted = answer.headers.get("Content-Length")
+            if wanted and int(wanted) != file.tell():
+                raise OSError("the connection broke off")
+
+    _get(url, copy)
 
 
 def _content(url: str) -> bytes:
-    with _opened(url) as answer:
-        return bytes(answer.read())
+    return _get(url, lambda answer: bytes(answer.read()))
 
 
-@contextlib.contextmanager
-def _opened(url: str) -> Iterator[Any]:
-    """The answer to GET. The URL is a secret that gives access, so no error may show it. Raises: Failed, OSError."""
+def _get(url: str, use: Callable[[Any], T]) -> T:
+    """What is made of the answer to GET. The URL is a secret that gives access, so no error may show it.
+
+    Raises: Failed, OSError.
+    """
     if not url.startswith(("http://", "https://")) or not url.isprintable() or " " in url:
         raise Failed("the platform has handed over something that is not a URL")
     # These take twice as long to import as Python takes to start, and most jobs get everything without a network.
@@ -269,7 +291,7 @@ def _opened(url: str) -> Iterator[Any]:
     context = ssl.create_default_context() if url.startswith("https:") else None
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S, context=context) as answer:
-            yield answer
+            return use(answer)
     except http.client.HTTPException as error:
         raise OSError(str(error) or type(error).__name__) from error
 
@@ -281,10 +303,55 @@ def _variable(name: str) -> bytes:
         pieces.append(os.environ["{}_{}".format(name, len(pieces))])
     if not pieces[0]:
         raise Failed("the platform has not handed over the environment variable {}".format(name))
+    import base64
+
     try:
         return base64.b64decode("".join(pieces), validate=True)
     except ValueError as error:
         raise Failed("the environment variable {} is damaged: {}".format(name, error)) from error
+
+
+def _copy(source: str, target: str) -> None:
+    with open(source, "rb") as here, open(target, "wb") as there:
+        _pass_on(here, there)
+
+
+def _pass_on(source: Any, target: Any) -> None:
+    piece = source.read(_CHUNK_BYTES)
+    while piece:
+        target.write(piece)
+        piece = source.read(_CHUNK_BYTES)
+
+
+def _sha256(data: bytes) -> str:
+    """In hexadecimal digits. `hashlib` would load all of OpenSSL."""
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return str(__import__(name).sha256(data).hexdigest())
+        except (ImportError, AttributeError):
+            continue
+    raise Failed("this Python has no SHA-256")
+
+
+def _loads(text: str) -> Any:
+    """The value of a JSON text, by the C part of `json` where there is one (see `plain_json`). Raises: ValueError."""
+    try:
+        from _json import make_scanner
+
+        value, end = make_scanner(_Numbers)(text, 0)  # type: ignore[arg-type]
+        if end == len(text):
+            return value
+    except (ImportError, AttributeError, TypeError, StopIteration, SystemError):
+        pass
+    import json
+
+    return json.loads(text)
+
+
+class _Numbers:
+    strict, object_hook, object_pairs_hook = True, None, None
+    parse_float, parse_int, parse_constant = float, int, float
+    memo: Dict[str, str] = {}
 
 
 def _read(path: str) -> bytes:

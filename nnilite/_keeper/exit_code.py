@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+from .signals import SIGKILL
 
 
 def status(code: int) -> int:
@@ -15,13 +15,15 @@ def sentence(code: int) -> str:
     number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if number:
         name = _signal_name(number)
-        why = ": the machine or the container may have been out of memory" if number == signal.SIGKILL else ""
+        why = ": the machine or the container may have been out of memory" if number == SIGKILL else ""
         return "killed by {}{}".format(name, why) if code < 0 else "exit code {} ({}{})".format(code, name, why)
     hints = {126: ": a command of it cannot be executed", 127: ": a command of it was not found"}
     return "exit code {}{}".format(code, hints.get(code, ""))
 
 
 def _signal_name(number: int) -> str:
+    import signal
+
     try:
         return signal.Signals(number).name
     except ValueError:

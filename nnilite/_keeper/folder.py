@@ -17,10 +17,14 @@ at the start, so that the end can be recorded on a full disk, too.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
-from typing import Any, Dict, Optional
+
+from . import plain_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional
 
 _RESERVED_BYTES = 16384
 _MAX_LOG_BYTES = 1_000_000
@@ -80,7 +84,7 @@ class Folder:
         """The JSON object in `.nni/<name>`; None if there is none. Raises: OSError if it cannot be read now."""
         try:
             with open(os.path.join(self.inner, name), encoding="utf-8") as file:
-                value = json.loads(file.read(_MAX_RECORD_CHARS))
+                value = plain_json.loads(file.read(_MAX_RECORD_CHARS))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except (ValueError, RecursionError):  # the trial may have written to it
@@ -91,7 +95,7 @@ class Folder:
         """Write the JSON object to `.nni/<name>`. A failure goes to the log and returns False."""
         draft = self._draft(name)
         try:
-            self._fill(draft, json.dumps(value).encode("ascii"))
+            self._fill(draft, plain_json.dumps(value).encode("utf-8"))
             os.replace(draft, os.path.join(self.inner, name))
         except OSError as error:
             self.note("{} cannot be written: {}".format(name, error))
@@ -101,7 +105,7 @@ class Folder:
     def write_parameters(self, parameters: Any) -> None:
         """Write parameter.cfg. Raises: OSError."""
         path = os.path.join(self.path, "parameter.cfg")
-        self._fill(path + ".new", json.dumps(parameters).encode("ascii"))
+        self._fill(path + ".new", plain_json.dumps(parameters).encode("utf-8"))
         os.replace(path + ".new", path)
 
     def disk_is_full(self) -> bool:

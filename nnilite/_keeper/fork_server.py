@@ -38,9 +38,10 @@ def serve() -> int:
     import hashlib  # noqa: F401
     import hmac  # noqa: F401
     import http.client  # noqa: F401
+    import subprocess  # noqa: F401
     import tarfile  # noqa: F401
 
-    from . import sdk_folder, use, working_copy  # noqa: F401
+    from . import courier, link, outbox, sdk_folder, use, working_copy  # noqa: F401
 
     server = _ForkServer()
     signal.signal(signal.SIGCHLD, server.wake.nothing)

@@ -1,7 +1,7 @@
 """Runs an attempt as the job of a platform that only runs a command: `keeper.pyz job START.json OPTIONS`.
 
-The bootstrap writes START.json: its instructions in plain JSON, with `files`, the folder that they were in, and
-`failed` if there is no code. It passes its own options on, of which these are read here:
+START are the bootstrap's instructions, with `files`, the folder that they were in, and `failed` if there is no code.
+They are in a file only where the bootstrap cannot become the keeper itself. Of its options, these are read here:
 
     --role NAME         this process's role in the job: `roles` has for it {"reports": whether it reports for the
                         trial, "spec": what differs in its specification}
@@ -19,21 +19,20 @@ the trial is printed in any case, as the last event. `shared` says that all proc
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import shutil
-import signal
-import subprocess
 import sys
-from types import FrameType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
-from . import attempt, bootstrap, process, working_copy
+from . import attempt, bootstrap, plain_json, process, signals
 from .folder import Folder
-from .link import MARK, RestLink
-from .spec import Spec, SpecError, parse
+from .spec import SpecError, parse
 from .wake import Wake
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Dict, Mapping, Optional, Sequence
+
+    from .spec import Spec
 
 _LINGER_S = 10.0
 _LOG_IS_READ_S = 10.0
@@ -43,29 +42,41 @@ _PIECE_BYTES = 256 * 1024
 _ENDED_BY_SIGTERM = 143
 
 
-class _Role(NamedTuple):
+class _Role:
     """The task of one process of the job."""
 
-    spec: Dict[str, Any]  # the keeper's specification
-    # The log goes away with the job, and the service has yet to read its end.
-    waits_for_reader: bool
+    def __init__(self, spec: Dict[str, Any], waits_for_reader: bool) -> None:
+        self.spec = spec  # the keeper's specification
+        # The log goes away with the job, and the service has yet to read its end.
+        self.waits_for_reader = waits_for_reader
 
 
-def run(words: List[str]) -> int:
-    """Do what the instructions say. Returns the exit code."""
+def run(words: Sequence[str]) -> int:
+    """Do what the instructions in the file of the first word say. Returns the exit code."""
+    try:
+        with open(words[0], encoding="utf-8") as file:
+            start = plain_json.loads(file.read())
+        os.unlink(words[0])
+    except OSError as error:
+        options = bootstrap.read_options(words[1:])
+        bootstrap.tell_end(options.get("message"), {"code": None, "message": str(error)})
+        return attempt.NOT_STARTED
+    return attend(start, os.path.dirname(words[0]), words[1:])
+
+
+def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
+    """Do what the instructions say, and remove `place`, the folder of the bootstrap. Returns the exit code."""
     wake = Wake()
     wake.listen()
-    path, options = words[0], bootstrap.read_options(words[1:])
-    place = os.path.dirname(path)
+    options = bootstrap.read_options(words)
     try:
-        with open(path, encoding="utf-8") as file:
-            start = json.load(file)
-        os.unlink(path)
         return _do(start, options, place, wake)
-    except (SpecError, OSError, working_copy.CodeError) as error:
+    except (SpecError, OSError, attempt.NotStarted) as error:
         bootstrap.tell_end(options.get("message"), {"code": None, "message": str(error)})
         return attempt.NOT_STARTED
     finally:
+        import shutil
+
         shutil.rmtree(place, ignore_errors=True)
 
 
@@ -125,12 +136,12 @@ def _leave_in_time(wake: Wake, grace_s: float) -> None:
 
     def end(number: int, frame: Optional[FrameType]) -> None:
         wake.terminations += 1
-        signal.setitimer(signal.ITIMER_REAL, grace_s + _LAST_TRY_S)
+        signals.setitimer(signals.ITIMER_REAL, grace_s + _LAST_TRY_S)
 
-    signal.signal(signal.SIGALRM, insist)
-    signal.signal(signal.SIGTERM, end)
+    signals.signal(signals.SIGALRM, insist)
+    signals.signal(signals.SIGTERM, end)
     if wake.terminations:
-        signal.setitimer(signal.ITIMER_REAL, grace_s + _LAST_TRY_S)
+        signals.setitimer(signals.ITIMER_REAL, grace_s + _LAST_TRY_S)
 
 
 def _run(spec: Spec, failed: str, wake: Wake) -> int:
@@ -160,18 +171,24 @@ def _leave(spec: Spec, wake: Wake) -> None:
         return
     for stream, offset in (delivered.get("output") or {}).items():
         _print_output(stream, os.path.join(spec.directory, "trial." + stream), offset)
-    attempt.AttemptRun(spec._replace(report="stdout", send_output=False), folder, wake).deliver()
+    attempt.AttemptRun(spec.but(report="stdout", send_output=False), folder, wake).deliver()
 
 
 def _print_end(directory: str) -> None:
     """Print how the trial ended. The log may then have this event twice, which is harmless."""
     exited = Folder(directory).read("exit")
     if exited:
-        sys.stdout.write(MARK + json.dumps(dict(exited, type="exit")) + "\n")
+        from .link import MARK
+
+        sys.stdout.write(MARK + plain_json.dumps(dict(exited, type="exit")) + "\n")
         sys.stdout.flush()
 
 
 def _print_output(stream: str, path: str, offset: int) -> None:
+    import base64
+
+    from .link import MARK
+
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -181,18 +198,24 @@ def _print_output(stream: str, path: str, offset: int) -> None:
     for begin in range(0, len(data), _PIECE_BYTES):
         piece = base64.b64encode(data[begin : begin + _PIECE_BYTES]).decode("ascii")
         event = {"type": "output", "stream": stream, "offset": offset + begin, "data": piece}
-        sys.stdout.write(MARK + json.dumps(event) + "\n")
+        sys.stdout.write(MARK + plain_json.dumps(event) + "\n")
     sys.stdout.flush()
 
 
 def _prepare(spec: Spec, place: str) -> int:
-    """Unpack the code. Raises: CodeError, OSError."""
+    """Unpack the code. Raises: NotStarted, OSError."""
+    from . import working_copy
+    from .link import RestLink
+
     archive = spec.code.get("archive")
-    if spec.code.get("download"):
-        archive = working_copy.download(RestLink(spec), spec.code["download"], place, lambda: False)
     target = os.path.join(spec.directory, "code")
-    if archive and not os.path.exists(target):
-        working_copy.unpack(archive, target)
+    try:
+        if spec.code.get("download"):
+            archive = working_copy.download(RestLink(spec), spec.code["download"], place, lambda: False)
+        if archive and not os.path.exists(target):
+            working_copy.unpack(archive, target)
+    except working_copy.CodeError as error:
+        raise attempt.NotStarted(str(error)) from error
     return 0
 
 
@@ -201,10 +224,12 @@ def _resume(spec: Dict[str, Any], message_file: Optional[str], place: str, wake:
 
     So the keeper is a process of its own here, which is killed before it can report that the trial has ended.
     """
+    import subprocess
+
     directory = spec["directory"]
     _take_over(directory)
     path = os.path.join(place, "spec.json")
-    bootstrap.write_private(path, json.dumps(spec).encode("ascii"))
+    bootstrap.write_private(path, plain_json.dumps(spec).encode("ascii"))
     child = subprocess.Popen([sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "run", path])
     while child.poll() is None and not wake.terminations:
         wake.wait(0.2)
@@ -227,6 +252,8 @@ def _take_over(directory: str) -> None:
     before = next((path for path in earlier if os.path.exists(Folder(path).metrics)), None)
     if before is None:
         return
+    import shutil
+
     old, new = Folder(before), Folder(directory)
     new.create()
     for source, target in ((old.metrics, new.metrics), (old.stdout, new.stdout), (old.stderr, new.stderr)):

@@ -1,83 +1,25 @@
-"""Starts a trial's command, recognizes its process later, and ends its process group.
+"""Recognizes a trial's process, and ends its process group, which has the pid of its first process.
 
-The command leads a session of its own, so its group has its pid, and signals to the keeper's group or terminal do not
-reach it. A pid may be used again by another process. Together with the start time of the process and the boot of the
-machine it is unique.
+A pid may be used again by another process. Together with the start time of the process and the boot of the machine it
+is unique.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional
 
-_SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
-_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+=.,:/@%")
-_SHELL_WORDS = """
-. : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs disown do
-done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in jobs
-kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt source suspend
-test then time times trap true type typeset ulimit umask unalias unset until wait while
-"""
-_OF_THE_SHELL = frozenset(_SHELL_WORDS.split())
-_OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append, since the cap may cut the file
+from . import signals
 
-
-def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> "subprocess.Popen[bytes]":
-    """Start the command by bash, or by sh if there is no bash. Raises: OSError.
-
-    Of a command of plain words the shell would only start the program and replace itself by it. So it is started
-    without a shell, which takes less time. If that fails, the shell is started after all, and says why.
-    """
-    words = plain_words(command, env)
-    if words:
-        try:
-            # A shell would set this, too.
-            return _popen(words, directory, {**env, "PWD": directory}, stdout, stderr)
-        except (OSError, ValueError):  # a script without `#!`, for example, which a shell runs all the same
-            words = []
-    shell = next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
-    return _popen([shell, "-c", command], directory, env, stdout, stderr)
-
-
-def plain_words(command: str, env: Mapping[str, str]) -> List[str]:
-    """The words of a command that needs no shell; [] if it may need one."""
-    words = command.split()
-    if not words or not _PLAIN.issuperset(command) or words[0] in _OF_THE_SHELL or "=" in words[0]:
-        return []
-    # In these cases a shell does more: it runs a file first, has functions of its own, or its own idea of PATH.
-    if not env.get("PATH") or "BASH_ENV" in env or any(name.startswith("BASH_FUNC_") for name in env):
-        return []
-    return words
-
-
-def _popen(
-    words: List[str], directory: str, env: Mapping[str, str], stdout: str, stderr: str
-) -> "subprocess.Popen[bytes]":
-    out = os.open(stdout, _OUT_FLAGS, 0o600)
-    err = os.open(stderr, _OUT_FLAGS, 0o600)
-    try:
-        return subprocess.Popen(
-            words,
-            cwd=directory,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-    finally:
-        os.close(out)
-        os.close(err)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional
 
 
 def identity(pid: int) -> Dict[str, Any]:
     """The identity of a process as JSON, which no other process will ever have."""
-    return {"pid": pid, "start": started_at(pid), "boot": boot_id(), "host": socket.gethostname()}
+    return {"pid": pid, "start": started_at(pid), "boot": boot_id(), "host": os.uname().nodename}
 
 
 def is_running(known: Mapping[str, Any]) -> bool:
@@ -85,7 +27,7 @@ def is_running(known: Mapping[str, Any]) -> bool:
     pid, start = known.get("pid"), known.get("start")
     if not isinstance(pid, int) or pid <= 1 or not start:
         return False
-    here = known.get("host") == socket.gethostname() and known.get("boot") == boot_id()
+    here = known.get("host") == os.uname().nodename and known.get("boot") == boot_id()
     return here and started_at(pid) == start
 
 
@@ -96,6 +38,8 @@ def started_at(pid: int) -> str:
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
     if sys.platform != "darwin":
         return ""
+    import subprocess
+
     found = subprocess.run(
         ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)], stdout=subprocess.PIPE, check=False, timeout=10
     )
@@ -154,10 +98,10 @@ def _is_of_group(pid: int, group: int) -> bool:
 def end_group(group: int, grace_s: float) -> None:
     """Send SIGTERM to the group, and SIGKILL to what is left after the grace. Returns when the group is gone."""
     deadline = time.monotonic() + grace_s
-    signal_group(group, signal.SIGTERM)
+    signal_group(group, signals.SIGTERM)
     while group_runs(group):
         if time.monotonic() >= deadline:
-            signal_group(group, signal.SIGKILL)
+            signal_group(group, signals.SIGKILL)
             _await_end(group, 5)
             return
         time.sleep(0.02)
@@ -190,16 +134,15 @@ def _environment(pid: str) -> "set[bytes]":
         return set()
 
 
-def reap(child: "subprocess.Popen[bytes]") -> Optional[int]:
-    """The command's exit code if it has ended, negative for a signal. This also reaps orphans, for which the keeper is
-    responsible if it is the first process of a container."""
+def reap(command: int) -> Optional[int]:
+    """The exit code of the command with this pid if it has ended, negative for a signal. This also reaps orphans, for
+    which the keeper is responsible if it is the first process of a container."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return child.poll()
+        except ChildProcessError:  # its end was never to be seen, since somebody ignores SIGCHLD
+            return 0
         if pid == 0:
             return None
-        if pid == child.pid:
-            child.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            return child.returncode
+        if pid == command:
+            return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Callable, List
 
 from .attempt import deliver, run
-from .spec import Spec, SpecError, load
+from .spec import SpecError, load
 from .wake import Wake
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Sequence
+
+    from .spec import Spec
 
 USAGE = """usage: keeper.pyz run SPEC.json        run an attempt of a trial (-: the specification comes on stdin)
        keeper.pyz deliver DIR SPEC.json  deliver what a dead keeper has left in DIR
@@ -41,6 +46,14 @@ def main(arguments: List[str]) -> int:
     return BAD_INPUT
 
 
+def become_job(start: Dict[str, Any], place: str, words: Sequence[str]) -> int:
+    """Go on as the keeper in the process of the bootstrap. Returns the keeper's exit code."""
+    from . import job
+
+    _open_streams()
+    return job.attend(start, place, words)
+
+
 def _load_and(work: Callable[[Spec, Wake], int], source: str) -> int:
     wake = Wake()
     wake.listen()
@@ -53,7 +66,7 @@ def _load_and(work: Callable[[Spec, Wake], int], source: str) -> int:
 
 def _deliver(directory: str, source: str) -> int:
     directory = os.path.abspath(directory)
-    return _load_and(lambda spec, wake: deliver(spec._replace(directory=directory), wake), source)
+    return _load_and(lambda spec, wake: deliver(spec.but(directory=directory), wake), source)
 
 
 def _open_streams() -> None:

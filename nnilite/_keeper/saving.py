@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional, Union
-
-from .folder import Folder
-from .spec import Spec
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable, Optional, Union
+
+    from .folder import Folder
     from .saver import Saver
+    from .spec import Spec
 
 
 class NoStorage:

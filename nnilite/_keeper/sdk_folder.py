@@ -7,13 +7,15 @@ goes to the attempt's folder, and to a temporary folder if these have a colon in
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import zipimport
-from typing import Dict
 
 from . import BUILD, SDK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict
 
 
 def place(inner: str) -> str:
@@ -70,8 +72,11 @@ def _unpack(folder: str) -> None:
                 file.write(data)
         os.chmod(draft, 0o700)
         os.rename(draft, folder)
-    finally:
+    except BaseException:
+        import shutil
+
         shutil.rmtree(draft, ignore_errors=True)
+        raise
 
 
 def _files() -> Dict[str, bytes]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from typing import Any, Dict, NamedTuple, Optional
+
+from . import plain_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional
 
 VERSION = 1
 
@@ -14,7 +18,7 @@ class SpecError(ValueError):
     """The specification cannot be used. The text is one sentence."""
 
 
-class Spec(NamedTuple):
+class Spec:
     """The specification of one attempt. See `nnilite._keeper` for the JSON."""
 
     job: str
@@ -43,6 +47,13 @@ class Spec(NamedTuple):
     checkpoint_dir: Optional[str]
     storage: Dict[str, Any]  # {} or the shared storage: see `storage`
 
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def but(self, **fields: Any) -> Spec:
+        """The same specification with other values of these fields."""
+        return Spec(**{**self.__dict__, **fields})
+
 
 def load(source: str) -> Spec:
     """Read a specification from a file, or from standard input for "-". Raises: SpecError."""
@@ -52,10 +63,12 @@ def load(source: str) -> Spec:
         else:
             with open(source, encoding="utf-8") as file:
                 text = file.read()
-        return parse(json.loads(text))
+        return parse(plain_json.loads(text))
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError("the specification {} cannot be read: {}".format(source, error)) from error
-    except json.JSONDecodeError as error:
+    except SpecError:
+        raise
+    except ValueError as error:
         raise SpecError("the specification {} is not JSON: {}".format(source, error)) from error
 
 

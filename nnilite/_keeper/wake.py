@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-from types import FrameType
-from typing import Optional
+
+from . import signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Optional
 
 
 class Wake:
@@ -23,12 +27,12 @@ class Wake:
             os.set_blocking(end, False)
 
     def listen(self) -> None:
-        signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._end)
-        signal.signal(signal.SIGINT, self._end)
-        for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, self.nothing)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signals.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
+        signals.signal(signals.SIGTERM, self._end)
+        signals.signal(signals.SIGINT, self._end)
+        for number in (signals.SIGCHLD, signals.SIGHUP, signals.SIGUSR1, signals.SIGUSR2):
+            signals.signal(number, self.nothing)
+        signals.pthread_sigmask(signals.SIG_SETMASK, ())
 
     def poke(self) -> None:
         """End the current wait, or else the next one. May be called in any thread."""

@@ -7,22 +7,25 @@ files are written before links, and a link that leads outside is refused.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
-import shutil
 import stat
-import tarfile
 import time
-import zlib
-from typing import IO, Callable, List, Tuple
 
-from .link import LinkDown, RestLink
+from .code_archive import FILE, FOLDER, LINK, damage, entries
+from .plain_hash import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import hashlib
+    from typing import IO, Callable, List, Tuple
+
+    from .code_archive import Entry
+    from .link import RestLink
 
 _CHUNK_BYTES = 1 << 20
 _DOWNLOAD_LIMIT_S = 900.0
 _PAUSE_S = (0.2, 5.0)
-_HASH = re.compile(r"[0-9a-f]{64}$")
+_HASH_CHARS = 64
 _HASH_START = b"nnilite code 1\0"
 
 
@@ -33,7 +36,7 @@ class CodeError(Exception):
 def unpack(archive: str, target: str) -> None:
     """Unpack `<hash>.tar.gz` to `target`, whole or not at all. Raises: CodeError, OSError."""
     name = os.path.basename(archive).split(".", 1)[0]
-    if not _HASH.match(name):
+    if not _is_hash(name):
         raise CodeError("the code package {} is not named by its hash".format(archive))
     draft = "{}.{}.new".format(target, os.getpid())
     os.makedirs(draft, mode=0o700)
@@ -41,15 +44,24 @@ def unpack(archive: str, target: str) -> None:
         if _extract(archive, draft) != name:
             raise CodeError("the code package {} is damaged: its content is not what its name says".format(archive))
         os.rename(draft, target)
-    except (tarfile.TarError, EOFError, zlib.error, UnicodeError) as error:
-        raise CodeError("the code package {} is damaged: {}".format(archive, error)) from error
-    finally:
+    except BaseException as error:
+        import shutil
+
         shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, damage()):
+            raise CodeError("the code package {} is damaged: {}".format(archive, error)) from error
+        raise
+
+
+def _is_hash(name: str) -> bool:
+    return len(name) == _HASH_CHARS and set(name) <= set("0123456789abcdef")
 
 
 def download(link: RestLink, name: str, target: str, canceled: Callable[[], bool]) -> str:
     """Fetch `<hash>.tar.gz` from the manager into `target`. Returns its path. Raises: CodeError, OSError."""
-    if not _HASH.match(name):
+    from .link import LinkDown
+
+    if not _is_hash(name):
         raise CodeError("{!r} is not the hash of a code package".format(name))
     path = os.path.join(target, name + ".tar.gz")
     deadline = time.monotonic() + _DOWNLOAD_LIMIT_S
@@ -68,20 +80,19 @@ def download(link: RestLink, name: str, target: str, canceled: Callable[[], bool
 
 def _extract(archive: str, target: str) -> str:
     """Unpack to an empty folder. Returns the hash of the archive's content."""
-    digest = hashlib.sha256(_HASH_START)
+    digest = sha256(_HASH_START)
     links: List[Tuple[str, str]] = []
-    with tarfile.open(archive, "r:gz") as tar:
-        for member in tar:
-            path = _place(target, member.name)
-            digest.update(_header(member))
-            if member.issym():
-                links.append((member.linkname, path))
-            elif member.isdir():
-                os.makedirs(path, mode=0o755, exist_ok=True)
-            elif member.isreg():
-                _write(tar, member, path, digest)
-            else:
-                raise CodeError("the code package has {!r}, neither a file nor a folder nor a link".format(member.name))
+    for entry in entries(archive):
+        path = _place(target, entry.name)
+        digest.update(_header(entry))
+        if entry.kind == LINK:
+            links.append((entry.linkname, path))
+        elif entry.kind == FOLDER:
+            os.makedirs(path, mode=0o755, exist_ok=True)
+        elif entry.kind == FILE:
+            _write(entry, path, digest)
+        else:
+            raise CodeError("the code package has {!r}, neither a file nor a folder nor a link".format(entry.name))
     for linkname, path in links:
         _link(linkname, path, target)
     return digest.hexdigest()
@@ -94,30 +105,29 @@ def _place(target: str, name: str) -> str:
     return os.path.join(target, *parts)
 
 
-def _header(member: tarfile.TarInfo) -> bytes:
-    kind = stat.S_IFLNK if member.issym() else stat.S_IFDIR if member.isdir() else stat.S_IFREG
+def _header(entry: Entry) -> bytes:
+    kind = stat.S_IFLNK if entry.kind == LINK else stat.S_IFDIR if entry.kind == FOLDER else stat.S_IFREG
     return b"\0".join(
         (
-            os.fsencode(member.name),
-            b"%o" % (kind | member.mode),
-            b"%d" % member.size,
-            os.fsencode(member.linkname if member.issym() else ""),
+            os.fsencode(entry.name),
+            b"%o" % (kind | entry.mode),
+            b"%d" % entry.size,
+            os.fsencode(entry.linkname if entry.kind == LINK else ""),
             b"",
         )
     )
 
 
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, digest: "hashlib._Hash") -> None:
-    source = tar.extractfile(member)
-    if source is None:
-        raise CodeError("the code package has {!r} without its bytes".format(member.name))
+def _write(entry: Entry, path: str, digest: hashlib._Hash) -> None:
+    if entry.data is None:
+        raise CodeError("the code package has {!r} without its bytes".format(entry.name))
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
-    with source, open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        _copy(source, file, digest)
+    mode = 0o755 if entry.mode & stat.S_IXUSR else 0o644
+    with entry.data, open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        _copy(entry.data, file, digest)
 
 
-def _copy(source: IO[bytes], target: IO[bytes], digest: "hashlib._Hash") -> None:
+def _copy(source: IO[bytes], target: IO[bytes], digest: hashlib._Hash) -> None:
     while True:
         chunk = source.read(_CHUNK_BYTES)
         if not chunk:

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
+from nnilite._keeper import build
 from nnilite.codedir import pack
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.service import Job
@@ -231,7 +232,7 @@ class SlowCluster:
 
 def test_a_submit_that_goes_on_after_its_time_is_not_joined_by_others(tmp_path):
     """The engine asks again after its time limit, while the thread is still sending: all threads would be taken."""
-    (tmp_path / "keeper.pyz").write_bytes(b"keeper")
+    build(tmp_path / "keeper.pyz")
     context = fake_context(tmp_path, package=lambda: pack(tmp_path, tmp_path / "packed"))
     cluster, submitter = SlowCluster(), Submitter("k", PlainJob(KubernetesConfig()), KubernetesConfig(), context)
     job = Job("nni-e-T-0", "e", "T", 0, 0, {"report": "stdout"})

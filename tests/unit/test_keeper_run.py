@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
-from nnilite._keeper.process import plain_words
+from nnilite._keeper.starting import plain_words
 from nnilite.records import EndCause
 from waiting import pause
 

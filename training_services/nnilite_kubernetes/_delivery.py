@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from nnilite.bootstrap import pack
+from nnilite.bootstrap import pack, with_bytecode
 from nnilite.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.codedir import CodePackage
 from nnilite.records import Json
@@ -104,11 +104,12 @@ class Deliverer:
             by_log = job.spec.get("report") == "stdout"
             given = self._config.nni_manager_ip
             address = "" if by_log else reachable_callback_address(self._context, given, cluster.host)
-            keeper = (
-                pack(self._context.keeper.read_bytes()) if source in (CodeSource.SECRET, CodeSource.MANAGER) else None
-            )
+            keeper, digest = None, self._digests[0]
+            if source in (CodeSource.SECRET, CodeSource.MANAGER):
+                plain = with_bytecode(self._context.keeper.read_bytes())
+                keeper, digest = pack(plain), hashlib.sha256(plain).hexdigest()
             code = self._package.archive.read_bytes() if source is CodeSource.SECRET else None
-            delivery = Delivery(address, self._package.hash, self._digests[0], self._kind.logs_stay, keeper, code)
+            delivery = Delivery(address, self._package.hash, digest, self._kind.logs_stay, keeper, code)
             self._send(cluster, job, delivery)
             self._delivery = delivery
         store = self._store(source)

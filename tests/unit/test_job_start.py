@@ -1,0 +1,176 @@
+"""What a job loads before the start of its trial, which waits for it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from keeper_bench import Bench, pythons, zipapp
+from nnilite._keeper import BEFORE_START, code_archive, plain_json
+from nnilite.bootstrap import Instructions, Supply, command, pack, with_bytecode
+from nnilite.codedir import pack as pack_code
+
+# To import any of these takes milliseconds, or tens of them where an image has no bytecode of the standard library.
+DEAR = {"base64", "collections", "contextlib", "enum", "functools", "hashlib", "http.client", "json", "re", "selectors"}
+DEAR |= {
+    "shutil",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tarfile",
+    "tempfile",
+    "threading",
+    "typing",
+    "urllib.parse",
+}
+TELL = "import os, sys; os.fork = lambda: (print(*sys.modules), sys.stdout.flush(), os._exit(0))\n"
+
+
+@pytest.fixture(params=pythons())
+def bench(request, tmp_path):
+    with Bench(tmp_path, request.param) as bench:
+        yield bench
+
+
+def job(bench, tmp_path, keeper, before=""):
+    """Run a job with a small package of code by the bench's Python, as `nnilite.bootstrap` has its shell do."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "value.txt").write_text("12")
+    package = pack_code(tmp_path / "code", tmp_path / "packed")
+    for name, data in (("keeper", pack(keeper)), ("code", package.archive.read_bytes())):
+        (mount / name).write_bytes(data)
+    spec = json.loads(bench.spec('[ "$(cat value.txt)" = 12 ]').read_text())
+    digest, supply = hashlib.sha256(keeper).hexdigest(), Supply(file="keeper", packed=True)
+    instructions = Instructions(spec, supply, digest, Supply(file="code"), package.hash)
+    (mount / "spec").write_bytes(instructions.packed())
+    loader, *words = command(str(mount), str(tmp_path / "work"))[3:]
+    run = [bench.python, "-I", "-S", "-c", before + loader, *words]
+    return subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+
+
+def changed(keeper, change):
+    """The keeper with the content of some of its files changed."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(keeper)) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+    return target.getvalue()
+
+
+def test_a_trial_waits_for_no_module_that_only_its_end_and_its_reports_need(bench, tmp_path):
+    done = job(bench, tmp_path, zipapp().read_bytes(), before=TELL)
+    loaded = set(done.stdout.split())
+    assert "nnilite_keeper.starting" in loaded, done.stderr
+    assert loaded & DEAR == set()
+    ours = {name.partition(".")[2] for name in loaded if name.startswith("nnilite_keeper.")}
+    assert ours <= {*BEFORE_START, "bootstrap"}
+
+
+def test_a_keeper_with_bytecode_runs_a_job_by_any_python(bench, tmp_path):
+    done = job(bench, tmp_path, with_bytecode(zipapp().read_bytes()))
+    assert done.returncode == 0, done.stderr
+    assert [end.code for end in bench.callback.exits] == [0]
+
+
+def test_bytecode_is_what_runs_where_it_fits(tmp_path):
+    def without_sources(name, data):
+        return b"no source" if name[:-3].rpartition("/")[2] in BEFORE_START and name.startswith("nnilite_k") else data
+
+    keeper = changed(with_bytecode(zipapp().read_bytes()), lambda n, d: without_sources(n, d) if n[-1] == "y" else d)
+    with Bench(tmp_path) as bench:
+        done = job(bench, tmp_path, keeper)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_sources_are_what_runs_where_bytecode_is_that_of_another_python(tmp_path):
+    def of_another(name, data):
+        assert not name.endswith(".pyc") or data.startswith(importlib.util.MAGIC_NUMBER)
+        return b"\0\0\r\n" + data[4:16] + b"nonsense" if name.endswith(".pyc") else data
+
+    with Bench(tmp_path) as bench:
+        done = job(bench, tmp_path, changed(with_bytecode(zipapp().read_bytes()), of_another))
+        assert done.returncode == 0, done.stderr
+
+
+def test_lines_of_the_keeper_are_where_they_are_in_the_sources():
+    from nnilite._keeper import attempt
+
+    with zipfile.ZipFile(zipapp()) as keeper:
+        sent = keeper.read("nnilite_keeper/attempt.py").decode().splitlines()
+    ours = Path(attempt.__file__).read_text("ascii").splitlines()
+    assert len(sent) == len(ours)
+    assert all(line in (own, "") or line.strip() == '""' for line, own in zip(sent, ours, strict=True))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_small_archives_are_read_as_tarfile_reads_them(tmp_path, plain):
+    code = tmp_path / "code"
+    (code / "a" / "b").mkdir(parents=True)
+    (code / "a" / "run.sh").write_text("echo")
+    (code / "a" / "run.sh").chmod(0o755)
+    (code / ("x" * 90)).mkdir()
+    (code / ("x" * 90) / ("y" * 90)).write_bytes(bytes(1000))
+    (code / "link").symlink_to("a/run.sh")
+    if not plain:
+        (code / "\u00fc").write_text("not ASCII")
+    path = str(pack_code(code, tmp_path / "packed").archive)
+    assert facts(code_archive.entries(path)) == facts(code_archive._by_tarfile(path))
+
+
+def facts(entries):
+    return [(e.name, e.kind, e.mode, e.size, e.linkname, e.data.read() if e.data else None) for e in entries]
+
+
+@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("text", ["{", "", "{}x", "[", "-", "nan", '{"a" 1}', "[1,]"])
+def test_what_is_no_json_is_a_value_error_though_json_was_never_loaded(python, text):
+    program = (
+        "import sys; sys.path[:0] = [sys.argv[1]]; from nnilite_keeper.plain_json import loads; loads(sys.argv[2])"
+    )
+    run = [python, "-I", "-S", "-c", program, str(zipapp()), text]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1].startswith("json.decoder.JSONDecodeError: ")
+
+
+@pytest.mark.parametrize("value", [None, 1.5, float("inf"), "\u00fc\ud800", {"a": [1, {"b": True}]}])
+def test_plain_json_is_json(value):
+    assert plain_json.dumps(value) == json.dumps(value)
+    assert plain_json.loads(json.dumps(value)) == value
+
+
+def test_a_trial_gets_no_file_that_its_keeper_has_inherited(tmp_path):
+    reader, writer = os.pipe()
+    try:
+        with Bench(tmp_path) as bench:
+            spec = bench.spec("ls /proc/self/fd")
+            run = [sys.executable, "-I", "-S", str(zipapp()), "run", str(spec)]
+            assert subprocess.run(run, pass_fds=[reader, writer], timeout=60, check=False).returncode == 0
+            # 3 is the folder that `ls` reads.
+            assert bench.text("stdout").split() == ["0", "1", "2", "3"]
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [({"code": {"in_place": "/nowhere"}}, "No such file or directory: '/nowhere'"), ({"env": {"A": "\0"}}, "null")],
+)
+@pytest.mark.parametrize("text", ["ls", "ls; true"])
+def test_what_keeps_a_command_from_its_start_is_said(tmp_path, what, sentence, text):
+    with Bench(tmp_path) as bench:
+        assert bench.run(text, **what) == 4
+        assert "the trial command cannot be started in " in bench.callback.exits[0].message
+        assert sentence in bench.callback.exits[0].message
