@@ -131,7 +131,7 @@ def test_a_process_whose_group_is_in_another_namespace_is_not_taken_for_our_own(
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, **marks}, start_new_session=True) as child:
         try:
             assert until(lambda: process.groups_of("nni-x", str(tmp_path))) == [child.pid]
-            monkeypatch.setattr(process, "_stat", lambda pid: ["S", "1", "0"])
+            monkeypatch.setattr(process, "stat_of", lambda pid: ["S", "1", "0"])
             assert process.groups_of("nni-x", str(tmp_path)) == []
         finally:
             child.kill()
