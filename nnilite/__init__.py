@@ -237,7 +237,7 @@ class checkpoint:
         self._draft.replace(self._target)
 
 
-class _Trial:
+class _ThisTrial:
     """This process's view of its trial."""
 
     def __init__(self) -> None:
@@ -381,7 +381,7 @@ def _text(metric: Any) -> str:
 # written in C, which is all of the work. Where a Python has no such part, or another one, `json` itself is used.
 
 
-class _Numbers:
+class _SdkNumbers:
     """What the JSON reader in C asks for."""
 
     strict = True
@@ -399,7 +399,7 @@ def _loads(text: str) -> Any:
     try:
         from _json import make_scanner
 
-        value, end = make_scanner(_Numbers)(text, 0)  # type: ignore[arg-type]
+        value, end = make_scanner(_SdkNumbers)(text, 0)  # type: ignore[arg-type]
     except (ImportError, AttributeError, TypeError, StopIteration, SystemError):  # `json` tells what is wrong
         end = -1
     if end == len(text):
@@ -496,6 +496,6 @@ class _Folders(list):  # type: ignore[type-arg]
 if not os.path.exists(os.path.join(__path__[0], "service.py")):
     __path__ = _Folders(__path__)
 
-_trial = _Trial()
+_trial = _ThisTrial()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_trial.forked)

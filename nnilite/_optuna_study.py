@@ -44,7 +44,7 @@ def study_of(name: str, space: Mapping[str, Any], objectives: Mapping[str, str],
     """A study in memory, which optuna draws and goes on with. Raises: SpaceError."""
     import optuna
 
-    names = _Names(SearchSpace.parse(dict(space)))
+    names = _ParameterNames(SearchSpace.parse(dict(space)))
     trials = [_frozen(one, names, objectives) for one in _with_domains(list(ran), names)]
     with _quiet():
         study = optuna.create_study(study_name=name, directions=list(objectives.values()))  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def _engine(path: Path) -> dict[str, Any]:
     return {"creator": lambda: sqlite3.connect(path, check_same_thread=False), "poolclass": StaticPool}
 
 
-class _Names:
+class _ParameterNames:
     """The parameters of a space by the names that they get in a study, and the values that trials gave them."""
 
     def __init__(self, space: SearchSpace) -> None:
@@ -164,7 +164,7 @@ def _option(parameter: Parameter, number: int) -> Any:
     return option if isinstance(option, _SCALARS) else json.dumps(option)
 
 
-def _with_domains(ran: list[Ran], names: _Names) -> list[Ran]:
+def _with_domains(ran: list[Ran], names: _ParameterNames) -> list[Ran]:
     for one in ran:
         for name, value in names.params(one.trial.parameters).items():
             if isinstance(value, float):
@@ -172,7 +172,7 @@ def _with_domains(ran: list[Ran], names: _Names) -> list[Ran]:
     return ran
 
 
-def _frozen(one: Ran, names: _Names, objectives: Mapping[str, str]) -> FrozenTrial:
+def _frozen(one: Ran, names: _ParameterNames, objectives: Mapping[str, str]) -> FrozenTrial:
     from optuna.trial import TrialState as State
     from optuna.trial import create_trial
 

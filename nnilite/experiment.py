@@ -36,9 +36,9 @@ from nnilite._documents import read_document
 from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._registry import RegistryEntry
 from nnilite._running import launch, managers
-from nnilite._running.connection import Unreachable
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
+from nnilite._running.manager_connection import Unreachable
 from nnilite._running.managers import NotRunning
 from nnilite.config import ExperimentConfig, from_dict
 from nnilite.errors import Conflict, NotFound

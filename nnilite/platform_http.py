@@ -183,7 +183,7 @@ class HttpAnswer:
 
 
 @dataclass(eq=False)
-class _Failed(Exception):
+class _NoAnswer(Exception):
     """There was no whole answer."""
 
     problem: Problem
@@ -237,7 +237,7 @@ class PlatformHttp:
             token = "" if request.anonymous else self._credential.token
             try:
                 answer = await self._try(request, token)
-            except _Failed as failure:
+            except _NoAnswer as failure:
                 problem, again = failure.problem, failure.unsent or request.repeatable
             else:
                 if answer.status < 300:
@@ -279,7 +279,7 @@ class PlatformHttp:
         await asyncio.sleep(wait_s)
 
     async def _try(self, request: HttpRequest, token: str) -> HttpAnswer:
-        """One try, in a thread. Raises: _Failed."""
+        """One try, in a thread. Raises: _NoAnswer."""
         timeout_s = request.timeout_s or float(self._config.request_timeout)
         deadline = time.monotonic() + timeout_s
         async with self._turns:
@@ -288,14 +288,14 @@ class PlatformHttp:
                     in_thread(lambda: self._exchange(request, token, deadline)), timeout_s + 1
                 )
             except asyncio.TimeoutError:
-                raise _Failed(self._outage(request, f"has not answered within {timeout_s:g} s")) from None
+                raise _NoAnswer(self._outage(request, f"has not answered within {timeout_s:g} s")) from None
         patience_s = retry_after_s(answer.headers.get("Retry-After", ""))
         if answer.status in (429, 503) and patience_s:
             self._not_before = time.monotonic() + patience_s
         return answer
 
     def _exchange(self, request: HttpRequest, token: str, deadline: float) -> HttpAnswer:
-        """Blocks. Raises: _Failed."""
+        """Blocks. Raises: _NoAnswer."""
         headers = {**(self._credential.spell(token) if token else {}), **request.headers}
         url = f"{self._address}/{request.path.lstrip('/')}"
         # A kept connection may just have been closed by the other end. What cannot be sent twice gets one of its own.
@@ -304,11 +304,11 @@ class PlatformHttp:
             with session as used:
                 return self._follow(_Sending(used, request, headers, self._verify, deadline), url)
         except requests.exceptions.SSLError as error:
-            raise _Failed(self._untrusted(error), unsent=True) from None
+            raise _NoAnswer(self._untrusted(error), unsent=True) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             unsent = any(isinstance(each, _UNSENT) for each in chain(error))
             what = f"cannot be reached: {words(error)}; see that its address is right, and the way there open"
-            raise _Failed(self._outage(request, what), unsent) from None
+            raise _NoAnswer(self._outage(request, what), unsent) from None
 
     def _follow(self, sending: _Sending, url: str) -> HttpAnswer:
         """Send a request, and again where it is redirected to within the platform's address."""
@@ -319,17 +319,19 @@ class PlatformHttp:
                     return self._read(sending, response)
                 url, query = urljoin(url, response.headers["Location"]), {}
             if request.method not in ("GET", "HEAD") or _origin(url) != _origin(self._address):
-                raise _Failed(self._outage(request, f"sends to {_origin(url)} instead; see that the address is right"))
-        raise _Failed(self._outage(request, "sends from one address to the next without an end"))
+                raise _NoAnswer(
+                    self._outage(request, f"sends to {_origin(url)} instead; see that the address is right")
+                )
+        raise _NoAnswer(self._outage(request, "sends from one address to the next without an end"))
 
     def _read(self, sending: _Sending, response: requests.Response) -> HttpAnswer:
         request, content = sending.request, bytearray()
         for chunk in response.iter_content(_CHUNK_BYTES):
             content += chunk
             if len(content) > request.max_bytes:
-                raise _Failed(self._outage(request, f"answers with more than {request.max_bytes} bytes"))
+                raise _NoAnswer(self._outage(request, f"answers with more than {request.max_bytes} bytes"))
             if time.monotonic() > sending.deadline:
-                raise _Failed(self._outage(request, "has not finished its answer in time"))
+                raise _NoAnswer(self._outage(request, "has not finished its answer in time"))
         return HttpAnswer(response.status_code, response.headers, bytes(content), self._place(request))
 
     def _place(self, request: HttpRequest) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from nnilite import _text
 from nnilite._search.loop import Bounds, Callback, Loop, TrialStopped
 from nnilite._search.plan import Plan
-from nnilite._search.progress import Progress
+from nnilite._search.progress import SearchProgress
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
 from nnilite.records import CallKind, Json, Trial, TrialState
@@ -383,7 +383,7 @@ class Search:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         bounds = Bounds(trials if total is None else sys.maxsize, total, deadline)
         most = total if total is not None else len(self._trials) + trials
-        shown = Progress(self, most, progress)
+        shown = SearchProgress(self, most, progress)
         loop = Loop(self, objective, bounds, lambda trial: self._after(trial, shown, callbacks))
         self._loops.append(loop)
         shown.begin()
@@ -405,7 +405,7 @@ class Search:
         for loop in list(self._loops):
             loop.stop()
 
-    def _after(self, trial: Trial, shown: Progress, callbacks: Sequence[Callback]) -> None:
+    def _after(self, trial: Trial, shown: SearchProgress, callbacks: Sequence[Callback]) -> None:
         shown.ended(trial)
         for callback in callbacks:
             try:

@@ -17,7 +17,7 @@ os.environ.pop("NNILITE_HOME", None)  # a default in the config depends on it
 
 import share_of_nni
 
-from nnilite._cli import program
+from nnilite._cli import nnictl
 from nnilite._cli.command_line import Parser
 from nnilite._rest.openapi import document
 from nnilite._rest.routes import ROUTES
@@ -100,8 +100,8 @@ def config() -> str:
 
 
 def cli() -> str:
-    commands = "".join(f"| [`nnictl {name}`](#nnictl-{name}) | {text} |\n" for name, text in program.COMMANDS.items())
-    return CLI + commands + "".join(_command(name) for name in program.COMMANDS)
+    commands = "".join(f"| [`nnictl {name}`](#nnictl-{name}) | {text} |\n" for name, text in nnictl.COMMANDS.items())
+    return CLI + commands + "".join(_command(name) for name in nnictl.COMMANDS)
 
 
 def _command(name: str) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from nnilite import Experiment, _plugins
-from nnilite._cli import program
+from nnilite._cli import nnictl
 from nnilite._keeper import SHIM
-from nnilite._keeper.attempt import _NOT_FOR_TRIALS
+from nnilite._keeper.attempt_run import _NOT_FOR_TRIALS
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite.config import AlgorithmConfig, ExperimentConfig
 from nnilite.config._record import record_of
@@ -113,7 +113,7 @@ def _python(folder: str) -> Iterator[Path]:
 
 def _commands() -> tuple[set[str], dict[str, set[str]]]:
     options: dict[str, set[str]] = {}
-    for name in program.COMMANDS:
+    for name in nnictl.COMMANDS:
         parser = argparse.ArgumentParser()
         importlib.import_module(f"nnilite._cli.{name}").add(parser)
         _walk(parser, name, options)

@@ -1,26 +1,26 @@
 """nnictl: experiments from the command line.
 
-`program` imports only the module of the requested command. Each such module has `add(parser)`, which declares its
+`nnictl` imports only the module of the requested command. Each such module has `add(parser)`, which declares its
 options and its function. Commands print through `screen`, speak to managers through
-`nnilite._running.manager_client`, and raise errors, which `program` turns into one sentence and an exit code.
+`nnilite._running.manager_client`, and raise errors, which `nnictl` turns into one sentence and an exit code.
 
-program     the command line as a whole: the list of commands, and the answer to errors
-command_line  the parser, which says what is wrong with a command line and what would help
-access      finds the experiment that a command is about, and its manager
-screen      prints tables on a terminal, plain lines into a pipe, or JSON
-progress    the progress of an experiment as text
-summary     an experiment in words
-foreground  shows the progress of an experiment until it is done
-dryrun      checks everything and shows what would be submitted, for `create --dry-run`
-transfer    results of an experiment in NNI's shapes, to be imported into another one
-archive     an experiment as one zip file
-long_work   shows how far a long work is
-interrupt   makes one sentence and exit code 130 of Ctrl-C
-unpack      loads a saved experiment from a zip file that anybody may have made
-unpack_nni  the same for a zip file that NNI has written
-trial_remarks  tags and a note for trials, for `trial remark`
-trial_folders  compares the folders of trials with the database, for `verify`
-drill_report  what a drill has cost, from attempts and metrics
+nnictl          the command line as a whole: the list of commands, and the answer to errors
+command_line    the parser, which says what is wrong with a command line and what would help
+access          finds the experiment that a command is about, and its manager
+screen          prints tables on a terminal, plain lines into a pipe, or JSON
+progress_text   the progress of an experiment as text
+summary         an experiment in words
+foreground      shows the progress of an experiment until it is done
+dryrun          checks everything and shows what would be submitted, for `create --dry-run`
+result_export   results of an experiment in NNI's shapes, to be imported into another one
+archive         an experiment as one zip file
+long_work       shows how far a long work is
+interrupt       makes one sentence and exit code 130 of Ctrl-C
+unpack          loads a saved experiment from a zip file that anybody may have made
+unpack_nni      the same for a zip file that NNI has written
+remark_command  tags and a note for trials, for `trial remark`
+trial_folders   compares the folders of trials with the database, for `verify`
+drill_report    what a drill has cost, from attempts and metrics
 
 create, resume, view, stop, update     the life of an experiment: one module for each command
 experiment, trial, top, log, config    commands that show experiments and trials, and change some of them
@@ -45,7 +45,7 @@ def main() -> None:
 
     try:
         with interrupt.Quitting():
-            from nnilite._cli.program import run
+            from nnilite._cli.nnictl import run
         code = run(sys.argv[1:])
         interrupt.ignore()
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from typing import Any
 
 from nnilite import _registry
 from nnilite._cli.long_work import Work
-from nnilite._cli.program import warn
+from nnilite._cli.nnictl import warn
 from nnilite._documents import read_document
 from nnilite._registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NotFound

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._cli.command_line import Parser
-from nnilite._cli.program import COMMANDS
+from nnilite._cli.nnictl import COMMANDS
 from nnilite.errors import NniliteError
 
 SHELLS = ("bash", "zsh", "fish")

@@ -42,7 +42,7 @@ def convert(options: argparse.Namespace) -> None:
     import yaml
 
     from nnilite import _plugins
-    from nnilite._cli.program import warn
+    from nnilite._cli.nnictl import warn
     from nnilite.config import read_yaml
 
     converter = _plugins.converter(options.origin)

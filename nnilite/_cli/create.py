@@ -72,7 +72,7 @@ def packed(work: long_work.Work, done: int, total: int) -> None:
 
 def _checked(path: Path) -> ExperimentConfig:
     """The checked config of a file. Raises: ConfigError."""
-    from nnilite._cli.program import warn
+    from nnilite._cli.nnictl import warn
     from nnilite.config import load
 
     config = load(path).checked()

@@ -60,21 +60,21 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _findings(options: argparse.Namespace) -> Iterable[Finding]:
-    from nnilite._doctor import machine, setup
+    from nnilite._doctor import setup, this_machine
     from nnilite._doctor.finding import Level
 
     found: list[Finding] = []
     config = setup.read_config(options.config, found) if options.config else None
     wanted, allowed = _local_gpus(config)
     folder = Path(config.experiment_working_directory) if config else _registry.root()
-    yield from machine.check_python()
-    ports = list(machine.check_port(options.host, options.port))
+    yield from this_machine.check_python()
+    ports = list(this_machine.check_port(options.host, options.port))
     yield from ports
-    yield from machine.check_disk(folder)
-    yield from machine.check_clock(time.time())
-    yield from machine.check_limits()
-    yield from machine.check_gpus(wanted, allowed)
-    yield from machine.check_proxies(os.environ)
+    yield from this_machine.check_disk(folder)
+    yield from this_machine.check_clock(time.time())
+    yield from this_machine.check_limits()
+    yield from this_machine.check_gpus(wanted, allowed)
+    yield from this_machine.check_proxies(os.environ)
     yield from found
     if config is not None:
         taken = any(finding.level is Level.FAULT for finding in ports)
@@ -82,13 +82,13 @@ def _findings(options: argparse.Namespace) -> Iterable[Finding]:
 
 
 def _of_config(config: ExperimentConfig, options: argparse.Namespace, taken: bool) -> Iterable[Finding]:
-    from nnilite._doctor import platforms, rehearsal, setup
+    from nnilite._doctor import platform_checks, rehearsal, setup
     from nnilite._manager import port_choice
 
     yield from setup.check_space(config)
     yield from setup.check_code(config)
     port = port_choice.FIRST if options.port is None else options.port
-    asked = list(platforms.ask(config, options.host, port, CHECK_TIMEOUT_S))
+    asked = list(platform_checks.ask(config, options.host, port, CHECK_TIMEOUT_S))
     yield from asked
     if options.no_trial or any(finding.cure for finding in asked):
         return

@@ -138,7 +138,7 @@ def interrupt_trials(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             stopped = True
         except NniliteError as error:  # the manager has ended with its experiment, or is away
-            from nnilite._cli.program import warn
+            from nnilite._cli.nnictl import warn
 
             warn(f"The drill ends: {error}")
     code = _tell(options, set(drill.struck))

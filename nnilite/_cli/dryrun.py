@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite import codedir
 from nnilite._cli import long_work, screen
-from nnilite._cli.program import warn
+from nnilite._cli.nnictl import warn
 from nnilite._manager import assembly
 from nnilite._manager.shared_storage import shared_storage
 from nnilite._running import launch

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnilite import _registry
 from nnilite._cli import access, long_work, screen
-from nnilite._cli.program import warn
+from nnilite._cli.nnictl import warn
 from nnilite._cli.stop import warn_of_left
 from nnilite._registry import RegistryEntry
 from nnilite._running import removal
@@ -144,7 +144,7 @@ def status(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    from nnilite._cli import transfer
+    from nnilite._cli import result_export
 
     target: Path | None = options.filename
     if options.type == "optuna":
@@ -154,9 +154,9 @@ def export(options: argparse.Namespace) -> None:
     # On a terminal, results that are printed there show the progress themselves.
     quiet = options.json or (target is None and screen.on_terminal())
     with access.reading(options) as manager, long_work.shown("Exporting", TRIALS, quiet=quiet) as work:
-        count = transfer.export(manager, form, target, work, intermediate=options.intermediate)
+        count = result_export.export(manager, form, target, work, intermediate=options.intermediate)
         if access.find(options, read_only=True).origin is not None:
-            transfer.warn_of_uncertain(manager)
+            result_export.warn_of_uncertain(manager)
     if target is not None and options.json:
         screen.show_json({"file": str(target), "trials": count})
     elif target is not None:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _registry
-from nnilite._cli import interrupt, progress, screen, summary
+from nnilite._cli import interrupt, progress_text, screen, summary
 from nnilite._cli.stop import warn_of_left
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
-from nnilite._running.connection import Unreachable
 from nnilite._running.manager_client import Client
+from nnilite._running.manager_connection import Unreachable
 from nnilite.errors import NniliteError
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ LINE_S = 10.0
 
 ENDED = ("DONE", "ERROR", "STOPPED")
 
-Show = Callable[[dict[str, Any], progress.Course], None]
+Show = Callable[[dict[str, Any], progress_text.Course], None]
 
 
 def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     """Watch an experiment until it ends, and stop its manager; returns the exit code."""
-    from nnilite._cli import program
+    from nnilite._cli import nnictl
 
     out = sys.stderr if as_json else sys.stdout
     try:
@@ -50,7 +50,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     if _registry.find(entry.id).alive:
         managers.stop(entry)
         warn_of_left(entry)
-    return program.FAILED if profile["state"] == "ERROR" else program.DONE
+    return nnictl.FAILED if profile["state"] == "ERROR" else nnictl.DONE
 
 
 def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
@@ -79,7 +79,7 @@ def _watched(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict[str,
 
 def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
     """Poll the manager until the experiment has ended. Returns the last profile. Raises: NniliteError if it dies."""
-    course = progress.Course()
+    course = progress_text.Course()
     profile = None
     while True:
         try:
@@ -110,39 +110,40 @@ class Lines:
         self._at_s = time.monotonic()
         self._ended = 0
 
-    def __call__(self, profile: dict[str, Any], course: progress.Course) -> None:
-        ended = progress.ended(profile)
+    def __call__(self, profile: dict[str, Any], course: progress_text.Course) -> None:
+        ended = progress_text.ended(profile)
         step = max(1, (profile["limits"]["maxTrialNumber"] or 100) // 10)
         waited = time.monotonic() - self._at_s
         if ended < self._ended + step and waited < LINE_S and profile["state"] not in ENDED:
             return
-        said = progress.line(profile, course)
+        said = progress_text.line(profile, course)
         if said != self._said:
             print(said, flush=True)
         self._said, self._at_s, self._ended = said, time.monotonic(), ended
 
 
-def _picture(profile: dict[str, Any], course: progress.Course) -> Group:
+def _picture(profile: dict[str, Any], course: progress_text.Course) -> Group:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
     limit = profile["limits"]["maxTrialNumber"]
-    counts = Text(f" {progress.done(profile)} trials")
+    counts = Text(f" {progress_text.done(profile)} trials")
     for state, count in profile["counts"].items():
         if count:
             counts.append(f"  {count} {state}", style=screen.COLOURS.get(state, ""))
     bar = Table.grid()
     bar.add_row(
-        ProgressBar(limit or None, progress.ended(profile), width=30, pulse=not limit, complete_style="green"), counts
+        ProgressBar(limit or None, progress_text.ended(profile), width=30, pulse=not limit, complete_style="green"),
+        counts,
     )
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("best so far", Text(progress.best(profile), style="bold green"))
+    facts.add_row("best so far", Text(progress_text.best(profile), style="bold green"))
     found = profile["best"]
     facts.add_row("with", Text(screen.parameters(found["parameters"]) if found else "-", overflow="fold"))
-    left = screen.span(progress.left_s(profile, course)) or "-"
-    facts.add_row("rate", f"{progress.rate(course)}   time {screen.span(profile['duration'])}   left {left}")
+    left = screen.span(progress_text.left_s(profile, course)) or "-"
+    facts.add_row("rate", f"{progress_text.rate(course)}   time {screen.span(profile['duration'])}   left {left}")
     for line in course.lasting(profile):
         facts.add_row("", Text(line, style="yellow"))
     return Group(bar, facts)

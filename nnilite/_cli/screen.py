@@ -50,7 +50,7 @@ def show_json(data: Any) -> None:
 
     Each item of a long list is on a line of its own: Python writes that ten times as fast as the indented form.
     """
-    from nnilite._running.connection import dumps
+    from nnilite._running.manager_connection import dumps
 
     if isinstance(data, list) and len(data) > LONG_LIST:
         text = "[\n" + ",\n".join(map(dumps, data)) + "\n]"

@@ -58,7 +58,7 @@ def _killed(chosen: list[RegistryEntry], options: argparse.Namespace) -> int:
 
 def warn_of_left(entry: RegistryEntry) -> None:
     """Warn of what a stop has left behind on a platform."""
-    from nnilite._cli.program import warn
+    from nnilite._cli.nnictl import warn
 
     left = managers.left_behind(entry)
     if left:
@@ -67,7 +67,7 @@ def warn_of_left(entry: RegistryEntry) -> None:
 
 def _tried(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bool:
     """Take a step for one experiment. A failure is printed, so that the other experiments are still stopped."""
-    from nnilite._cli.program import complain
+    from nnilite._cli.nnictl import complain
 
     try:
         step(entry)

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from nnilite import _registry
-from nnilite._cli import access, progress, screen
+from nnilite._cli import access, progress_text, screen
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError
@@ -67,9 +67,9 @@ def _row(entry: RegistryEntry) -> tuple[object, ...]:
         entry.id,
         entry.name,
         profile["state"],
-        progress.done(profile),
+        progress_text.done(profile),
         *numbers,
-        progress.best(profile),
+        progress_text.best(profile),
         span,
         entry.url,
     )

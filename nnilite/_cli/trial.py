@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nnilite._cli import access, long_work, screen, summary, trial_remarks
+from nnilite._cli import access, long_work, remark_command, screen, summary
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NniliteError, NotFound
 from nnilite.records import TrialState
@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(command=show_list)
     _add_single(groups)
-    trial_remarks.add(groups)
+    remark_command.add(groups)
     _add_scale(groups)
     _add_rerun(groups)
     _add_own(groups)
@@ -130,7 +130,7 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "TIME": lambda trial: screen.span(_duration(trial)),
     "SERVICE": lambda trial: trial.get("service", ""),
     "COST": lambda trial: screen.money(trial.get("cost")),
-    "TAGS": lambda trial: trial_remarks.tags_text(trial.get("tags", [])),
+    "TAGS": lambda trial: remark_command.tags_text(trial.get("tags", [])),
     "PARAMETERS": lambda trial: screen.parameters(trial["parameters"]),
     "REASON": lambda trial: screen.brief(trial["reason"]),
 }
@@ -218,7 +218,7 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "Cost": screen.money(trial.get("cost")) or None,
             "Source": trial["source"],
             "In use": summary.trial_use(trial.get("use")) or None,
-            "Tags": trial_remarks.tags_text(trial.get("tags", [])) or None,
+            "Tags": remark_command.tags_text(trial.get("tags", [])) or None,
         }
     )
     if trial.get("note"):
@@ -273,7 +273,7 @@ def rerun(options: argparse.Namespace) -> None:
 
 
 def add_own(options: argparse.Namespace) -> None:
-    from nnilite._cli.program import warn
+    from nnilite._cli.nnictl import warn
 
     parameters = _parameters(options)
     with access.running(options) as manager:

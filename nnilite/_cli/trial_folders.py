@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite._store.soundness import Finding, SoundnessCheck, StoredAttempt
+from nnilite._store.soundness import Defect, SoundnessCheck, StoredAttempt
 from nnilite.keeper_folder import read_events
 from nnilite.records import Exited, MetricKind, Reported
 
 
-def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Finding]]:
+def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Defect]]:
     """The number of folders that were compared, and what in them is not as the database says."""
-    findings: list[Finding] = []
+    findings: list[Defect] = []
     count = 0
     for attempt in check.attempts():
         folder = directory / "trials" / attempt.trial / str(attempt.number)
@@ -27,47 +27,47 @@ def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Fin
     return count, findings
 
 
-def _compared(folder: Path, attempt: StoredAttempt, check: SoundnessCheck) -> Iterator[Finding]:
+def _compared(folder: Path, attempt: StoredAttempt, check: SoundnessCheck) -> Iterator[Defect]:
     place = f"trial {attempt.sequence} ({attempt.trial}), attempt {attempt.number}"
     try:
         given = json.loads((folder / "parameter.cfg").read_bytes())
         events = read_events(folder)
     except (OSError, ValueError, RecursionError) as error:
-        yield Finding(place, f"its files cannot be read: {error}")
+        yield Defect(place, f"its files cannot be read: {error}")
         return
     yield from _parameters(place, given, attempt)
     yield from _metrics(place, events, check.metrics(attempt))
     yield from _end(place, events, attempt)
 
 
-def _parameters(place: str, given: Any, attempt: StoredAttempt) -> Iterator[Finding]:
+def _parameters(place: str, given: Any, attempt: StoredAttempt) -> Iterator[Defect]:
     if not isinstance(given, dict) or json.dumps(given.get("parameters")) != json.dumps(attempt.parameters):
         what = _text(given.get("parameters") if isinstance(given, dict) else given)
-        yield Finding(place, f"it ran with {what}, and {_text(attempt.parameters)} is recorded")
+        yield Defect(place, f"it ran with {what}, and {_text(attempt.parameters)} is recorded")
 
 
-def _metrics(place: str, events: list[Any], stored: dict[int, tuple[bool, str]]) -> Iterator[Finding]:
+def _metrics(place: str, events: list[Any], stored: dict[int, tuple[bool, str]]) -> Iterator[Defect]:
     """Each metric in the folder is stored with its value: a manager acknowledges none that it has not stored."""
     reported = [event for event in events if isinstance(event, Reported)]
     missing = [event.index for event in reported if event.index not in stored]
     if missing:
-        yield Finding(
+        yield Defect(
             place, f"it reported {len(reported)} metrics, and {len(missing)} are not stored, from {missing[0]}"
         )
     for event in reported:
         known = stored.get(event.index)
         said = (event.kind is MetricKind.FINAL, json.dumps(event.value))
         if known is not None and known != said:
-            yield Finding(place, f"it reported {said[1]:.60} as metric {event.index}, and {known[1]:.60} is stored")
+            yield Defect(place, f"it reported {said[1]:.60} as metric {event.index}, and {known[1]:.60} is stored")
             return
     if len(stored) > len(reported):
-        yield Finding(place, f"{len(stored)} metrics are stored, and it reported {len(reported)}")
+        yield Defect(place, f"{len(stored)} metrics are stored, and it reported {len(reported)}")
 
 
-def _end(place: str, events: list[Any], attempt: StoredAttempt) -> Iterator[Finding]:
+def _end(place: str, events: list[Any], attempt: StoredAttempt) -> Iterator[Defect]:
     end = next((event for event in events if isinstance(event, Exited)), None)
     if end is not None and attempt.state in ("SUCCEEDED", "FAILED") and end.code != attempt.exit_code:
-        yield Finding(place, f"it ended with exit code {end.code}, and {attempt.exit_code} is recorded")
+        yield Defect(place, f"it ended with exit code {end.code}, and {attempt.exit_code} is recorded")
 
 
 def _text(value: Any) -> str:

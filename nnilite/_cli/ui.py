@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def ui(options: argparse.Namespace) -> None:
-    from nnilite._hub import program
+    from nnilite._hub import hub_server
 
     def tell(address: str) -> None:
         if options.json:
@@ -31,11 +31,11 @@ def ui(options: argparse.Namespace) -> None:
         sys.stdout.flush()
 
     asked = access.manager_options(options)
-    running = program.link_of_running()
+    running = hub_server.link_of_running()
     if running is not None:
         if options.json:
             screen.show_json({"url": running})
         else:
             print(f"The page of all experiments is served already: {running}")
         return
-    program.run(asked, require_token=options.require_token, ready=tell)
+    hub_server.run(asked, require_token=options.require_token, ready=tell)

@@ -169,7 +169,7 @@ def drafts(directory: Path, code: Path) -> Iterator[Places]:
 def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: ArchiveLimits, work: Work) -> None:
     """Unpack after a check of all names and sizes: a stranger's archive may name any path and unpack to any size."""
     check_amount(archive, path, limits)
-    taken = Names(folds_case(places.draft))
+    taken = EntryPaths(folds_case(places.draft))
     wanted = [(entry, target) for entry in archive.infolist() if (target := _target(entry, places, taken)) is not None]
     work.expect(sum(entry.file_size for entry, _ in wanted))
     for entry, target in wanted:
@@ -195,7 +195,7 @@ def _check_size(path: Path, size: int, limits: ArchiveLimits) -> None:
         )
 
 
-class Names:
+class EntryPaths:
     """The paths of an archive's entries: each may occur once, and none both as a file and as a folder."""
 
     def __init__(self, folds_case: bool) -> None:
@@ -230,7 +230,7 @@ def folds_case(folder: Path) -> bool:
         probe.unlink()
 
 
-def checked_parts(entry: zipfile.ZipInfo, taken: Names) -> tuple[str, ...]:
+def checked_parts(entry: zipfile.ZipInfo, taken: EntryPaths) -> tuple[str, ...]:
     """The parts of an entry's path. Raises: ConfigError if it leaves the archive, or collides with another."""
     parts = tuple(entry.filename.removesuffix("/").split("/"))
     odd = set(parts) & {"", ".", ".."} or entry.orig_filename != entry.filename or len(parts) > _DEEPEST
@@ -239,7 +239,7 @@ def checked_parts(entry: zipfile.ZipInfo, taken: Names) -> tuple[str, ...]:
     return parts
 
 
-def _target(entry: zipfile.ZipInfo, places: Places, taken: Names) -> Path | None:
+def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> Path | None:
     """The target of an entry, None if it is skipped. Raises: ConfigError for an entry that nnilite never saves."""
     parts = checked_parts(entry, taken)
     if parts == (ABOUT,):

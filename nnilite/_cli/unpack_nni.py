@@ -69,7 +69,7 @@ def _id(archive: zipfile.ZipFile, path: Path) -> str:
 
 
 def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
-    names = unpack.Names(unpack.folds_case(places.draft))
+    names = unpack.EntryPaths(unpack.folds_case(places.draft))
     work.expect(sum(entry.file_size for entry in archive.infolist()))
     for entry in archive.infolist():
         parts = unpack.checked_parts(entry, names)

@@ -16,7 +16,7 @@ from nnilite.errors import Conflict
 
 if TYPE_CHECKING:
     from nnilite._registry import RegistryEntry
-    from nnilite._store.soundness import Finding
+    from nnilite._store.soundness import Defect
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,22 +38,22 @@ def verify(options: argparse.Namespace) -> int:
     return 1 if findings else 0
 
 
-def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Finding]]:
+def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
     """How many things of each kind were compared, and what is wrong. Raises: NniliteError if nothing can be read."""
     from nnilite._cli.trial_folders import check_folders
     from nnilite._manager import assembly
-    from nnilite._store.soundness import Finding, SoundnessCheck
+    from nnilite._store.soundness import Defect, SoundnessCheck
     from nnilite._store.writer import FILE_NAME
     from nnilite.errors import ConfigError, DamagedFile, UnreadableFile
 
-    findings: list[Finding] = []
+    findings: list[Defect] = []
     folders = 0
     try:
         assembly.load_config(entry.directory, paths=False)
         word = _registry.read_manager(entry.directory)
     except (ConfigError, DamagedFile, UnreadableFile) as error:
         word = _registry.LastWord()
-        findings.append(Finding("files", str(error)))
+        findings.append(Defect("files", str(error)))
     with SoundnessCheck(entry.directory / FILE_NAME) as check:
         findings += check.findings(entry.id)
         # Without its rows, there is nothing to compare the folders with.
@@ -61,13 +61,13 @@ def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Finding]]:
             final = ("DONE", "STOPPED", "ERROR")
             state = check.state()
             if word.state in final and state in final and word.state != state:
-                findings.append(Finding("manager.json", f"it says {word.state}, and the database {state}"))
+                findings.append(Defect("manager.json", f"it says {word.state}, and the database {state}"))
             folders, found = check_folders(entry.directory, check)
             findings += found
     return {**check.counts, "folders": folders}, findings
 
 
-def _show(entry: RegistryEntry, counts: dict[str, int], findings: list[Finding]) -> None:
+def _show(entry: RegistryEntry, counts: dict[str, int], findings: list[Defect]) -> None:
     listed = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     print(f"Experiment {entry.id}: {listed} were compared.")
     screen.show_table(

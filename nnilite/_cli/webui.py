@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from nnilite._cli import access, screen
-from nnilite._cli.program import warn
+from nnilite._cli.nnictl import warn
 from nnilite._running import launch, managers
 
 

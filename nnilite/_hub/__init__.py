@@ -10,6 +10,6 @@ digests     what the list tells of each experiment's trials, read in the backgro
 comparison  the best results of several experiments over their trials and their time
 starts      checks a configuration that was typed or pasted, and starts an experiment from it
 handlers    the handlers of the REST routes
-routes      the table of these routes
-program     serves the page until it is interrupted, at most once for each user
+hub_routes  the table of these routes
+hub_server  serves the page until it is interrupted, at most once for each user
 """

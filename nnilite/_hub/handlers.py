@@ -15,7 +15,7 @@ from nnilite._hub.starts import Draft
 from nnilite._network import is_loopback
 from nnilite._rest import Premises, wire
 from nnilite._rest.handler import RouteHandler
-from nnilite._rest.route import Route
+from nnilite._rest.route_definition import Route
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 
@@ -46,14 +46,14 @@ class HubHandler(RouteHandler):
         return [body[name] for name in names]
 
 
-class VersionHandler(HubHandler):
+class HubVersionHandler(HubHandler):
     """The version of nnilite."""
 
     def get(self) -> None:
         self.send_json({"version": _version.__version__, "experiment": ID})
 
 
-class ExperimentsHandler(HubHandler):
+class HubExperimentsHandler(HubHandler):
     """The list, and the start of a new experiment."""
 
     async def get(self) -> None:
@@ -64,7 +64,7 @@ class ExperimentsHandler(HubHandler):
         self.send_json({"id": found}, 201)
 
 
-class ExperimentHandler(HubHandler):
+class HubExperimentHandler(HubHandler):
     """One experiment: what people say of it, and its end."""
 
     async def put(self, id: str) -> None:
@@ -80,7 +80,7 @@ class ExperimentHandler(HubHandler):
         self.send_json({"deleted": id})
 
 
-class OpenHandler(HubHandler):
+class HubOpenHandler(HubHandler):
     """The address of an experiment's page."""
 
     async def post(self, id: str) -> None:
@@ -89,7 +89,7 @@ class OpenHandler(HubHandler):
         self.send_json({"url": reachable(link, self.request.host)})
 
 
-class ResumeHandler(HubHandler):
+class HubResumeHandler(HubHandler):
     """Lets an experiment go on."""
 
     async def post(self, id: str) -> None:
@@ -98,7 +98,7 @@ class ResumeHandler(HubHandler):
         self.send_json({"resumed": id})
 
 
-class StopHandler(HubHandler):
+class HubStopHandler(HubHandler):
     """Asks an experiment to stop."""
 
     async def post(self, id: str) -> None:
@@ -107,7 +107,7 @@ class StopHandler(HubHandler):
         self.send_json({"stopping": id}, 202)
 
 
-class ComparisonHandler(HubHandler):
+class HubComparisonHandler(HubHandler):
     """The best results of several experiments over their trials."""
 
     async def get(self) -> None:
@@ -120,7 +120,7 @@ class ComparisonHandler(HubHandler):
         return [comparison.compared(entry, self.query["objective"]) for entry in self.hub.chosen(ids)]
 
 
-class CheckHandler(HubHandler):
+class HubCheckHandler(HubHandler):
     """What is wrong with a configuration."""
 
     async def post(self) -> None:

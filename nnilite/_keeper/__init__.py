@@ -34,35 +34,35 @@ above.
 
 Without a callback everything stays in the folder (see `folder`), where a service can read it.
 
-program       the command line
-spec          the specification of an attempt, checked once
-attempt       one attempt, from the specification to the last delivered event
-starting      starts the trial's command
-process       recognizes the trial's process, and ends it with its group
-exit_code     exit codes in the form of shells, and in words
-working_copy  the trial's own copy of the code
-code_archive  reads a code package
-sdk_folder    the folder where the trial finds `import nnilite` and `import nni`
-spool         reads what the trial has reported
-output        the files that the trial prints to, with their cap
-storage       the shared storage: a mounted folder, or
-storage_http  S3 and Azure's blobs, by HTTP
-saver         copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
-saving        nothing of this, for an attempt without a shared storage
-use           how much processor time and memory the trial uses
-folder        the files of one attempt, by which any process can learn how far it came
-attempt_files  an attempt's folder as programs other than its keeper use it
-outbox        the events that the manager does not have yet, and the batches that take them there
-bootstrap     the first program of a job on a platform that has no keeper yet: it gets the keeper and becomes it
-job           runs an attempt as the job of such a platform
-proof         how keeper and manager prove to each other who they are, without sending the token
-courier       the thread that takes batches to the manager, and brings its answers
-link          the ways to the manager: its REST callback, or marked lines on standard output
-plain_json    JSON without the time that the import of `json` takes
-plain_hash    the same for `hashlib`
-signals       the same for `signal`
-wake          lets the main thread wait for signals, other threads, and time
-fork_server   forks a keeper for each job, which saves the start of Python
+program            the command line
+spec               the specification of an attempt, checked once
+attempt_run        one attempt, from the specification to the last delivered event
+starting           starts the trial's command
+process            recognizes the trial's process, and ends it with its group
+exit_code          exit codes in the form of shells, and in words
+working_copy       the trial's own copy of the code
+code_archive       reads a code package
+sdk_folder         the folder where the trial finds `import nnilite` and `import nni`
+spool              reads what the trial has reported
+output             the files that the trial prints to, with their cap
+storage            the shared storage: a mounted folder, or
+storage_http       S3 and Azure's blobs, by HTTP
+saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
+saving             nothing of this, for an attempt without a shared storage
+use                how much processor time and memory the trial uses
+folder             the files of one attempt, by which any process can learn how far it came
+attempt_files      an attempt's folder as programs other than its keeper use it
+outbox             the events that the manager does not have yet, and the batches that take them there
+bootstrap_program  the first program of a job on a platform that has no keeper yet: it gets the keeper and becomes it
+job                runs an attempt as the job of such a platform
+proof              how keeper and manager prove to each other who they are, without sending the token
+courier            the thread that takes batches to the manager, and brings its answers
+link               the ways to the manager: its REST callback, or marked lines on standard output
+plain_json         JSON without the time that the import of `json` takes
+plain_hash         the same for `hashlib`
+signals            the same for `signal`
+wake               lets the main thread wait for signals, other threads, and time
+fork_server        forks a keeper for each job, which saves the start of Python
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ SHIM = Path(__file__).parent.parent / "_nni_shim"
 
 BEFORE_START: Tuple[str, ...] = (
     "__init__",
-    "attempt",
+    "attempt_run",
     "code_archive",
     "exit_code",
     "folder",
@@ -185,7 +185,7 @@ def sdk_sources() -> Dict[str, bytes]:
 
 def bootstrap_source() -> str:
     """The text of the bootstrap, for platforms that only run a command."""
-    return _without_docstrings((_PACKAGE / "bootstrap.py").read_text(encoding="ascii")).decode("ascii")
+    return _without_docstrings((_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")).decode("ascii")
 
 
 def version() -> str:

@@ -23,7 +23,7 @@ _MOST_BYTES = 16 << 20
 _GZIP = 31  # `wbits` of zlib
 
 
-class Entry:
+class ArchiveEntry:
     """A file, a folder or a link of an archive; `kind` is "" for anything else. `data` is that of a file."""
 
     def __init__(self, name: str, kind: str, mode: int, size: int, linkname: str, data: Optional[IO[bytes]]) -> None:
@@ -39,7 +39,7 @@ class _NotPlain(Exception):
     """The archive is one for `tarfile`."""
 
 
-def entries(path: str) -> Iterator[Entry]:
+def entries(path: str) -> Iterator[ArchiveEntry]:
     """The entries; the data of each must be read before the next is asked for. Raises: OSError, one of `damage`."""
     try:
         return iter(_plain(path))
@@ -54,17 +54,17 @@ def damage() -> "tuple[type[BaseException], ...]":
     return (tarfile.TarError, EOFError, zlib.error, UnicodeError)
 
 
-def _by_tarfile(path: str) -> Iterator[Entry]:
+def _by_tarfile(path: str) -> Iterator[ArchiveEntry]:
     import tarfile
 
     with tarfile.open(path, "r:gz") as tar:
         for member in tar:
             kind = LINK if member.issym() else FOLDER if member.isdir() else FILE if member.isreg() else ""
             data = tar.extractfile(member) if kind == FILE else None
-            yield Entry(member.name, kind, member.mode, member.size, member.linkname, data)
+            yield ArchiveEntry(member.name, kind, member.mode, member.size, member.linkname, data)
 
 
-def _plain(path: str) -> List[Entry]:
+def _plain(path: str) -> List[ArchiveEntry]:
     """All entries of a small archive. Raises: OSError, and other errors if this is for `tarfile`."""
     with open(path, "rb") as file:
         packed = file.read(_MOST_PACKED_BYTES + 1)
@@ -72,7 +72,7 @@ def _plain(path: str) -> List[Entry]:
     content = unzip.decompress(packed, _MOST_BYTES)
     if len(packed) > _MOST_PACKED_BYTES or not unzip.eof or unzip.unused_data:
         raise _NotPlain
-    found: List[Entry] = []
+    found: List[ArchiveEntry] = []
     at = 0
     while True:
         head = content[at : at + _BLOCK_BYTES]
@@ -92,13 +92,13 @@ def _is_odd(head: bytes) -> bool:
     return len(head) < _BLOCK_BYTES or head[257:263] != b"ustar\0" or head[156:157] not in _KINDS or told != found
 
 
-def _entry(head: bytes, size: int, data: bytes) -> Entry:
+def _entry(head: bytes, size: int, data: bytes) -> ArchiveEntry:
     kind = _KINDS[head[156:157]]
     folder, name = _text(head[345:500]), _text(head[:100])
     name = folder + "/" + name if folder else name
     name = name.rstrip("/") if kind == FOLDER else name
     stream = io.BytesIO(data) if kind == FILE else None
-    return Entry(name, kind, _number(head[100:108]), size, _text(head[157:257]), stream)
+    return ArchiveEntry(name, kind, _number(head[100:108]), size, _text(head[157:257]), stream)
 
 
 def _number(field: bytes) -> int:

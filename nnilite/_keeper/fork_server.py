@@ -19,7 +19,7 @@ import sys
 from typing import Any, Dict, NoReturn, Optional
 
 from . import process
-from .attempt import run
+from .attempt_run import run
 from .spec import Spec, SpecError, load
 from .wake import Wake
 

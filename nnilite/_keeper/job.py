@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import attempt, bootstrap, plain_json, process, signals
+from . import attempt_run, bootstrap_program, plain_json, process, signals
 from .folder import Folder
 from .spec import SpecError, parse
 from .wake import Wake
@@ -42,7 +42,7 @@ _PIECE_BYTES = 256 * 1024
 _ENDED_BY_SIGTERM = 143
 
 
-class _Role:
+class _ProcessRole:
     """The task of one process of the job."""
 
     def __init__(self, spec: Dict[str, Any], waits_for_reader: bool) -> None:
@@ -58,9 +58,9 @@ def run(words: Sequence[str]) -> int:
             start = plain_json.loads(file.read())
         os.unlink(words[0])
     except OSError as error:
-        options = bootstrap.read_options(words[1:])
-        bootstrap.tell_end(options.get("message"), {"code": None, "message": str(error)})
-        return attempt.NOT_STARTED
+        options = bootstrap_program.read_options(words[1:])
+        bootstrap_program.tell_end(options.get("message"), {"code": None, "message": str(error)})
+        return attempt_run.NOT_STARTED
     return attend(start, os.path.dirname(words[0]), words[1:])
 
 
@@ -68,12 +68,12 @@ def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
     """Do what the instructions say, and remove `place`, the folder of the bootstrap. Returns the exit code."""
     wake = Wake()
     wake.listen()
-    options = bootstrap.read_options(words)
+    options = bootstrap_program.read_options(words)
     try:
         return _do(start, options, place, wake)
-    except (SpecError, OSError, attempt.NotStarted) as error:
-        bootstrap.tell_end(options.get("message"), {"code": None, "message": str(error)})
-        return attempt.NOT_STARTED
+    except (SpecError, OSError, attempt_run.NotStarted) as error:
+        bootstrap_program.tell_end(options.get("message"), {"code": None, "message": str(error)})
+        return attempt_run.NOT_STARTED
     finally:
         import shutil
 
@@ -99,7 +99,7 @@ def _do(start: Mapping[str, Any], options: Mapping[str, str], place: str, wake: 
     return code
 
 
-def _role(start: Mapping[str, Any], options: Mapping[str, str], environment: Mapping[str, str]) -> _Role:
+def _role(start: Mapping[str, Any], options: Mapping[str, str], environment: Mapping[str, str]) -> _ProcessRole:
     """The task of this process, by its role and its number within the role."""
     name = options.get("role", "")
     own = (start.get("roles") or {}).get(name) or {}
@@ -122,7 +122,7 @@ def _role(start: Mapping[str, Any], options: Mapping[str, str], environment: Map
     if log_stays:
         wanted = spec.get("linger_s")
         spec["linger_s"] = _LINGER_S if wanted is None else min(float(wanted), _LINGER_S)
-    return _Role(spec, spec.get("report") == "stdout" and reports and not log_stays)
+    return _ProcessRole(spec, spec.get("report") == "stdout" and reports and not log_stays)
 
 
 def _leave_in_time(wake: Wake, grace_s: float) -> None:
@@ -147,10 +147,10 @@ def _leave_in_time(wake: Wake, grace_s: float) -> None:
 def _run(spec: Spec, failed: str, wake: Wake) -> int:
     """Run the attempt, or report to the manager why it cannot be run."""
     if not failed:
-        return attempt.run(spec, wake)
+        return attempt_run.run(spec, wake)
     folder = Folder(spec.directory)
     folder.create()
-    return attempt.AttemptRun(spec, folder, wake).not_started(failed)
+    return attempt_run.AttemptRun(spec, folder, wake).not_started(failed)
 
 
 def _write_outcome(directory: str, message_file: Optional[str]) -> None:
@@ -160,7 +160,7 @@ def _write_outcome(directory: str, message_file: Optional[str]) -> None:
     if exited:
         end: Dict[str, Any] = {"started": started.get("time"), "ended": exited.get("time")}
         end.update({name: exited[name] for name in ("code", "message", "cause") if name in exited})
-        bootstrap.write_message(message_file, end)
+        bootstrap_program.write_message(message_file, end)
 
 
 def _leave(spec: Spec, wake: Wake) -> None:
@@ -171,7 +171,7 @@ def _leave(spec: Spec, wake: Wake) -> None:
         return
     for stream, offset in (delivered.get("output") or {}).items():
         _print_output(stream, os.path.join(spec.directory, "trial." + stream), offset)
-    attempt.AttemptRun(spec.but(report="stdout", send_output=False), folder, wake).deliver()
+    attempt_run.AttemptRun(spec.but(report="stdout", send_output=False), folder, wake).deliver()
 
 
 def _print_end(directory: str) -> None:
@@ -215,7 +215,7 @@ def _prepare(spec: Spec, place: str) -> int:
         if archive and not os.path.exists(target):
             working_copy.unpack(archive, target)
     except working_copy.CodeError as error:
-        raise attempt.NotStarted(str(error)) from error
+        raise attempt_run.NotStarted(str(error)) from error
     return 0
 
 
@@ -229,7 +229,7 @@ def _resume(spec: Dict[str, Any], message_file: Optional[str], place: str, wake:
     directory = spec["directory"]
     _take_over(directory)
     path = os.path.join(place, "spec.json")
-    bootstrap.write_private(path, plain_json.dumps(spec).encode("ascii"))
+    bootstrap_program.write_private(path, plain_json.dumps(spec).encode("ascii"))
     child = subprocess.Popen([sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "run", path])
     while child.poll() is None and not wake.terminations:
         wake.wait(0.2)

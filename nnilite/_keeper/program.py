@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .attempt import deliver, run
+from .attempt_run import deliver, run
 from .spec import SpecError, load
 from .wake import Wake
 

@@ -78,7 +78,7 @@ def parse(data: Any) -> Spec:
         raise SpecError("the specification must be a JSON object")
     if data.get("version", VERSION) != VERSION:
         raise SpecError("the specification has version {}, this keeper knows {}".format(data["version"], VERSION))
-    field = _Fields(data)
+    field = _SpecReader(data)
     spec = Spec(
         job=field.text("job"),
         experiment=field.text("experiment"),
@@ -121,7 +121,7 @@ def _check(spec: Spec) -> None:
         raise SpecError("code.{} must be a string".format(*spec.code))
 
 
-class _Fields:
+class _SpecReader:
     def __init__(self, data: Dict[str, Any]) -> None:
         self._data = data
 

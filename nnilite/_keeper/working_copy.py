@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import hashlib
     from typing import IO, Callable, List, Tuple
 
-    from .code_archive import Entry
+    from .code_archive import ArchiveEntry
     from .link import RestLink
 
 _CHUNK_BYTES = 1 << 20
@@ -105,7 +105,7 @@ def _place(target: str, name: str) -> str:
     return os.path.join(target, *parts)
 
 
-def _header(entry: Entry) -> bytes:
+def _header(entry: ArchiveEntry) -> bytes:
     kind = stat.S_IFLNK if entry.kind == LINK else stat.S_IFDIR if entry.kind == FOLDER else stat.S_IFREG
     return b"\0".join(
         (
@@ -118,7 +118,7 @@ def _header(entry: Entry) -> bytes:
     )
 
 
-def _write(entry: Entry, path: str, digest: hashlib._Hash) -> None:
+def _write(entry: ArchiveEntry, path: str, digest: hashlib._Hash) -> None:
     if entry.data is None:
         raise CodeError("the code package has {!r} without its bytes".format(entry.name))
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)

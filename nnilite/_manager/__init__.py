@@ -1,18 +1,18 @@
 """The experiment manager's program, one process per experiment: wiring and nothing else.
 
-    manager    a running experiment, as the REST interface sees it
-    viewer     the reading half of a manager, which is all that `nnictl view` needs
-    read_only  refuses what a viewer cannot do
-    search_view  shows a search that a Python program makes, while it goes on
-    use_answers  what running trials use, as it is shown
-    port_choice  the port of a manager that was not told one
-    starter    tells the process that started the manager how the start goes
-    guard      makes the manager's own files again when somebody deletes or damages them
-    assembly   makes a manager from an experiment's folder
-    nni_view   shows an experiment of Microsoft NNI
-    nni_taken  takes the results of such an experiment into a database of ours
+    manager         a running experiment, as the REST interface sees it
+    viewer          the reading half of a manager, which is all that `nnictl view` needs
+    read_only       refuses what a viewer cannot do
+    search_view     shows a search that a Python program makes, while it goes on
+    use_answers     what running trials use, as it is shown
+    port_choice     the port of a manager that was not told one
+    starter         tells the process that started the manager how the start goes
+    file_guard      makes the manager's own files again when somebody deletes or damages them
+    assembly        makes a manager from an experiment's folder
+    nni_view        shows an experiment of Microsoft NNI
+    nni_taken       takes the results of such an experiment into a database of ours
     shared_storage  what keepers are told of the shared storage, and whether it can be used
-    search_from  collects the results from which the tuner of a new experiment learns
+    search_from     collects the results from which the tuner of a new experiment learns
 
 `python -m nnilite._manager` is started by `nnilite._running.launch`.
 """

@@ -23,7 +23,7 @@ from nnilite._documents import as_json, write_content
 from nnilite._engine.engine import end_tasks
 from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, nni_taken
-from nnilite._manager.guard import Guard, Kept
+from nnilite._manager.file_guard import Guard, Kept
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
 from nnilite._manager.viewer import About, Viewer

@@ -22,13 +22,13 @@ from nnilite._engine.placement import Placement, Share
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
 from nnilite._manager import search_from
-from nnilite._manager.guard import KeeperFile
+from nnilite._manager.file_guard import KeeperFile
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
 from nnilite._manager.search_view import SearchView
 from nnilite._manager.shared_storage import shared_storage
-from nnilite._manager.viewer import About, Progress, Viewer
+from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.async_store import AsyncStore
-from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
+from nnilite._store.checkpoint_folders import CheckpointFolders, CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
@@ -186,10 +186,10 @@ def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token
     return Viewer(about, _progress(config, store, maximize), reader, token)
 
 
-def _progress(config: ExperimentConfig, store: Store, maximize: bool) -> Progress:
+def _progress(config: ExperimentConfig, store: Store, maximize: bool) -> ExperimentProgress:
     settings = store.settings(settings_of(config, maximize))
     known = store.snapshot(maximize)
-    return Progress(
+    return ExperimentProgress(
         state=known.state,
         reason=known.reason,
         duration_s=known.duration_s,

@@ -32,9 +32,9 @@ from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.use_answers import shown_uses
-from nnilite._manager.viewer import About, Progress, Viewer
+from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.async_store import AsyncStore
-from nnilite._store.checkpoints import CheckpointFolders
+from nnilite._store.checkpoint_folders import CheckpointFolders
 from nnilite._store.reader import Reader
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.errors import Conflict, NniliteError, NotFound, Place, ServiceError
@@ -147,7 +147,7 @@ class Manager(Viewer):
     def engine(self) -> Engine:
         return self._parts.engine
 
-    def progress(self) -> Progress:
+    def progress(self) -> ExperimentProgress:
         trouble = self.engine.trouble
         rules = self.engine.rules
         spent = rules.spent(self.engine.now())
@@ -371,8 +371,8 @@ class Manager(Viewer):
         return replace(piece, data=found, offset=offset, total=offset + len(found))
 
 
-def _progress_of(rules: Rules) -> Progress:
-    return Progress(
+def _progress_of(rules: Rules) -> ExperimentProgress:
+    return ExperimentProgress(
         state=rules.state,
         reason=rules.reason,
         duration_s=rules.duration_s,

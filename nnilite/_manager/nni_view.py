@@ -16,7 +16,7 @@ from nnilite import _nni_folders, _registry
 from nnilite._answers.backend import Piece, TrialRemarks
 from nnilite._documents import read_document
 from nnilite._manager import assembly
-from nnilite._manager.viewer import About, Progress, Viewer, piece
+from nnilite._manager.viewer import About, ExperimentProgress, Viewer, piece
 from nnilite._nni_folders import COPY, COPY_CURE
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
@@ -30,7 +30,7 @@ _LOGS = {"manager": "nnimanager.log", "tuner": "dispatcher.log"}
 class NniViewer(Viewer):
     """Reads files where NNI put them, and refuses what NNI's experiments cannot do."""
 
-    def __init__(self, origin: Path, about: About, progress: Progress, reader: Reader, token: str) -> None:
+    def __init__(self, origin: Path, about: About, progress: ExperimentProgress, reader: Reader, token: str) -> None:
         super().__init__(about, progress, reader, token)
         self._origin = origin
 
@@ -90,7 +90,7 @@ def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
         objectives={"default": "maximize" if maximize else "minimize"},
         pid=os.getpid(),
     )
-    progress = Progress(
+    progress = ExperimentProgress(
         state=known.state,
         reason="",
         duration_s=known.duration_s,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nnilite import _search_folder
 from nnilite._answers.backend import MetricQuery, Profile, TrialQuery
-from nnilite._manager.viewer import About, Progress, Viewer
+from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.reader import Reader
 from nnilite.errors import Conflict, NniliteError, StoreError
 from nnilite.records import ExperimentState, TrialState
@@ -23,7 +23,9 @@ _CHUNK = 1000
 class SearchView(Viewer):
     """A viewer that reads the progress anew each time. `read_progress` blocks, and is called once at a time."""
 
-    def __init__(self, about: About, read_progress: Callable[[], Progress], reader: Reader, token: str) -> None:
+    def __init__(
+        self, about: About, read_progress: Callable[[], ExperimentProgress], reader: Reader, token: str
+    ) -> None:
         self._read_progress = read_progress
         super().__init__(about, self._now(about), reader, token)
         self._viewed = False
@@ -32,7 +34,7 @@ class SearchView(Viewer):
     def show_as_viewed(self) -> None:
         self._viewed = True
 
-    def progress(self) -> Progress:
+    def progress(self) -> ExperimentProgress:
         """As it was when the profile was asked for last."""
         was = self._progress
         if not self._viewed:
@@ -75,7 +77,7 @@ class SearchView(Viewer):
             self.changes.publish(trial)
         return page.revision, metric
 
-    def _now(self, about: About) -> Progress:
+    def _now(self, about: About) -> ExperimentProgress:
         found = self._read_progress()
         try:
             state, ended = _search_folder.read_state(about.directory)

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from nnilite._keeper.storage import MARKER, StorageError, fits, open_storage
 from nnilite.codedir import CodePackage
 from nnilite.config import ExperimentConfig, SharedStorageConfig
-from nnilite.config._shared_storage import account_key
+from nnilite.config._shared_storage_config import account_key
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
 from nnilite.units import checked_number

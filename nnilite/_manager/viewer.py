@@ -62,7 +62,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ExperimentProgress:
     """Where the experiment stands."""
 
     state: ExperimentState
@@ -87,7 +87,7 @@ class Viewer(ReadOnly, Insight):
         return ""
 
     def __init__(
-        self, about: About, progress: Progress, reader: Reader, token: str, changes: Changes | None = None
+        self, about: About, progress: ExperimentProgress, reader: Reader, token: str, changes: Changes | None = None
     ) -> None:
         super().__init__(about.objectives)
         self.about = about
@@ -101,7 +101,7 @@ class Viewer(ReadOnly, Insight):
     def experiment_id(self) -> str:
         return self.about.id
 
-    def progress(self) -> Progress:
+    def progress(self) -> ExperimentProgress:
         return self._progress
 
     def show_as_viewed(self) -> None:

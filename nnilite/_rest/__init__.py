@@ -6,47 +6,47 @@ The table `routes.ROUTES` lists all routes. Records become JSON by `nnilite._sha
 known of the JSON. Of the manager only `nnilite._answers.backend.Backend` is known. A handler holds no state. The
 manager refuses a request by raising an error of `nnilite.errors`.
 
-application     puts the interface together and listens
-options         the settings of the server, with the reasons for their defaults
-ports           binds the port, or says clearly why it cannot
-auth            checks who may send which request
-connections     limits the open connections, and closes some when there are too many
-peers           finds the user at the other end of a connection from this machine
-callback_proofs  the manager's half of the mutual proofs of keepers and managers
-route           one row of the table of routes: address, handler, and what goes in and out
-routes          the table of routes
-insight_routes  the part of the table for charts and large tables
-nni_routes      the table of the routes that NNI had
-handler         what all JSON handlers share: bounded bodies, security headers, errors as JSON
-refusal         errors and their HTTP statuses
-changes         what can be changed in a running experiment
-experiment      handlers about the experiment itself
-trial_remarks   handlers about what people have written about trials
-trials          handlers about trials, their metrics, output and files
-insight         handlers about many trials at once
-callbacks       handlers for keepers: they take events and send code
-nni_api         handlers for the REST interface of NNI 3.0
-export          all ended trials as one file
-prometheus      the experiment in Prometheus' text format
-files           reads files, but none outside of their folder
-events          reads a keeper's batch of events, trusting nothing in it
-stream          the live stream of changes
-web             the files of the user interface, and the sign-in
-wire            JSON on the wire: its names, and its spelling of numbers
-nni_wire        the JSON of NNI 3.0
-schemas         JSON Schemas of requests and answers
-openapi         the OpenAPI document, made from the table of routes
-log_filter      keeps secrets out of the logs
-refusal_log     keeps refused sign-ins from filling the log
+application          puts the interface together and listens
+options              the settings of the server, with the reasons for their defaults
+port_binding         binds the port, or says clearly why it cannot
+auth                 checks who may send which request
+server_connections   limits the open connections, and closes some when there are too many
+peers                finds the user at the other end of a connection from this machine
+callback_proofs      the manager's half of the mutual proofs of keepers and managers
+route_definition     one row of the table of routes: address, handler, and what goes in and out
+routes               the table of routes
+insight_routes       the part of the table for charts and large tables
+nni_routes           the table of the routes that NNI had
+handler              what all JSON handlers share: bounded bodies, security headers, errors as JSON
+refusal              errors and their HTTP statuses
+changeable_fields    what can be changed in a running experiment
+experiment_handlers  handlers about the experiment itself
+remark_handlers      handlers about what people have written about trials
+trials               handlers about trials, their metrics, output and files
+insight              handlers about many trials at once
+callbacks            handlers for keepers: they take events and send code
+nni_api              handlers for the REST interface of NNI 3.0
+export               all ended trials as one file
+prometheus           the experiment in Prometheus' text format
+files                reads files, but none outside of their folder
+events               reads a keeper's batch of events, trusting nothing in it
+stream               the live stream of changes
+web                  the files of the user interface, and the sign-in
+wire                 JSON on the wire: its names, and its spelling of numbers
+nni_wire             the JSON of NNI 3.0
+schemas              JSON Schemas of requests and answers
+openapi              the OpenAPI document, made from the table of routes
+log_filter           keeps secrets out of the logs
+refusal_log          keeps refused sign-ins from filling the log
 """
 
 from nnilite._answers.backend import Backend
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_path
-from nnilite._rest.connections import RestServer
 from nnilite._rest.handler import Premises, Site
 from nnilite._rest.log_filter import SecretFilter
 from nnilite._rest.options import Options
+from nnilite._rest.server_connections import RestServer
 
 __all__ = [
     "Backend",

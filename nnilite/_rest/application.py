@@ -14,14 +14,14 @@ from tornado.web import Application, RequestHandler
 from nnilite._answers.backend import Backend
 from nnilite._network import is_loopback
 from nnilite._rest.auth import AccessGate
-from nnilite._rest.connections import RestServer
 from nnilite._rest.handler import Answering, Premises, Site
 from nnilite._rest.log_filter import guard_server_logs
 from nnilite._rest.openapi import document
 from nnilite._rest.options import Options
-from nnilite._rest.ports import bind
-from nnilite._rest.route import SERVER_BODY_MAX, Route
+from nnilite._rest.port_binding import bind
+from nnilite._rest.route_definition import SERVER_BODY_MAX, Route
 from nnilite._rest.routes import ROUTES
+from nnilite._rest.server_connections import RestServer
 from nnilite._rest.web import PlainPage, WebHandler
 from nnilite.errors import ConfigError
 from nnilite.records import Json

@@ -19,11 +19,11 @@ from nnilite._keeper.proof import HEADER, digest
 from nnilite._rest import wire
 from nnilite._rest.auth import Access, AccessGate
 from nnilite._rest.callback_proofs import Signed
-from nnilite._rest.connections import ServerConnections
 from nnilite._rest.options import Options
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.refusal_log import RefusalLog
-from nnilite._rest.route import SERVER_BODY_MAX, Operation, Route, read_query
+from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
+from nnilite._rest.server_connections import ServerConnections
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 

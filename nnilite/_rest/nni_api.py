@@ -13,8 +13,8 @@ from nnilite import _version
 from nnilite._answers.backend import Backend, MetricQuery, Profile, TrialQuery
 from nnilite._answers.queries import Listed
 from nnilite._rest import nni_wire, wire
-from nnilite._rest.changes import read_changes
-from nnilite._rest.experiment import read_pairs
+from nnilite._rest.changeable_fields import read_changes
+from nnilite._rest.experiment_handlers import read_pairs
 from nnilite._rest.export import send_texts
 from nnilite._rest.files import send_inside
 from nnilite._rest.handler import ApiHandler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnilite._rest import nni_api as n
 from nnilite._rest import schemas as s
 from nnilite._rest.nni_wire import UPDATES
-from nnilite._rest.route import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
+from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
 
 _NOTHING = Response("done")
 _LIST: Schema = s.array(s.OBJECT)

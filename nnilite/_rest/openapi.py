@@ -8,7 +8,7 @@ from nnilite import _version
 from nnilite._keeper.proof import SCHEME
 from nnilite._rest.auth import Access
 from nnilite._rest.handler import RouteHandler
-from nnilite._rest.route import Operation, Param, Route
+from nnilite._rest.route_definition import Operation, Param, Route
 from nnilite._rest.schemas import COMPONENTS
 from nnilite.records import Json
 

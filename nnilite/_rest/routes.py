@@ -5,8 +5,8 @@ from __future__ import annotations
 from nnilite._rest import schemas as s
 from nnilite._rest.auth import Access
 from nnilite._rest.callbacks import CallbackHandler, CodeHandler, KeeperHandler, ProofHandler
-from nnilite._rest.changes import CHANGES
-from nnilite._rest.experiment import (
+from nnilite._rest.changeable_fields import CHANGES
+from nnilite._rest.experiment_handlers import (
     ExperimentHandler,
     ExperimentsHandler,
     ImportHandler,
@@ -21,9 +21,9 @@ from nnilite._rest.insight_routes import INSIGHT_ROUTES
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite._rest.openapi import OpenApiHandler
 from nnilite._rest.prometheus import PrometheusHandler
-from nnilite._rest.route import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
+from nnilite._rest.remark_handlers import BODY_MAX, RemarksHandler, TrialRemarksHandler
+from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
 from nnilite._rest.stream import StreamHandler
-from nnilite._rest.trial_remarks import BODY_MAX, RemarksHandler, TrialRemarksHandler
 from nnilite._rest.trials import (
     FileHandler,
     FilesHandler,

@@ -15,8 +15,8 @@ from nnilite._answers.queries import (
 )
 from nnilite._remarks import NOTE_MAX, TAG_MAX, TAGS_MAX
 from nnilite._rest.events import EVENTS_MAX
-from nnilite._rest.experiment import IMPORT_MAX
-from nnilite._rest.route import Schema
+from nnilite._rest.experiment_handlers import IMPORT_MAX
+from nnilite._rest.route_definition import Schema
 from nnilite._rest.trials import RERUN_MAX, WORKERS_MAX
 from nnilite._shapes import properties_of, required_of, schema_of
 from nnilite.records import (

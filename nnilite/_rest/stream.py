@@ -18,7 +18,7 @@ from nnilite._answers.changes import Change, Subscription
 from nnilite._rest import wire
 from nnilite._rest.handler import Answering, Site
 from nnilite._rest.refusal import HttpRefusal
-from nnilite._rest.route import Route, read_query
+from nnilite._rest.route_definition import Route, read_query
 from nnilite.records import Metric
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from nnilite._answers.backend import MetricQuery, Piece, RemarksQuery, TrialQuer
 from nnilite._rest import wire
 from nnilite._rest.files import list_inside, send_inside
 from nnilite._rest.handler import ApiHandler
-from nnilite._rest.trial_remarks import remarks_of
+from nnilite._rest.remark_handlers import remarks_of
 from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.records import Json, MetricKind, TrialState

@@ -13,7 +13,7 @@ from tornado.web import HTTPError, StaticFileHandler
 
 from nnilite._rest.handler import Answering, Premises
 from nnilite._rest.refusal import HttpRefusal, status_of
-from nnilite._rest.route import Route
+from nnilite._rest.route_definition import Route
 
 # The script that stands in the pages: a browser whose network changes while it loads a page gives up single files, of
 # which the one that starts the page must not be one.

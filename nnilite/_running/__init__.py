@@ -1,11 +1,11 @@
 """Experiments that run on this machine, seen from outside.
 
-launch          start a manager, and wait until it is ready or says why not
-managers        the running managers: speak to one, stop one, wait for its end
-manager_client  a client of one manager's REST interface
-offline         reads an experiment that is stopped, by serving its REST interface in this process
-reading         opens any experiment for reading, by its manager or its folder
-removal         deletes an experiment
-optuna_export   an experiment as a study of optuna, from what its manager says
-connection      the open connection of such a client, and its errors
+launch              start a manager, and wait until it is ready or says why not
+managers            the running managers: speak to one, stop one, wait for its end
+manager_client      a client of one manager's REST interface
+offline             reads an experiment that is stopped, by serving its REST interface in this process
+reading             opens any experiment for reading, by its manager or its folder
+removal             deletes an experiment
+optuna_export       an experiment as a study of optuna, from what its manager says
+manager_connection  the open connection of such a client, and its errors
 """

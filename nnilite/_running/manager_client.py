@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from nnilite._running.connection import CHUNK_BYTES, NUMBERS, ManagerConnection
+from nnilite._running.manager_connection import CHUNK_BYTES, NUMBERS, ManagerConnection
 from nnilite.errors import NotFound
 
 log = logging.getLogger(__name__)

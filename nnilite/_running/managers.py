@@ -11,8 +11,8 @@ from pathlib import Path
 from nnilite import _registry, _search_folder
 from nnilite._registry import RegistryEntry
 from nnilite._running import launch
-from nnilite._running.connection import ManagerError, Unreachable
 from nnilite._running.manager_client import Client
+from nnilite._running.manager_connection import ManagerError, Unreachable
 from nnilite.errors import Conflict, DamagedFile, NniliteError, ServiceError, UnreadableFile
 from nnilite.records import ExperimentState
 

@@ -16,7 +16,7 @@ from nnilite.records import Json, Trial, TrialState
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from nnilite._search.processes import Crew
+    from nnilite._search.worker_processes import WorkerProcesses
     from nnilite.search import Search
 
 log = logging.getLogger("nnilite.search")
@@ -33,7 +33,7 @@ class TimeUp(TrialStopped):
     """The end of `Search.run` stops the trial."""
 
 
-class Failed(Exception):
+class ObjectiveFailed(Exception):
     """The end of a trial in another process: the error in words there, and its traceback."""
 
     def __init__(self, sentence: str, trace: str = "") -> None:
@@ -93,7 +93,7 @@ class Loop:
     def run_in_threads(self, concurrency: int) -> None:
         from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-        running: dict[Future[Outcome], Trial] = {}
+        running: dict[Future[TrialOutcome], Trial] = {}
         with ThreadPoolExecutor(concurrency, thread_name_prefix="nnilite-search") as pool:
             try:
                 while True:
@@ -112,40 +112,40 @@ class Loop:
 
     def run_in_processes(self, concurrency: int) -> None:
         """Raises: Conflict if the function cannot be sent to processes, NniliteError if these cannot begin."""
-        from nnilite._search.processes import Crew
+        from nnilite._search.worker_processes import WorkerProcesses
 
         running: dict[str, Trial] = {}
-        with Crew(self._objective, self._takes_report) as crew:
+        with WorkerProcesses(self._objective, self._takes_report) as workers:
             try:
                 while True:
                     while len(running) < concurrency and (trial := self._next()) is not None:
                         running[trial.id] = trial
-                        crew.begin(trial.id, trial.parameters)
+                        workers.begin(trial.id, trial.parameters)
                     if not running:
                         return
-                    for ended, outcome in self._ends(crew, running):
+                    for ended, outcome in self._ends(workers, running):
                         self._learn(ended, outcome)
                         self._exhausted = False  # what it learns may give the tuner new ideas
             except BaseException as error:
                 self._stopped = True
-                self._finish(crew, running, error)
+                self._finish(workers, running, error)
                 raise
 
-    def _ends(self, crew: Crew, running: dict[str, Trial]) -> Iterator[tuple[Trial, Outcome]]:
+    def _ends(self, workers: WorkerProcesses, running: dict[str, Trial]) -> Iterator[tuple[Trial, TrialOutcome]]:
         """Answer the reports that have come, and yield the ends, each once it counts as running no more."""
-        from nnilite._search.processes import End
+        from nnilite._search.worker_processes import End
 
-        for event in crew.wait():
+        for event in workers.wait():
             if isinstance(event, End):
                 yield running.pop(event.trial), event.outcome
             else:
                 event.answer(*self._verdict(running[event.trial], event.value))
 
-    def _finish(self, crew: Crew, running: dict[str, Trial], error: BaseException) -> None:
+    def _finish(self, workers: WorkerProcesses, running: dict[str, Trial], error: BaseException) -> None:
         """Wait for what still runs, so that nothing of it is lost; but not after a Ctrl-C, which kills it."""
         try:
-            while running and isinstance(error, Exception) and not crew.broken:
-                for trial, outcome in self._ends(crew, running):
+            while running and isinstance(error, Exception) and not workers.broken:
+                for trial, outcome in self._ends(workers, running):
                     self._tell(trial, outcome)
         finally:
             for trial in running.values():
@@ -168,13 +168,13 @@ class Loop:
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def _attempt(self, trial: Trial) -> Outcome:
+    def _attempt(self, trial: Trial) -> TrialOutcome:
         try:
             if self._takes_report:
-                return Outcome(self._objective(trial.parameters, partial(self._take_report, trial)))
-            return Outcome(self._objective(trial.parameters))
+                return TrialOutcome(self._objective(trial.parameters, partial(self._take_report, trial)))
+            return TrialOutcome(self._objective(trial.parameters))
         except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
-            return Outcome(error=error)
+            return TrialOutcome(error=error)
 
     def _take_report(self, trial: Trial, value: Json) -> None:
         if self._late() or self._stopped:
@@ -194,20 +194,20 @@ class Loop:
             return worker.REFUSED, told(error)
         return worker.GO_ON, ""
 
-    def _learn(self, trial: Trial, outcome: Outcome) -> None:
+    def _learn(self, trial: Trial, outcome: TrialOutcome) -> None:
         ended = self._tell(trial, outcome)
         self._ended(ended)
         if not isinstance(outcome.error, TrialStopped):
             self._count(ended, outcome.error)
 
-    def _tell(self, trial: Trial, outcome: Outcome) -> Trial:
+    def _tell(self, trial: Trial, outcome: TrialOutcome) -> Trial:
         error = outcome.error
         if error is None:
             return self._search.tell(trial, outcome.value)
         if isinstance(error, TrialStopped):
             state = TrialState.SYS_CANCELED if isinstance(error, TimeUp) else TrialState.EARLY_STOPPED
             return self._search.tell(trial, state=state, reason=str(error))
-        trace = error.__cause__ if isinstance(error, Failed) else error
+        trace = error.__cause__ if isinstance(error, ObjectiveFailed) else error
         log.warning("trial %s failed: %s", trial.id, told(error), exc_info=trace)
         return self._search.tell(trial, state=TrialState.FAILED, reason=told(error))
 
@@ -225,14 +225,14 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     value: Json = None
     error: Exception | None = None
 
 
 def told(error: BaseException) -> str:
     """An error in words."""
-    return str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
 
 
 def _positional(function: Callable[..., Any]) -> int:

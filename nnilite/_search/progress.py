@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PARTS = 10
 
 
-class Progress:
+class SearchProgress:
     """The progress of one run. `most`: how many trials the search will have in all, if all goes well.
 
     `wanted` None shows it in notebooks only, True elsewhere as well, by a line on standard error for each tenth.

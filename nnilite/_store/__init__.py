@@ -1,21 +1,21 @@
 """The experiment's SQLite database and the files beside it. What is not committed there has not happened.
 
-recall       reads back what the manager needs to continue
-writer       the writing side: schema, migrations, one transaction for each round of the engine
-shared       a database that several processes write in turn
-place        whether a database is still the file at its path, and how to write it back there
-trouble      turns errors of a database into one sentence with a cure
-contents     checks a database that comes from elsewhere, column by column
-soundness    recomputes the invariants of a finished experiment
-copies       puts a database into an archive, and takes one out of it
-async_store  the writer in a thread of its own, for the event loop
-reader       answers questions about trials and metrics, by connections that only read
-trial_remarks  what people have written about trials
-tables       answers questions about many trials at once, inside SQLite
-rows         makes records from rows of the database
-importance   the program that computes how much each parameter matters
-results      the results of an experiment that need not be this one
-nni_rows     makes records from rows of a database of Microsoft NNI
-nni_copy     makes a database of ours from one of Microsoft NNI
-checkpoints  deletes checkpoints that need not be kept
+recall              reads back what the manager needs to continue
+writer              the writing side: schema, migrations, one transaction for each round of the engine
+shared              a database that several processes write in turn
+place               whether a database is still the file at its path, and how to write it back there
+trouble             turns errors of a database into one sentence with a cure
+contents            checks a database that comes from elsewhere, column by column
+soundness           recomputes the invariants of a finished experiment
+copies              puts a database into an archive, and takes one out of it
+async_store         the writer in a thread of its own, for the event loop
+reader              answers questions about trials and metrics, by connections that only read
+trial_remarks       what people have written about trials
+tables              answers questions about many trials at once, inside SQLite
+rows                makes records from rows of the database
+importance          the program that computes how much each parameter matters
+results             the results of an experiment that need not be this one
+nni_rows            makes records from rows of a database of Microsoft NNI
+nni_copy            makes a database of ours from one of Microsoft NNI
+checkpoint_folders  deletes checkpoints that need not be kept
 """

@@ -1,6 +1,6 @@
 """Recomputes the invariants of a finished experiment from its database: what `nnictl verify` compares.
 
-The database is only read. Each check yields a `Finding` for each place where two of its facts contradict each other;
+The database is only read. Each check yields a `Defect` for each place where two of its facts contradict each other;
 a sound database has none, whatever crashes its managers have been through.
 """
 
@@ -32,7 +32,7 @@ _MOST = 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class Defect:
     """One contradiction: the place, such as `trial 3 (Xy12z), attempt 0`, and what is wrong there."""
 
     place: str
@@ -81,7 +81,7 @@ class SoundnessCheck:
             self._db.close()
             self._db = None
 
-    def findings(self, experiment: str) -> Iterator[Finding]:
+    def findings(self, experiment: str) -> Iterator[Defect]:
         """All contradictions. If rows cannot be read at all, that alone. Raises: StoreError."""
         with understood(self._path):
             broken = list(self._unreadable())
@@ -121,14 +121,14 @@ class SoundnessCheck:
             raise StoreError(f"{self._path} is not open.")
         return self._db.execute(query, values).fetchall()
 
-    def _unreadable(self) -> Iterator[Finding]:
+    def _unreadable(self) -> Iterator[Defect]:
         if self._db is None:
             raise StoreError(f"{self._path} is not open.")
         found = [str(row[0]) for row in self._rows("PRAGMA integrity_check(3)")]
         if found != ["ok"]:
-            yield Finding("database", f"its pages or indices are damaged: {'; '.join(found):.300}")
+            yield Defect("database", f"its pages or indices are damaged: {'; '.join(found):.300}")
         for name in foreign_objects(self._db):
-            yield Finding("database", f"it holds what nnilite did not make: {name}")
+            yield Defect("database", f"it holds what nnilite did not make: {name}")
         for check in (lambda db: check_schema(db, SCHEMA), check_rows):
             with _told() as told:
                 check(self._db)
@@ -136,18 +136,18 @@ class SoundnessCheck:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[list[Finding]]:
-    found: list[Finding] = []
+def _told() -> Iterator[list[Defect]]:
+    found: list[Defect] = []
     try:
         yield found
     except StoreError as error:
-        found.append(Finding("database", str(error)))
+        found.append(Defect("database", str(error)))
 
 
-def _capped(findings: Iterator[Finding]) -> Iterator[Finding]:
+def _capped(findings: Iterator[Defect]) -> Iterator[Defect]:
     for count, finding in enumerate(findings):
         if count == _MOST:
-            yield Finding(finding.place, "... and more of the same kind")
+            yield Defect(finding.place, "... and more of the same kind")
             return
         yield finding
 
@@ -156,29 +156,29 @@ def _meta(rows: Rows) -> dict[str, str]:
     return dict(rows("SELECT key, value FROM meta"))
 
 
-def _identity(rows: Rows, experiment: str) -> Iterator[Finding]:
+def _identity(rows: Rows, experiment: str) -> Iterator[Defect]:
     known = _meta(rows)
     if known.get("id") != experiment:
-        yield Finding("database", f"it belongs to experiment {known.get('id')!r:.80}")
+        yield Defect("database", f"it belongs to experiment {known.get('id')!r:.80}")
     if known.get("state") in _OVER:
         for sequence, trial, state in rows(f"SELECT sequence, id, state FROM trials t WHERE NOT ({_ENDED})"):
-            yield Finding(_place(sequence, trial), f"it is {state}, and the experiment is {known['state']}")
+            yield Defect(_place(sequence, trial), f"it is {state}, and the experiment is {known['state']}")
 
 
-def _trial_numbers(rows: Rows) -> Iterator[Finding]:
+def _trial_numbers(rows: Rows) -> Iterator[Defect]:
     query = "SELECT sequence, id, LAG(sequence, 1, -1) OVER (ORDER BY sequence) FROM trials"
     for sequence, trial, before in rows(f"WITH numbered(a, b, c) AS ({query}) SELECT * FROM numbered WHERE a <> c + 1"):
         missing = f"{before + 1}" if sequence == before + 2 else f"{before + 1} to {sequence - 1}"
-        yield Finding(_place(sequence, trial), f"the trials before it are missing: {missing}")
+        yield Defect(_place(sequence, trial), f"the trials before it are missing: {missing}")
 
 
-def _parameter_ids(rows: Rows) -> Iterator[Finding]:
+def _parameter_ids(rows: Rows) -> Iterator[Defect]:
     query = "SELECT parameter_id, COUNT(*) FROM trials WHERE parameter_id IS NOT NULL GROUP BY parameter_id"
     for number, count in rows(f"{query} HAVING COUNT(*) > 1"):
-        yield Finding(f"parameters {number}", f"{count} trials have this number, which belongs to one")
+        yield Defect(f"parameters {number}", f"{count} trials have this number, which belongs to one")
 
 
-def _attempt_numbers(rows: Rows) -> Iterator[Finding]:
+def _attempt_numbers(rows: Rows) -> Iterator[Defect]:
     query = (
         "SELECT t.sequence, t.id, t.state, t.attempt, COUNT(a.number), MAX(a.number) FROM trials t "
         "LEFT JOIN attempts a ON a.trial = t.sequence GROUP BY t.sequence"
@@ -186,22 +186,22 @@ def _attempt_numbers(rows: Rows) -> Iterator[Finding]:
     for sequence, trial, state, current, count, last in rows(query):
         place = _place(sequence, trial)
         if count and last != count - 1:
-            yield Finding(place, f"it has {count} attempts, and the last one is number {last}: some are missing")
+            yield Defect(place, f"it has {count} attempts, and the last one is number {last}: some are missing")
         elif (count and last > current) or count < current:
-            yield Finding(place, f"it is at attempt {current}, and has {count} attempts")
+            yield Defect(place, f"it is at attempt {current}, and has {count} attempts")
         elif count == current and state in ("SUCCEEDED", "FAILED"):
-            yield Finding(place, f"it is {state}, and its attempt {current} is missing")
+            yield Defect(place, f"it is {state}, and its attempt {current} is missing")
 
 
-def _ends(rows: Rows) -> Iterator[Finding]:
+def _ends(rows: Rows) -> Iterator[Defect]:
     for sequence, trial, state in rows(f"SELECT sequence, id, state FROM trials t WHERE ({_ENDED}) = (ended IS NULL)"):
         has = "has an end" if state in ("WAITING", "RUNNING", "UNKNOWN") else "has no end"
-        yield Finding(_place(sequence, trial), f"it is {state}, and {has}")
+        yield Defect(_place(sequence, trial), f"it is {state}, and {has}")
     for sequence, trial in rows("SELECT sequence, id FROM trials WHERE started > ended"):
-        yield Finding(_place(sequence, trial), "it ended before it started")
+        yield Defect(_place(sequence, trial), "it ended before it started")
 
 
-def _states(rows: Rows) -> Iterator[Finding]:
+def _states(rows: Rows) -> Iterator[Defect]:
     query = (
         "SELECT t.sequence, t.id, t.state, a.number, a.state, a.exit_code FROM trials t "
         "JOIN attempts a ON a.trial = t.sequence AND a.number = t.attempt "
@@ -211,10 +211,10 @@ def _states(rows: Rows) -> Iterator[Finding]:
     )
     for sequence, trial, state, number, found, code in rows(query):
         told = found if code is None else f"{found} with exit code {code}"
-        yield Finding(_place(sequence, trial, number), f"the trial is {state}, and this attempt is {told}")
+        yield Defect(_place(sequence, trial, number), f"the trial is {state}, and this attempt is {told}")
 
 
-def _metric_numbers(rows: Rows) -> Iterator[Finding]:
+def _metric_numbers(rows: Rows) -> Iterator[Defect]:
     query = (
         "SELECT t.sequence, t.id, m.attempt, MIN(m.idx), MAX(m.idx), COUNT(*) FROM metrics m "
         "JOIN trials t ON t.sequence = m.trial GROUP BY m.trial, m.attempt HAVING MIN(m.idx) > 0 "
@@ -222,16 +222,16 @@ def _metric_numbers(rows: Rows) -> Iterator[Finding]:
     )
     for sequence, trial, attempt, _, last, count in rows(query):
         what = f"it has {count} metrics, and the last one is number {last}: {last + 1 - count} are missing"
-        yield Finding(_place(sequence, trial, attempt), what)
+        yield Defect(_place(sequence, trial, attempt), what)
     orphans = (
         "SELECT DISTINCT t.sequence, t.id, m.attempt FROM metrics m JOIN trials t ON t.sequence = m.trial "
         "LEFT JOIN attempts a ON a.trial = m.trial AND a.number = m.attempt WHERE a.number IS NULL"
     )
     for sequence, trial, attempt in rows(orphans):
-        yield Finding(_place(sequence, trial, attempt), "there are metrics of this attempt, and no attempt")
+        yield Defect(_place(sequence, trial, attempt), "there are metrics of this attempt, and no attempt")
 
 
-def _values(rows: Rows) -> Iterator[Finding]:
+def _values(rows: Rows) -> Iterator[Defect]:
     """As in NNI, the first final metric of the current attempt is the trial's value."""
     first = (
         "SELECT m.value FROM metrics m WHERE m.trial = t.sequence AND m.attempt = t.attempt AND m.final = 1 "
@@ -240,34 +240,34 @@ def _values(rows: Rows) -> Iterator[Finding]:
     for sequence, trial, value, score, reported in rows(f"SELECT sequence, id, value, score, ({first}) FROM trials t"):
         place = _place(sequence, trial)
         if value != reported:
-            yield Finding(place, f"its result is {_short(value)}, and it reported {_short(reported)}")
+            yield Defect(place, f"its result is {_short(value)}, and it reported {_short(reported)}")
         wanted = scalar(stored_value(value))
         if score != wanted:
-            yield Finding(place, f"its score is {score}, and {wanted} follows from its result")
+            yield Defect(place, f"its score is {score}, and {wanted} follows from its result")
 
 
-def _calls(rows: Rows) -> Iterator[Finding]:
+def _calls(rows: Rows) -> Iterator[Defect]:
     """The tuner is rebuilt from its calls, so they must tell of the same trials."""
     for number, kind, trial in rows(
         "SELECT number, kind, trial FROM calls WHERE trial IS NOT NULL AND trial NOT IN (SELECT id FROM trials)"
     ):
-        yield Finding(f"tuner call {number}", f"it is {kind} for trial {trial}, which is missing")
+        yield Defect(f"tuner call {number}", f"it is {kind} for trial {trial}, which is missing")
     told = "SELECT 1 FROM calls c WHERE c.trial = t.id AND c.kind = "
     asked = f"t.parameter_id IS NOT NULL AND NOT EXISTS ({told}'generate' AND c.parameter_id = t.parameter_id)"
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {asked}"):
-        yield Finding(_place(sequence, trial), "its parameters are the tuner's, and no call of the tuner gave them")
+        yield Defect(_place(sequence, trial), "its parameters are the tuner's, and no call of the tuner gave them")
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({told}'end')"):
-        yield Finding(_place(sequence, trial), "it has ended, and the tuner was not told")
+        yield Defect(_place(sequence, trial), "it has ended, and the tuner was not told")
     results = (
         "SELECT t.sequence, t.id, t.value, c.value FROM calls c JOIN trials t ON t.id = c.trial "
         "WHERE c.kind = 'result' AND t.state = 'SUCCEEDED' AND c.number = "
         "(SELECT MAX(number) FROM calls l WHERE l.trial = t.id AND l.kind = 'result') AND c.value IS NOT t.value"
     )
     for sequence, trial, value, said in rows(results):
-        yield Finding(_place(sequence, trial), f"its result is {_short(value)}, and the tuner was told {_short(said)}")
+        yield Defect(_place(sequence, trial), f"its result is {_short(value)}, and the tuner was told {_short(said)}")
 
 
-_CHECKS: tuple[Callable[[Rows], Iterator[Finding]], ...] = (
+_CHECKS: tuple[Callable[[Rows], Iterator[Defect]], ...] = (
     _trial_numbers,
     _parameter_ids,
     _attempt_numbers,

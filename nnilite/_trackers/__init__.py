@@ -8,6 +8,6 @@ runs              what every tracker can do, and what a run and a point of its c
 mlflow_runs       MLflow
 tensorboard_runs  TensorBoard
 wandb_runs        Weights & Biases
-program           what such a process shares with those of `nnilite/_webhooks`: config, log, lock and end
+side_process      what such a process shares with those of `nnilite/_webhooks`: config, log, lock and end
 keeping           the manager's side: starts the processes of both and keeps them running
 """

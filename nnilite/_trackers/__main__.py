@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nnilite._store.writer import FILE_NAME
 from nnilite._trackers.feed import Feed
-from nnilite._trackers.program import is_alone, is_over, prepared
 from nnilite._trackers.runs import Runs
+from nnilite._trackers.side_process import is_alone, is_over, prepared
 from nnilite.config import ExperimentConfig, TrackerConfig
 
 log = logging.getLogger("nnilite.tracker")

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from nnilite._documents import read_document, write_json
 from nnilite._store.rows import stored_value
-from nnilite._trackers.runs import Point, Run, Runs, flat, points_of
+from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, points_of
 from nnilite.errors import DamagedFile
 
 _BATCH = 5000
@@ -96,7 +96,7 @@ class Feed:
         run, _ = self._begun.pop(sequence)
         self._runs.end(run, state)
 
-    def _points(self, run: Run, index: int) -> Iterator[tuple[int, list[Point]]]:
+    def _points(self, run: Run, index: int) -> Iterator[tuple[int, list[CurvePoint]]]:
         """The points of a run from a report on, in batches, each with the number of its last report."""
         while rows := self._rows(
             "SELECT idx, final, value, time FROM metrics WHERE trial = ? AND attempt = ? AND idx >= ? "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nnilite._trackers.runs import Point, Run, Runs
+from nnilite._trackers.runs import CurvePoint, Run, Runs
 
 _TAG = "nnilite.run"
 _BATCH = 1000  # the most that MLflow takes at once
@@ -43,7 +43,7 @@ class MlflowRuns(Runs):
     def _last_step(self, run_id: str, key: str) -> int:
         return max((point.step for point in self._client.get_metric_history(run_id, key)), default=-1)
 
-    def send(self, run: Run, points: Sequence[Point]) -> None:
+    def send(self, run: Run, points: Sequence[CurvePoint]) -> None:
         from mlflow.entities import Metric
 
         sent = self._sent[run.key]

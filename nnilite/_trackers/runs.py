@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One number of a curve. `step` counts the reports of the attempt; `time` is in seconds since the epoch."""
 
     key: str
@@ -59,7 +59,7 @@ class Runs(ABC):
         """Make the run, or take it up again."""
 
     @abstractmethod
-    def send(self, run: Run, points: Sequence[Point]) -> None:
+    def send(self, run: Run, points: Sequence[CurvePoint]) -> None:
         """Add points to the curves of a run that has been begun."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Runs(ABC):
         """Finish writing. Runs that have not ended stay open for the next process."""
 
 
-def points_of(value: Json, step: int, time: float, *, final: bool) -> Iterator[Point]:
+def points_of(value: Json, step: int, time: float, *, final: bool) -> Iterator[CurvePoint]:
     """The numbers in a reported value. A final result has curves of its own, with one point each.
 
     >>> [point.key for point in points_of({"default": 0.5, "loss": 1}, 3, 0.0, final=False)]
@@ -81,7 +81,7 @@ def points_of(value: Json, step: int, time: float, *, final: bool) -> Iterator[P
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
             continue
         key = name if not final else FINAL if name == DEFAULT else f"{FINAL}_{name}"
-        yield Point(_plain(key), step, float(number), time)
+        yield CurvePoint(_plain(key), step, float(number), time)
 
 
 def flat(parameters: Json, prefix: str = "") -> dict[str, str | int | float | bool | None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nnilite._trackers.runs import FINAL, Point, Run, Runs
+from nnilite._trackers.runs import FINAL, CurvePoint, Run, Runs
 
 
 class TensorBoardRuns(Runs):
@@ -27,7 +27,7 @@ class TensorBoardRuns(Runs):
         self._last[run.key] = {}
         self._writers[run.key].add_text("parameters", ", ".join(f"{k}={v}" for k, v in run.parameters.items()))
 
-    def send(self, run: Run, points: Sequence[Point]) -> None:
+    def send(self, run: Run, points: Sequence[CurvePoint]) -> None:
         writer = self._writers[run.key]
         for point in points:
             writer.add_scalar(point.key, point.value, point.step, walltime=point.time)

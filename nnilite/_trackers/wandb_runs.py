@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nnilite._trackers.runs import FINAL, Point, Run, Runs
+from nnilite._trackers.runs import FINAL, CurvePoint, Run, Runs
 
 
 class WandbRuns(Runs):
@@ -41,7 +41,7 @@ class WandbRuns(Runs):
             settings=wandb.Settings(console="off", silent=True, x_disable_stats=True, x_disable_meta=True),
         )
 
-    def send(self, run: Run, points: Sequence[Point]) -> None:
+    def send(self, run: Run, points: Sequence[CurvePoint]) -> None:
         opened = self._open[run.key]
         for step, group in groupby(points, key=lambda point: point.step):
             values = {point.key: point.value for point in group}

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from nnilite._store.writer import FILE_NAME
-from nnilite._trackers.program import is_alone, is_over, prepared
-from nnilite._webhooks.news import Message, News, read_position, write_position
+from nnilite._trackers.side_process import is_alone, is_over, prepared
+from nnilite._webhooks.news import Message, NewsReader, read_position, write_position
 from nnilite._webhooks.sending import send
 from nnilite.config import WebhookConfig
 from nnilite.platform_http import CallRefused, Contradiction, Problem, Throttled
@@ -29,7 +29,7 @@ _PAUSE_S = (1.0, 300.0)
 class Teller:
     """Tells one address what is new. What fails is tried again, with growing pauses, and said once."""
 
-    def __init__(self, hook: WebhookConfig, news: News, position: Path, title: str) -> None:
+    def __init__(self, hook: WebhookConfig, news: NewsReader, position: Path, title: str) -> None:
         self._hook, self._news, self._path, self._title = hook, news, position, title
         self._position = read_position(position)
         self._failing = False
@@ -85,7 +85,7 @@ def main() -> int:
     if not is_alone(lock):
         return 0
     name, maximize = config.experiment_name or "", options.better == "maximize"
-    news = News(options.directory / FILE_NAME, options.directory.name, name, maximize)
+    news = NewsReader(options.directory / FILE_NAME, options.directory.name, name, maximize)
     title = f"webhook {options.number + 1}"
     teller = Teller(config.webhooks[options.number], news, folder / f"{options.number}.json", title)
     while not is_over():

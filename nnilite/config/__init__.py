@@ -7,26 +7,27 @@ fields: reading, writing, JSON Schema and reference all follow from them, for pl
     config = load("config.yaml").checked()
     for name, platform, section in config.services: ...
 
-_experiment  every field of an experiment, with its type, default and description
-_fields      the names of fields, and the base of config classes
-_kinds       what a field may hold, derived from its type hint
-_record      dataclasses as kinds, with a field of the YAML for each field of the class
-_reading     the state of one check: the places of fields, and all faults so far
-_rules       rules between fields, and values that follow from other fields
-_services    the sections of training services, read by the plugins' own classes
-_shared_storage  the section `sharedStorage`
-_algorithm_trial  tries out tuner and assessor, so that a wrong argument is found at its line
-_load        makes an ExperimentConfig from a file or a mapping
-_source      the text of a file, and the line of each field
-_nni_form    the form in which NNI's programs expect a config
-_secrets     hides secrets, even in a config whose shape is wrong
-_v1          from NNI's older format to today's
-_schema      JSON Schema for editors, and the reference page
+_experiment_config      every field of an experiment, with its type, default and description
+_fields                 the names of fields, and the base of config classes
+_kinds                  what a field may hold, derived from its type hint
+_record                 dataclasses as kinds, with a field of the YAML for each field of the class
+_config_reading         the state of one check: the places of fields, and all faults so far
+_field_rules            rules between fields, and values that follow from other fields
+_services               the sections of training services, read by the plugins' own classes
+_shared_storage_config  the section `sharedStorage`
+_algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
+_load                   makes an ExperimentConfig from a file or a mapping
+_source                 the text of a file, and the line of each field
+_nni_form               the form in which NNI's programs expect a config
+_secrets                hides secrets, even in a config whose shape is wrong
+_v1                     from NNI's older format to today's
+_schema                 JSON Schema for editors, and the reference page
 """
 
 from __future__ import annotations
 
-from nnilite.config._experiment import (
+from nnilite.config._config_reading import ConfigErrors
+from nnilite.config._experiment_config import (
     AlgorithmConfig,
     CheckpointConfig,
     CodeLimits,
@@ -36,11 +37,10 @@ from nnilite.config._experiment import (
 )
 from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nni_form import nni_form
-from nnilite.config._reading import ConfigErrors
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._secrets import masked
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
-from nnilite.config._shared_storage import SharedStorageConfig
+from nnilite.config._shared_storage_config import SharedStorageConfig
 from nnilite.config._source import read_yaml
 
 __all__ = [

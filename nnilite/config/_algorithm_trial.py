@@ -6,13 +6,13 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins
-from nnilite.config._reading import At, ConfigReading
+from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.tuning.class_args import construct, default_of
 
 if TYPE_CHECKING:
-    from nnilite.config._experiment import ExperimentConfig
+    from nnilite.config._experiment_config import ExperimentConfig
 
 
 def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:

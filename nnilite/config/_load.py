@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.config import _v1
-from nnilite.config._experiment import ExperimentConfig
-from nnilite.config._reading import At, ConfigReading
+from nnilite.config._config_reading import At, ConfigReading
+from nnilite.config._experiment_config import ExperimentConfig
+from nnilite.config._field_rules import complete
 from nnilite.config._record import record_of
-from nnilite.config._rules import complete
 from nnilite.config._services import shortcuts
 from nnilite.config._source import ConfigSource, parse_yaml, read_yaml
 from nnilite.errors import ConfigError, Place

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import as_mapping, camel, did_you_mean, meant_by, plain
 from nnilite.config._kinds import (
     INTEGER,
@@ -38,7 +39,6 @@ from nnilite.config._kinds import (
     Quantity,
     Union,
 )
-from nnilite.config._reading import INVALID, At
 from nnilite.config._secrets import masked
 from nnilite.errors import ConfigError, PluginError
 from nnilite.records import Json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnilite import _plugins
-from nnilite.config._experiment import (
+from nnilite.config._experiment_config import (
     AlgorithmConfig,
     CheckpointConfig,
     CodeLimits,
@@ -14,7 +14,7 @@ from nnilite.config._experiment import (
 from nnilite.config._kinds import Quantity
 from nnilite.config._record import ConfigField, record_of
 from nnilite.config._services import SHARE, SHORTCUTS, platforms, service_record
-from nnilite.config._shared_storage import SharedStorageConfig
+from nnilite.config._shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.space import ParameterKind
 

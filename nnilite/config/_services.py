@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from nnilite import _plugins
+from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
 from nnilite.config._kinds import FieldKind
-from nnilite.config._reading import INVALID, At
 from nnilite.config._record import Record, property_schema, record_of
 from nnilite.config._secrets import HIDDEN, masked, masked_text
 from nnilite.errors import ConfigError, Place, PluginError

@@ -192,10 +192,10 @@ def recognised(data: Mapping[Any, Any]) -> bool:
 
 def convert(data: Mapping[str, Any], source: ConfigSource) -> Converted:
     """Convert a config. Raises: ConfigError for unknown fields, and for those that cannot be converted."""
-    return _Conversion(data, source).all()
+    return _V1Converter(data, source).all()
 
 
-class _Conversion:
+class _V1Converter:
     """One conversion. `taken` has the old places that were read; fields that remain at the end are misspelt."""
 
     def __init__(self, data: Mapping[str, Any], source: ConfigSource) -> None:

@@ -76,7 +76,7 @@ class Receiver:
         self.break_requests = 0  # break so many connections before anything is taken
         self.proofs = Proofs()
         self._lock = threading.Lock()
-        self._listener = Listener(_Handler, self, host)
+        self._listener = Listener(_ReceiverHandler, self, host)
 
     @property
     def url(self) -> str:
@@ -141,7 +141,7 @@ class Receiver:
         return None
 
 
-class _Handler(Handler):
+class _ReceiverHandler(Handler):
     owner: Receiver
 
     def do_POST(self) -> None:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._documents import write_json
 from nnilite._running import managers
 from nnilite.testing import eventually

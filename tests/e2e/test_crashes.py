@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._engine import engine
 from nnilite._running import launch
 from nnilite._running.manager_client import Client

@@ -18,7 +18,7 @@ import yaml
 from nnilite.config import load
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_port
-from nnilite_kubernetes._access import rights
+from nnilite_kubernetes._checks import rights
 from nnilite_kubernetes._kind import PlainJob
 from platforms.kube.schemas import _of_core
 

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from nnilite import _locking, _registry
-from nnilite._cli.program import run
-from nnilite._doctor import machine
+from nnilite._cli.nnictl import run
+from nnilite._doctor import this_machine
 from nnilite._doctor.rehearsal import probe, program_of
 from nnilite._manager import port_choice
 from nnilite.errors import ServiceError
@@ -37,9 +37,9 @@ SOUND = {
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a program, without any proxy, and a disk that is good enough, whatever the real one is."""
-    monkeypatch.setattr(machine, "SLOW_FSYNC_S", 1000.0)
-    monkeypatch.setattr(machine, "FREE_BYTES", 0)
-    monkeypatch.setattr(machine, "OPEN_FILES", 1)
+    monkeypatch.setattr(this_machine, "SLOW_FSYNC_S", 1000.0)
+    monkeypatch.setattr(this_machine, "FREE_BYTES", 0)
+    monkeypatch.setattr(this_machine, "OPEN_FILES", 1)
     folder = tmp_path / "my 'search' $HOME"
     folder.mkdir()
     (folder / "trial.py").write_text("print(1)")
@@ -131,12 +131,12 @@ def test_a_home_that_cannot_be_written(doctor: Doctor, monkeypatch: pytest.Monke
 
 
 def test_a_disk_that_is_nearly_full(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(this_machine, "FREE_BYTES", 1 << 60)
     doctor.names("disk", "are free", "free some space", "--no-trial")
 
 
 def test_a_disk_whose_fsync_is_slow(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "SLOW_FSYNC_S", 0.0)
+    monkeypatch.setattr(this_machine, "SLOW_FSYNC_S", 0.0)
     doctor.names("disk", "an fsync in", "local disk", "--no-trial")
 
 
@@ -155,12 +155,12 @@ def test_a_disk_whose_clock_is_another(doctor: Doctor, monkeypatch: pytest.Monke
 
 
 def test_a_clock_that_was_never_set() -> None:
-    (found,) = machine.check_clock(3600.0)
+    (found,) = this_machine.check_clock(3600.0)
     assert ("1970-01-01" in found.what, "timedatectl" in found.cure) == (True, True)
 
 
 def test_too_few_open_files(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "OPEN_FILES", 1024)
+    monkeypatch.setattr(this_machine, "OPEN_FILES", 1024)
     monkeypatch.setattr(resource, "getrlimit", lambda what: (64, 4096))
     doctor.names("limits", "64 files only", "ulimit -n 1024", "--no-trial")
 
@@ -169,7 +169,7 @@ def test_gpus_that_are_wanted_and_not_there(doctor: Doctor, monkeypatch: pytest.
     def none() -> None:
         raise ServiceError("there is no NVIDIA driver")
 
-    monkeypatch.setattr(machine, "read_gpus", none)
+    monkeypatch.setattr(this_machine, "read_gpus", none)
     local = {"platform": "local", "useActiveGpu": False}
     found = doctor.looks("--no-trial", trialGpuNumber=2, trainingService=local)
     gpus, platform = sorted(found, key=lambda one: one["check"])

@@ -13,7 +13,7 @@ import pytest
 from e2e.conftest import Start, wait_for
 from nni_experiment import NniFolder, NniTrial, fingerprint, make
 from nnilite import Experiment, _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._manager import nni_taken
 from nnilite._manager.__main__ import main, parse
 from nnilite._running import managers

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from e2e.conftest import Start, wait_for
 from nni_experiment import fingerprint
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._manager import search_from
 from nnilite.space import SearchSpace
 from shim import nni_modules

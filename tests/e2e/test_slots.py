@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Start, start
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 
 __all__ = ["start"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import wait_for
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 

@@ -16,7 +16,7 @@ import pytest
 
 from many_experiments import copies, stopped
 from nnilite import _registry
-from nnilite._hub import program
+from nnilite._hub import hub_server
 from nnilite._running import launch, managers
 from nnilite.config import from_dict
 from nnilite.testing import eventually
@@ -68,7 +68,7 @@ def page_url(project: Path) -> Iterator[str]:
 def page(page_url: str, open_page: Any) -> Any:
     """The page, signed in by a new link, as the first link may have been used."""
     found = open_page()
-    found.goto(program.link_of_running())
+    found.goto(hub_server.link_of_running())
     rows(found).first.wait_for()
     return found
 
@@ -203,7 +203,7 @@ VIEWS = ("overview", "compare?id=copy020&id=template", "new")
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
 def test_axe_finds_nothing(page_url: str, open_page: Any, scheme: str, width: int) -> None:
     page = open_page(color_scheme=scheme, viewport={"width": width, "height": 850})
-    page.goto(program.link_of_running())
+    page.goto(hub_server.link_of_running())
     row(page, "copy01")
     for view in VIEWS:
         page.evaluate("view => { location.hash = `#/${view}`; }", view)

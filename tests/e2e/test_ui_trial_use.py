@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import Start
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from platforms.chromium import browser, open_page
 
 __all__ = ["browser", "open_page"]

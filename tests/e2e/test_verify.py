@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._store.soundness import SoundnessCheck
 from platforms.many_trials import COLUMNS
 

@@ -20,7 +20,7 @@ from nnilite._engine.rules import Rules
 from nnilite._manager.manager import Machinery, Manager, Publisher
 from nnilite._manager.viewer import About
 from nnilite._store.async_store import AsyncStore
-from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
+from nnilite._store.checkpoint_folders import CheckpointFolders, CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
 from nnilite.errors import TunerError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._store.checkpoints import CheckpointFolders, CheckpointRule
+from nnilite._store.checkpoint_folders import CheckpointFolders, CheckpointRule
 
 NOBODY: frozenset[str] = frozenset()
 

@@ -18,7 +18,7 @@ from nnilite._hub import digests
 from nnilite._hub.digests import Digest
 from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
-from nnilite._hub.program import HubKeys, make_application
+from nnilite._hub.hub_server import HubKeys, make_application
 from nnilite._registry import RegistryEntry
 from nnilite._running.launch import ManagerOptions
 from nnilite.testing import eventually

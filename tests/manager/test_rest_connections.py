@@ -12,8 +12,8 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options, connections
-from nnilite._rest.connections import room
+from nnilite._rest import Options, server_connections
+from nnilite._rest.server_connections import room
 from nnilite.testing import eventually
 
 MOST = 8
@@ -21,7 +21,7 @@ MOST = 8
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "room", lambda limit: MOST)
+    monkeypatch.setattr(server_connections, "room", lambda limit: MOST)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_it_is_told_once_a_minute(
 ) -> None:
     links = [silent() for _ in range(5 * MOST)]
     assert is_closed(links[2 * MOST], 10)
-    told = [record for record in caplog.records if record.name == connections.__name__]
+    told = [record for record in caplog.records if record.name == server_connections.__name__]
     assert len(told) == 1
     assert "all of the 8 file descriptors" in told[0].getMessage()
 

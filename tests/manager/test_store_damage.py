@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nnilite import _registry
 from nnilite._answers.backend import MetricQuery, TrialQuery
 from nnilite._answers.bulk_queries import PageCursor, Table
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._engine import messages as s
 from nnilite._manager import assembly
 from nnilite._rest import wire

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 from nnilite.space import SearchSpace

@@ -20,7 +20,7 @@ from nnilite_kubernetes import (
     KubernetesConfig,
     KubernetesService,
 )
-from nnilite_kubernetes._azure_files import Share
+from nnilite_kubernetes._azure_files import AzureFileShare
 from nnilite_kubernetes._config import RoleConfig, StorageConfig
 from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
 from nnilite_kubernetes._manifest import CodeSource, source_of
@@ -237,7 +237,7 @@ def test_missing_clients_are_named(monkeypatch):
         Bucket(StorageConfig(storage_type="s3", bucket="b"))
     names = {"azure_account": "a", "azure_key": "k", "azure_share": "s"}
     with pytest.raises(ConfigError, match=r"pip install 'nnilite\[azure-files\]'"):
-        Share(StorageConfig(storage_type="azureStorage", **names))
+        AzureFileShare(StorageConfig(storage_type="azureStorage", **names))
 
 
 # an object store

@@ -23,10 +23,10 @@ from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
 from nnilite_kubernetes._api import JOBS, PODS, ApiError, connect
 from nnilite_kubernetes._kind import PlainJob
-from nnilite_kubernetes._known import Known
+from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._mirror import Mirror
-from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._submitter import Submitter
 from platforms.kube.kubeconfig import write_kubeconfig
 
@@ -94,7 +94,7 @@ def test_the_last_log_of_a_pod_is_asked_for_again_when_the_server_is_in_trouble(
                 raise ApiError("the node does not answer", 500)
             return super().log_stream(*place, **how)
 
-    monkeypatch.setattr("nnilite_kubernetes._roles._PAUSES_S", (0.01,))
+    monkeypatch.setattr("nnilite_kubernetes._role_records._PAUSES_S", (0.01,))
     last = Log(b"one", b"two")
     last.go_on.set()
     records = RoleRecords(Troubled(last=last), "default", tmp_path)
@@ -249,7 +249,7 @@ def test_a_submit_that_goes_on_after_its_time_is_not_joined_by_others(tmp_path):
 
 def test_a_watch_that_is_late_brings_nothing_of_a_removed_job_back_to_mind():
     """One watch tells of objects, another of pods, and neither waits for the other."""
-    known = Known(None, PlainJob(KubernetesConfig()), "default", "")
+    known = KnownJobs(None, PlainJob(KubernetesConfig()), "default", "")
     known.memory("job", "uid").canceled = True
     known.forget("job", "uid", gone=True)
     assert known.memory("job", "uid").removed

@@ -14,7 +14,7 @@ pytest.importorskip("paramiko")
 
 from nnilite.errors import NoCapacity
 from nnilite.ssh.errors import MachineError
-from nnilite_remote._checkpoints import HostCheckpoints, rank
+from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
 from nnilite_remote._worker.processes import WorkerRefusal
 

@@ -26,8 +26,8 @@ from nnilite.testing.receiver import Receiver  # noqa: E402
 from nnilite_remote import HostKeyPolicy, MachineConfig, RemoteConfig  # noqa: E402
 from nnilite_remote._agent_link import command, pythons  # noqa: E402
 from nnilite_remote._bookings import Booking, Bookings  # noqa: E402
+from nnilite_remote._machine_choice import Choice, HostCandidate, choose_machine  # noqa: E402
 from nnilite_remote._pending_commands import CANCEL, REMOVE, PendingCommands  # noqa: E402
-from nnilite_remote._placement import Choice, HostCandidate, choose_machine  # noqa: E402
 from nnilite_remote._tunnel import TunnelGate, TunnelRefused, read_request  # noqa: E402
 from nnilite_remote._worker import program  # noqa: E402
 

@@ -17,8 +17,8 @@ from nnilite.records import JobState, MetricKind, Reported
 from nnilite.service import Job
 from nnilite.testing.fakes import fake_context
 from nnilite_simulated import (
+    AttemptPlan,
     Crew,
-    Plan,
     SimulatedConfig,
     SimulatedService,
     Trace,
@@ -34,7 +34,7 @@ STEPS, STEP_S, START_S = 32, 0.25 * HOUR, 60.0
 ONE, RIGID, ELASTIC = Crew(), Crew(4, 4), Crew(4, 1)
 
 
-def attempts(trial: int, trace: Trace, every: int | None, crew: Crew) -> Iterator[Plan]:
+def attempts(trial: int, trace: Trace, every: int | None, crew: Crew) -> Iterator[AttemptPlan]:
     """The attempts of a trial, one after the other, until one has come to its end."""
     now_s, first = trial * 1.68 * HOUR, 0
     for number in range(1000):
@@ -109,7 +109,7 @@ def test_an_elastic_trial_goes_on_with_fewer_machines_and_then_with_all() -> Non
     assert plan.phases[1][1] - plan.phases[1][0] == pytest.approx(600.0)
 
 
-def elastic(name: str, trace: Trace, least: int = 1) -> Plan:
+def elastic(name: str, trace: Trace, least: int = 1) -> AttemptPlan:
     return made_plan(name, trace, 0.0, [0.0] * 4, (60.0, 1500.0, 0), Crew(2, least))
 
 

@@ -10,11 +10,11 @@ from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.service import JobState
 from nnilite_slurm import SlurmConfig, SlurmContainerConfig
 from nnilite_slurm._api import refusal
-from nnilite_slurm._judge import SlurmWatch
 from nnilite_slurm._listing import SlurmJob, from_json, from_sacct_text, from_squeue_text
 from nnilite_slurm._login import surroundings
 from nnilite_slurm._reasons import how_it_ended, why_it_waits
 from nnilite_slurm._script import pythons_of, run_limit_s, script_of
+from nnilite_slurm._watch import SlurmWatch
 
 # As Slurm 22.05 (data_parser v0.0.38) and 24.05 (v0.0.41) tell of the same job.
 OLD = {"job_id": 8, "name": "nni-a-b-0", "job_state": "RUNNING", "state_reason": "None", "batch_host": "n1"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nnilite import _plugins
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite.errors import PluginError
 
 CODE = """

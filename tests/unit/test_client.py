@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nnilite._running.connection import ManagerError, Unreachable
 from nnilite._running.manager_client import Client
+from nnilite._running.manager_connection import ManagerError, Unreachable
 from nnilite.errors import ConfigError, Conflict, NotFound, ServiceError
 from stand_in_manager import StandIn, stand_in_manager
 

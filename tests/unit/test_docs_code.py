@@ -27,7 +27,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 import nnilite
-from nnilite._cli import program
+from nnilite._cli import nnictl
 from nnilite.config import ExperimentConfig, from_dict
 from nnilite.errors import ConfigError
 
@@ -107,7 +107,7 @@ def test_python_runs_where_it_needs_nothing_else(block: Block, tmp_path: Path, m
     if _stands_alone(tree):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
-        monkeypatch.setattr(nnilite, "_trial", nnilite._Trial())  # each block is a trial of its own
+        monkeypatch.setattr(nnilite, "_trial", nnilite._ThisTrial())  # each block is a trial of its own
         module = types.ModuleType("block")
         monkeypatch.setitem(sys.modules, "block", module)
         exec(code, vars(module))
@@ -185,7 +185,7 @@ def test_commands_are_ones_that_their_programs_take(block: Block, capsys: pytest
 
 def _parsed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        program._parser(words[0]).parse_args(words)
+        nnictl._parser(words[0]).parse_args(words)
     except SystemExit:
         pytest.fail(f"nnictl {shlex.join(words)}: {capsys.readouterr().err}")
 

@@ -9,7 +9,7 @@ import pytest
 
 from nnilite import _registry
 from nnilite._locking import ManagerLock
-from nnilite._manager.guard import Guard, KeeperFile, Kept
+from nnilite._manager.file_guard import Guard, KeeperFile, Kept
 from nnilite.testing import eventually
 
 

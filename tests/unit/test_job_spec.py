@@ -10,13 +10,13 @@ SPEC = JobSpec(job="nni-e-t-0", experiment="e", trial="t", command="true")
 
 def test_the_keeper_knows_every_field_that_it_is_told_and_no_other() -> None:
     told = set(Job("nni-e-t-0", "e", "t", 0, 0, SPEC.json()).spec_for("/tmp"))
-    assert told - {"version"} == set(keeper.Spec._fields)
+    assert told - {"version"} == set(keeper.Spec.__annotations__)
     assert SPEC_VERSION == keeper.VERSION
 
 
 def test_the_keeper_has_the_same_defaults() -> None:
     least = {"job": "nni-e-t-0", "experiment": "e", "trial": "t", "command": "true", "directory": "/tmp"}
-    assert keeper.parse(least) == keeper.parse({**SPEC.json(), "directory": "/tmp"})
+    assert vars(keeper.parse(least)) == vars(keeper.parse({**SPEC.json(), "directory": "/tmp"}))
 
 
 def test_what_is_told_arrives_as_it_was_told() -> None:
@@ -26,7 +26,7 @@ def test_what_is_told_arrives_as_it_was_told() -> None:
         env={"A": "1", "B": None}, grace_s=1, heartbeat_s=2, linger_s=3, orphan_s=4, max_duration_s=5,
         max_output_bytes=6, send_output=True, checkpoint_dir="/c", storage={"kind": "s3"},
     )  # fmt: skip
-    read = keeper.parse({**told.json(), "directory": "/d"})._asdict()
+    read = vars(keeper.parse({**told.json(), "directory": "/d"}))
     assert {name: read[name] for name in told.json() if name != "version"} == {
         name: value for name, value in told.json().items() if name != "version"
     }

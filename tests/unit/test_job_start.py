@@ -75,7 +75,7 @@ def test_a_trial_waits_for_no_module_that_only_its_end_and_its_reports_need(benc
     assert "nnilite_keeper.starting" in loaded, done.stderr
     assert loaded & DEAR == set()
     ours = {name.partition(".")[2] for name in loaded if name.startswith("nnilite_keeper.")}
-    assert ours <= {*BEFORE_START, "bootstrap"}
+    assert ours <= {*BEFORE_START, "bootstrap_program"}
 
 
 def test_a_keeper_with_bytecode_runs_a_job_by_any_python(bench, tmp_path):
@@ -105,11 +105,11 @@ def test_the_sources_are_what_runs_where_bytecode_is_that_of_another_python(tmp_
 
 
 def test_lines_of_the_keeper_are_where_they_are_in_the_sources():
-    from nnilite._keeper import attempt
+    from nnilite._keeper import attempt_run
 
     with zipfile.ZipFile(zipapp()) as keeper:
-        sent = keeper.read("nnilite_keeper/attempt.py").decode().splitlines()
-    ours = Path(attempt.__file__).read_text("ascii").splitlines()
+        sent = keeper.read("nnilite_keeper/attempt_run.py").decode().splitlines()
+    ours = Path(attempt_run.__file__).read_text("ascii").splitlines()
     assert len(sent) == len(ours)
     assert all(line in (own, "") or line.strip() == '""' for line, own in zip(sent, ours, strict=True))
 

@@ -246,12 +246,12 @@ def test_metrics_of_many_characters_stay_within_the_managers_limit(tmp_path):
 
 
 def test_a_clock_that_is_set_back_does_no_harm(tmp_path, monkeypatch):
-    from nnilite._keeper import attempt, spec, wake
+    from nnilite._keeper import attempt_run, spec, wake
 
     with Bench(tmp_path) as bench:
         clock = itertools.count(2_000_000_000, -3600)
-        monkeypatch.setattr(attempt.time, "time", lambda: float(next(clock)))
+        monkeypatch.setattr(attempt_run.time, "time", lambda: float(next(clock)))
         checked = spec.load(str(bench.spec("sleep 0.1", max_duration_s=60)))
-        assert attempt.run(checked, wake.Wake()) == 0
+        assert attempt_run.run(checked, wake.Wake()) == 0
         monkeypatch.undo()
         assert 0.1 <= bench.callback.exits[0].time - bench.callback.starts[0].time < 10

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nnilite._cli.nnictl import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("nnilite", "training_services", "tuners")
 PACKAGES = sorted(path.parent for source in SOURCES for path in (ROOT / source).rglob("__init__.py"))
@@ -58,3 +60,44 @@ def classes() -> Iterator[tuple[str, int]]:
             if isinstance(node, ast.ClassDef):
                 methods = [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
                 yield f"{path.relative_to(ROOT)}:{node.name}", len(methods)
+
+
+PARTS_OF_PLUGINS = {"api", "checks", "config", "convert", "delivery", "log", "service", "start", "status", "watch"}
+PARTS_ON_WORKERS = {"attempt", "checkpoints", "gpus"}
+IN_THE_CORE = {
+    "nnilite/service.py": "what every `_service` of a plugin implements",
+    "nnilite/ssh/errors.py": "the errors of that package, as `nnilite/errors.py` has those of all",
+}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    places: dict[str, set[str]] = {}
+    for name, _ in classes():
+        file, _, word = name.partition(":")
+        places.setdefault(word.lstrip("_"), set()).add(file)
+    shared = {word: sorted(files) for word, files in places.items() if len(files) > 1}
+    assert not shared, f"one word stands for several things: {shared}"
+
+
+def test_a_module_has_a_name_of_its_own_unless_it_is_the_same_part_of_another_plugin() -> None:
+    places: dict[str, set[str]] = {}
+    for package in PACKAGES:
+        for path in (path for path in package.glob("*.py") if not is_called_by_others(path)):
+            places.setdefault(path.stem.lstrip("_"), set()).add(str(path.relative_to(ROOT)))
+    shared = {word: files for word, files in places.items() if len(files) > 1 and not is_one_part(word, files)}
+    assert not shared, f"one word stands for several things: {shared}"
+
+
+def is_called_by_others(path: Path) -> bool:
+    """Whether its name is prescribed: by Python, by NNI, by the command of nnictl that it is, or by what it is of."""
+    if str(path.relative_to(ROOT)) in IN_THE_CORE:
+        return True
+    return (
+        path.stem.startswith("__")
+        or "_nni_shim" in path.parts
+        or (path.parent.name == "_cli" and path.stem in COMMANDS)
+    )
+
+
+def is_one_part(word: str, files: set[str]) -> bool:
+    return word in PARTS_OF_PLUGINS | PARTS_ON_WORKERS and all(file.startswith("training_services/") for file in files)

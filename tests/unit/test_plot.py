@@ -9,7 +9,7 @@ import optuna
 import pytest
 
 from nnilite import Search, _registry, plot
-from nnilite._cli.program import run as nnictl
+from nnilite._cli.nnictl import run as nnictl
 from nnilite._optuna_study import Ran, study_of
 from nnilite._running import offline, optuna_export
 from nnilite.errors import Conflict, NotFound

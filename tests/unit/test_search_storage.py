@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nnilite import Search, _registry
-from nnilite._cli.program import run as nnictl
+from nnilite._cli.nnictl import run as nnictl
 from nnilite._running import launch, offline
 from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.writer import FILE_NAME

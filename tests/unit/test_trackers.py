@@ -12,7 +12,7 @@ import pytest
 from nnilite._engine import messages as s
 from nnilite._store.writer import Store
 from nnilite._trackers.feed import Feed
-from nnilite._trackers.runs import Point, Run, Runs, flat, points_of
+from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, points_of
 from nnilite.records import Attempt, JobState, Metric, MetricKind, Trial, TrialState
 
 PARAMETERS = {"lr": 0.5, "layer": {"_name": "conv", "size": 3}}
@@ -28,7 +28,7 @@ class Recording(Runs):
     def begin(self, run: Run) -> None:
         self.kept[run.name] = []
 
-    def send(self, run: Run, points: Sequence[Point]) -> None:
+    def send(self, run: Run, points: Sequence[CurvePoint]) -> None:
         for point in points:
             if point.step == self.fails_at:
                 raise ConnectionError("the tracker is away")
@@ -137,7 +137,7 @@ def test_a_damaged_position_sends_everything_again(store: Store) -> None:
 
 def test_the_database_is_not_held_while_a_tracker_hangs(store: Store) -> None:
     class Hanging(Recording):
-        def send(self, run: Run, points: Sequence[Point]) -> None:
+        def send(self, run: Run, points: Sequence[CurvePoint]) -> None:
             store.write([report(8 + len(self.ends), 1.0)])
             self.ends[str(len(self.ends))] = ""
             checkpoint = store._use().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

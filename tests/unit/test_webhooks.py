@@ -15,7 +15,7 @@ from standardwebhooks.webhooks import Webhook
 from nnilite._engine import messages as s
 from nnilite._store.writer import Store
 from nnilite._webhooks.__main__ import Teller
-from nnilite._webhooks.news import News
+from nnilite._webhooks.news import NewsReader
 from nnilite.config import WebhookConfig, from_dict, load
 from nnilite.errors import ConfigError
 from nnilite.records import ExperimentState, Trial, TrialState
@@ -67,7 +67,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def teller(store: Store, inbox: Inbox, **fields: Any) -> Iterator[Teller]:
     """What one process does; the position stays."""
     hook = WebhookConfig(SecretText(f"{inbox.listener.url}/services/T0KEN?sig=a%2Bb"), **fields)
-    news = News(store.path, "abcd", "digits", True)
+    news = NewsReader(store.path, "abcd", "digits", True)
     with contextlib.closing(news):
         yield Teller(hook, news, store.path.with_name("0.json"), "webhook 1")
 

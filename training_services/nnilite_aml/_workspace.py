@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nnilite.records import Json
 from nnilite_aml._calls import AzureCalls
 from nnilite_aml._config import AmlConfig
-from nnilite_aml._login import cure, login
+from nnilite_aml._credentials import cure, login
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

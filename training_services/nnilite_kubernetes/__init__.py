@@ -5,7 +5,7 @@ One service for all platforms; they differ in the objects that stand for a job.
 _platforms            the platforms: the same service, with different objects
 _service              the service: submits, polls, cancels and removes
 _config               the fields that the sections of all platforms share
-_access               asks, before anything starts, whether all that will be needed is allowed
+_checks               asks, before anything starts, whether all that will be needed is allowed
 _quota                whether the namespace can ever hold one trial
 _kind                 what the platforms differ in
 _kubeflow             TFJob, PyTorchJob and MPIJob
@@ -27,7 +27,7 @@ _connections          the open connections to it, which another thread can break
 _mirror               a copy of all objects of one kind, kept up to date by watching
 _memory               what the service keeps in mind of its jobs
 _status               what objects and pods tell of a job
-_roles                what pods leave: how each one ended, and what it has printed
+_role_records         what pods leave: how each one ended, and what it has printed
 _log                  the log of a pod: its keeper's events, and the trial's output between them
 _exec                 a command in a container, as `kubectl exec` has it
 """

@@ -24,7 +24,7 @@ _PHASES = {"Succeeded": JobState.SUCCEEDED, "Failed": JobState.FAILED}
 
 
 @dataclass(frozen=True, kw_only=True)
-class NfsConfig:
+class AdlNfsConfig:
     """A folder of an NFS server, in the pods."""
 
     server: str = field(metadata=about("its name or address"))
@@ -50,7 +50,7 @@ class AdlConfig(ClusterConfig, ContainerConfig):
     min_replicas: NonNegativeInt | None = field(default=None, metadata=about("the fewest replicas"))
     max_replicas: PositiveInt | None = field(default=None, metadata=about("the most replicas"))
     checkpoint: AdlCheckpointConfig | None = field(default=None, metadata=about("a volume for each trial"))
-    nfs: NfsConfig | None = field(default=None, metadata=about("mounted into the pods"))
+    nfs: AdlNfsConfig | None = field(default=None, metadata=about("mounted into the pods"))
 
     def __post_init__(self) -> None:
         ClusterConfig.__post_init__(self)

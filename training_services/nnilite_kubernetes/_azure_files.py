@@ -13,7 +13,7 @@ _PLACE = Place(field="storage")
 _LIMIT_S = 60
 
 
-class Share:
+class AzureFileShare:
     """The share of a config. All methods block, and raise ConfigError or ServiceError."""
 
     def __init__(self, storage: StorageConfig) -> None:

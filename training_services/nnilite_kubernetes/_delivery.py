@@ -16,7 +16,7 @@ from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import PODS, ApiError, Cluster
-from nnilite_kubernetes._azure_files import Share
+from nnilite_kubernetes._azure_files import AzureFileShare
 from nnilite_kubernetes._code_pod import SLEEP, CodePod
 from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._kind import OperatorKind
@@ -39,7 +39,7 @@ class Deliverer:
         self._namespace = config.namespace
         self._delivery: Delivery | None = None
         self.filling = False  # a pod of ours is to take keeper and code
-        self._stored: Bucket | Share | None = None
+        self._stored: Bucket | AzureFileShare | None = None
 
     def setup(self, job: Job) -> Setup:
         storage = self._kind.storage(manifests.object_name(job.name, self._kind.dashes)) or self._config.storage
@@ -143,14 +143,14 @@ class Deliverer:
         role: Role = self._kind.roles(job)[0]
         return manifests.code_pod(self.setup(job), role, job.experiment, SLEEP)
 
-    def _store(self, source: CodeSource) -> Bucket | Share | None:
+    def _store(self, source: CodeSource) -> Bucket | AzureFileShare | None:
         """Where this machine writes them itself; None for other volumes."""
         storage = self._config.storage
         if self._stored is None and storage is not None:
             if source is CodeSource.OBJECTS:
                 self._stored = Bucket(storage)
             elif source is CodeSource.VOLUME and storage.azure_key:
-                self._stored = Share(storage)
+                self._stored = AzureFileShare(storage)
         return self._stored
 
     def _in_storage(self, name: str) -> str:

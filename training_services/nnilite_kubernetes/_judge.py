@@ -15,10 +15,10 @@ from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
 from nnilite_kubernetes._api import EVENTS, PODS, ApiError
 from nnilite_kubernetes._config import ClusterConfig
-from nnilite_kubernetes._known import Known, job_of
+from nnilite_kubernetes._known import KnownJobs, job_of
 from nnilite_kubernetes._manifest import Role
 from nnilite_kubernetes._memory import ClusterMemory, Note
-from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import (
     CANCELED,
     Facts,
@@ -49,7 +49,7 @@ _NOTE_CANCELED = {"metadata": {"annotations": {CANCELED: "true"}}}
 class Judge:
     """`wake`: to be called when something may have changed."""
 
-    def __init__(self, known: Known, config: ClusterConfig, roles: RoleRecords, wake: Callable[[], None]) -> None:
+    def __init__(self, known: KnownJobs, config: ClusterConfig, roles: RoleRecords, wake: Callable[[], None]) -> None:
         self._known = known
         self._config = config
         self._roles = roles

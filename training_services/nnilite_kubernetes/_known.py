@@ -25,7 +25,7 @@ Changed = Callable[[Json, bool], None]
 """Gets an object that has changed, and whether it is gone."""
 
 
-class Known:
+class KnownJobs:
     """Watches from `start` to `close`. All may be called by several threads."""
 
     def __init__(self, cluster: Cluster, kind: OperatorKind, namespace: str, selector: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from nnilite.records import Json, KeeperEvent
 from nnilite_kubernetes._api import ApiError
-from nnilite_kubernetes._known import Known
+from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._log import PodLog
-from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import container_start, is_alive, reporting
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _LAST_LOGS_S = 10.0  # so long an ended job is kept for the logs of its pods
 class Logs:
     """All may be called by several threads, and raises ApiError unless it says otherwise."""
 
-    def __init__(self, known: Known, roles: RoleRecords) -> None:
+    def __init__(self, known: KnownJobs, roles: RoleRecords) -> None:
         self._known = known
         self._roles = roles
 

@@ -7,10 +7,10 @@ import logging
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite_kubernetes import _manifest as manifests
-from nnilite_kubernetes._access import check_quotas, check_rights
 from nnilite_kubernetes._api import SECRETS, Cluster, Resource
+from nnilite_kubernetes._checks import check_quotas, check_rights
 from nnilite_kubernetes._kind import OperatorKind
-from nnilite_kubernetes._known import Known
+from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._submitter import Submitter
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Opening:
         """Whether a trial fits into the namespace."""
         check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample))
 
-    def tidy_up(self, known: Known) -> None:
+    def tidy_up(self, known: KnownJobs) -> None:
         """What an earlier manager left half made is set right; its keepers are told where this one is."""
         address = manifests.encoded(self._submitter.deliverer.address(self._cluster))
         for resource in (SECRETS, *self._kind.owned):
@@ -59,7 +59,7 @@ class Opening:
         if self._submitter.deliverer.sends_code(self._report):
             self._submitter.deliverer.delete_code_pod(self._cluster)
 
-    def _settled(self, known: Known, resource: Resource, item: Json) -> bool:
+    def _settled(self, known: KnownJobs, resource: Resource, item: Json) -> bool:
         """What was made for a job goes if there is no such job, and else belongs to it; False if it is gone."""
         metadata = item["metadata"]
         if metadata.get("ownerReferences"):

@@ -29,10 +29,10 @@ from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
 from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._kind import OperatorKind
-from nnilite_kubernetes._known import Known, job_of
+from nnilite_kubernetes._known import KnownJobs, job_of
 from nnilite_kubernetes._logs import Logs
 from nnilite_kubernetes._opening import Opening
-from nnilite_kubernetes._roles import RoleRecords
+from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._submitter import Submitter
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class _Open:
 
     pool: ThreadPoolExecutor
     cluster: Cluster
-    known: Known
+    known: KnownJobs
     judge: Judge
     logs: Logs
     roles: RoleRecords
@@ -87,7 +87,7 @@ class ClusterService(TrainingService):
 
     def _open(self, pool: ThreadPoolExecutor) -> None:
         cluster = self._connect()
-        known = Known(cluster, self._kind, self._namespace, manifests.selector(self.context.experiment, self.name))
+        known = KnownJobs(cluster, self._kind, self._namespace, manifests.selector(self.context.experiment, self.name))
         roles = RoleRecords(cluster, self._namespace, self.context.directory, self._by_log)
         judge = Judge(known, self.config, roles, self.context.wake)
         self._opened = _Open(pool, cluster, known, judge, Logs(known, roles), roles)

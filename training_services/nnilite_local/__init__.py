@@ -1,11 +1,11 @@
 """The training service of this machine: runs trials as processes beside the manager.
 
-_service         the service
-_config          the section `platform: local` of a config
-_fork_server     the client of the keeper's fork server, which starts all keepers
-_second_keepers  end what a dead keeper has left, and deliver it
-_attempt_folder  an attempt's folder, with the handle and the GPUs
-_gpus            which job has which GPUs of this machine
+_service             the service
+_config              the section `platform: local` of a config
+_fork_server_client  the client of the keeper's fork server, which starts all keepers
+_second_keepers      end what a dead keeper has left, and deliver it
+_attempt_folder      an attempt's folder, with the handle and the GPUs
+_gpus                which job has which GPUs of this machine
 """
 
 from nnilite_local._config import LocalConfig

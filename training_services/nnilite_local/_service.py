@@ -34,7 +34,7 @@ from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.worker_side import HostMeter, boot_id, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import LocalConfig
-from nnilite_local._fork_server import ForkServer
+from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, rules_of
 from nnilite_local._second_keepers import SecondKeepers
 
@@ -57,7 +57,7 @@ class LocalService(TrainingService):
     def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._directory = Path(os.path.abspath(context.directory))  # noqa: PTH100 - links must stay as they are
-        self._server = ForkServer(context.keeper, self._directory / "fork-server.log", self._keeper_ended)
+        self._server = ForkServerClient(context.keeper, self._directory / "fork-server.log", self._keeper_ended)
         self._gpus = GpuDesk(context.experiment, rules_of(config), self._directory / "gpus.json")
         slots = self._directory.parent / ".slots" / f"{context.experiment}.{name}.json"
         self._host = socket.gethostname()

@@ -58,10 +58,10 @@ def convert(document: Mapping[str, Any]) -> Conversion:
         raise ConfigError("must be a list of task roles", Place(field="taskRoles"))
     if not isinstance(document.get("image"), str):
         raise ConfigError("is missing: the image in which tasks run", Place(field="image"))
-    return _Job(document).converted(roles)
+    return _ClassicConverter(document).converted(roles)
 
 
-class _Job:
+class _ClassicConverter:
     """One conversion."""
 
     def __init__(self, old: Mapping[str, Any]) -> None:

@@ -22,9 +22,9 @@ from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, Tr
 from nnilite_openpai._api import Pai
 from nnilite_openpai._checks import check_platform, check_resources
 from nnilite_openpai._config import OpenPaiConfig
+from nnilite_openpai._convert import encoded, hidden, submission
 from nnilite_openpai._delivery import PaiDelivery, announce, code_source, deliver, fetch, planned
 from nnilite_openpai._log import TaskLog
-from nnilite_openpai._protocol import encoded, hidden, submission
 from nnilite_openpai._roles import roles_of
 from nnilite_openpai._status import Task, ended, keepers_word, running, state_of, task_of, waiting
 
@@ -37,7 +37,7 @@ _LOG_PATIENCE_S = 60.0
 
 
 @dataclass
-class _Known:
+class _PaiJobMemory:
     """What is remembered of one job: all of it can be asked for again."""
 
     submitted: float = float("-inf")
@@ -72,7 +72,7 @@ class OpenPaiService(TrainingService):
         self._config = config
         self._pai: Pai | None = None
         self._delivery: dict[str, PaiDelivery] = {}
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _PaiJobMemory] = {}
         self._jobs: Mapping[str, Mapping[str, Json]] = {}
         self._listed = float("-inf")
 
@@ -165,8 +165,8 @@ class OpenPaiService(TrainingService):
             self._listed = time.monotonic()
         return self._jobs
 
-    def _know(self, name: str) -> _Known:
-        return self._known.setdefault(name, _Known())
+    def _know(self, name: str) -> _PaiJobMemory:
+        return self._known.setdefault(name, _PaiJobMemory())
 
     async def _status(self, handle: Handle, jobs: Mapping[str, Mapping[str, Json]]) -> JobStatus:
         """What is known of one job; UNKNOWN where the others' status must not wait for it."""
@@ -184,7 +184,7 @@ class OpenPaiService(TrainingService):
             known.end = found
         return found
 
-    async def _asked(self, handle: Handle, known: _Known, summary: Mapping[str, Json] | None) -> JobStatus:
+    async def _asked(self, handle: Handle, known: _PaiJobMemory, summary: Mapping[str, Json] | None) -> JobStatus:
         name = str(handle["job"])
         if summary is None:
             detail = await self._connected().job(name)
@@ -202,7 +202,7 @@ class OpenPaiService(TrainingService):
         return JobStatus(JobState.UNKNOWN, "PAI itself does not know its state")
 
     @staticmethod
-    def _missing(known: _Known) -> JobStatus:
+    def _missing(known: _PaiJobMemory) -> JobStatus:
         """A job that PAI does not know (any more)."""
         if time.monotonic() - known.submitted < _YOUNG_S:
             return JobStatus(JobState.WAITING, "PAI has just taken it")
@@ -210,7 +210,7 @@ class OpenPaiService(TrainingService):
             return JobStatus(JobState.CANCELED, "canceled")
         return JobStatus(JobState.LOST, "PAI has no such job any more")
 
-    async def _why(self, name: str, known: _Known, summary: Mapping[str, Json]) -> str:
+    async def _why(self, name: str, known: _PaiJobMemory, summary: Mapping[str, Json]) -> str:
         if known.stop_at is not None:
             await self._stop(name, known)
             return "it is being canceled"
@@ -223,7 +223,7 @@ class OpenPaiService(TrainingService):
                 known.reason = waiting(summary, [])
         return known.reason
 
-    async def _running(self, handle: Handle, known: _Known, summary: Mapping[str, Json]) -> JobStatus:
+    async def _running(self, handle: Handle, known: _PaiJobMemory, summary: Mapping[str, Json]) -> JobStatus:
         name = str(handle["job"])
         # The command may have run before, while no manager was there: then its reports would be mixed with new ones.
         if summary.get("retries"):
@@ -278,7 +278,7 @@ class OpenPaiService(TrainingService):
         if state is not JobState.RUNNING or not soft_s:
             await self._stop(name, known)
 
-    async def _stop(self, name: str, known: _Known) -> None:
+    async def _stop(self, name: str, known: _PaiJobMemory) -> None:
         if not known.stopped:
             await self._connected().stop(name)
             known.stopped, known.stop_at = True, known.stop_at or time.monotonic()
@@ -316,7 +316,7 @@ class OpenPaiService(TrainingService):
     async def fetch(self, handle: Handle, target: Path) -> None:
         await asyncio.to_thread(fetch, self._config, self.context.experiment, str(handle["job"]), target)
 
-    async def _log_of(self, handle: Handle, known: _Known) -> bytes | None:
+    async def _log_of(self, handle: Handle, known: _PaiJobMemory) -> bytes | None:
         name = str(handle["job"])
         if known.task is None:
             known.task = task_of(await self._connected().job(name) or {}, str(handle["role"]))

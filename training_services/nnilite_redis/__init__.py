@@ -8,7 +8,7 @@ _api          everything that managers and workers do in Redis
 _mail         letters between managers and workers
 _tasks        ending tasks that talk to Redis
 _relay        keepers' requests, put to the manager
-_files        code, keeper, checkpoints and outputs: through a store, or through Redis
+_file_store   code, keeper, checkpoints and outputs: through a store, or through Redis
 _convert      from jobs to records, from records to statuses and to reasons for waiting
 _silence      for how long somebody was silent, in time in which we could have heard
 _watch        what the manager's side sees of its jobs and of the pool

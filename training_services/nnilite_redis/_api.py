@@ -18,7 +18,7 @@ from nnilite.records import JobState, Json
 from nnilite.slots import RENEWED_S, Claim, SlotTerms
 from nnilite_redis import _scripts as scripts
 from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
-from nnilite_redis._keys import GROUP, KEPT_S, Keys
+from nnilite_redis._keys import GROUP, KEPT_S, PoolKeys
 
 SETTLE_S = 6
 """For so long after the server's start nobody takes a job: workers first say which ones they have, in two beats."""
@@ -104,7 +104,7 @@ class Pool:
 
     def __init__(self, address: RedisAddress, prefix: str) -> None:
         self.address = address
-        self.keys = Keys(prefix)
+        self.keys = PoolKeys(prefix)
         self.client: Any = address.client()  # its types differ from version to version
 
     async def check(self) -> None:

@@ -17,7 +17,7 @@ from nnilite_redis._api import Pool
 from nnilite_redis._config import PREFIX, PROCESSORS, check_label
 from nnilite_redis._connection import EXAMPLE, RedisAddress
 from nnilite_redis._convert import PoolView, worker_facts
-from nnilite_redis._worker.worker import WorkerOptions, run_worker
+from nnilite_redis._worker.pool_worker import WorkerOptions, run_worker
 
 PASSWORD = "NNILITE_REDIS_PASSWORD"
 """The environment variable with the password."""

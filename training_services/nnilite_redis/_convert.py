@@ -82,7 +82,7 @@ def labels_of(job: Job) -> list[str]:
 
 
 def files_settings(config: RedisConfig) -> dict[str, Json]:
-    """Where files travel, for both sides: see `_files.files_of`."""
+    """Where files travel, for both sides: see `_file_store.files_of`."""
     storage = config.storage
     if storage is None:
         return {"limit_bytes": config.redis_size_limit}

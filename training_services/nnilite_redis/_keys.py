@@ -30,7 +30,7 @@ KEPT_S = 7 * 86400
 
 
 @dataclass(frozen=True)
-class Keys:
+class PoolKeys:
     """The keys of one pool."""
 
     prefix: str

@@ -14,7 +14,7 @@ from nnilite_redis import _relay
 from nnilite_redis._api import Pool
 from nnilite_redis._config import RedisConfig
 from nnilite_redis._convert import files_settings, task_of, wants_of
-from nnilite_redis._files import Files, files_of, name_of
+from nnilite_redis._file_store import Files, files_of, name_of
 from nnilite_redis._keys import manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._tasks import end_tasks

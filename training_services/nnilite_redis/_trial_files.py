@@ -14,7 +14,7 @@ from nnilite.keeper_folder import missing_output, read_events
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle
 from nnilite_redis._api import Pool
-from nnilite_redis._files import Files
+from nnilite_redis._file_store import Files
 from nnilite_redis._keys import worker_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._watch import PoolWatch

@@ -1,19 +1,19 @@
 """The training service `remote`: runs trials on other machines over SSH.
 
-_service      the service: places jobs on machines and asks how they are
-_config       the section `platform: remote` of a config
-_placement    which machine gets a job, and why none does
-_bookings     which job is on which machine
-_machines      all machines together: opened, told what they have missed, asked for their jobs, and let go
+_service           the service: places jobs on machines and asks how they are
+_config            the section `platform: remote` of a config
+_machine_choice    which machine gets a job, and why none does
+_bookings          which job is on which machine
+_machines          all machines together: opened, told what they have missed, asked for their jobs, and let go
 _pending_commands  what machines that were away have still to be told
-_checkpoints  brings the checkpoints of a trial to the machine where it is tried again
-_machine      one machine: connected, made ready, watched, and connected again
-_session      its connection (of nnilite.ssh), and the agent that serves on it
-_attempts     the attempts of trials on it
-_way_back     how keepers on it reach the manager
-_tunnel       the requests of keepers that come through the tunnel
-_agent_link   starts the agent on a machine, asks it, and moves files by it
-_worker       the agent itself, which runs there
+_host_checkpoints  brings the checkpoints of a trial to the machine where it is tried again
+_machine           one machine: connected, made ready, watched, and connected again
+_machine_session   its connection (of nnilite.ssh), and the agent that serves on it
+_attempts          the attempts of trials on it
+_way_back          how keepers on it reach the manager
+_tunnel            the requests of keepers that come through the tunnel
+_agent_link        starts the agent on a machine, asks it, and moves files by it
+_worker            the agent itself, which runs there
 """
 
 from nnilite.ssh.known_hosts import HostKeyPolicy

@@ -14,7 +14,7 @@ from nnilite.records import Json, KeeperEvent
 from nnilite.slots import SlotTerms
 from nnilite.ssh.download import save, unpack
 from nnilite_remote._agent_link import digest_of
-from nnilite_remote._session import TRANSFER_S, MachineSession
+from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
 _START_S = 20.0
 _TRACE_S = 3.0

@@ -26,7 +26,7 @@ from nnilite.records import Json
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._config import MachineConfig, RemoteConfig
-from nnilite_remote._session import MachineSession
+from nnilite_remote._machine_session import MachineSession
 from nnilite_remote._way_back import WayBack
 
 log = logging.getLogger(__name__)

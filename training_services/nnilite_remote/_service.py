@@ -31,12 +31,12 @@ from nnilite.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._bookings import Booking, Bookings
-from nnilite_remote._checkpoints import HostCheckpoints, rank
 from nnilite_remote._config import RemoteConfig
+from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._machine import Machine, MachineSupply
+from nnilite_remote._machine_choice import HostCandidate, choose_machine
 from nnilite_remote._machines import Machines, rules_of
 from nnilite_remote._pending_commands import PendingCommands
-from nnilite_remote._placement import HostCandidate, choose_machine
 
 log = logging.getLogger(__name__)
 

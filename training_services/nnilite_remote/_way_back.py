@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from nnilite.ssh.errors import LinkLost, MachineError
-from nnilite_remote._session import MachineSession
+from nnilite_remote._machine_session import MachineSession
 from nnilite_remote._tunnel import TunnelGate
 
 _REACH_S = 5

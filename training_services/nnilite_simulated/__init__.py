@@ -1,16 +1,16 @@
 """A training service without machines: attempts pass in simulated time, at prices and with interruptions of a trace.
 
-_service    the service: each handle has the whole plan of its attempt
-_config     the section `platform: simulated` of a config
-_trace      pure: the prices and interruptions of a file
-_plan       pure: what becomes of an attempt, known from its start
-_objective  a child process that asks the user's function for the curve of a trial
-_generate   makes the file traces/spot.csv
+_service       the service: each handle has the whole plan of its attempt
+_config        the section `platform: simulated` of a config
+_trace         pure: the prices and interruptions of a file
+_attempt_plan  pure: what becomes of an attempt, known from its start
+_objective     a child process that asks the user's function for the curve of a trial
+_generate      makes the file traces/spot.csv
 """
 
+from nnilite_simulated._attempt_plan import AttemptPlan, Crew, made_plan
 from nnilite_simulated._config import SimulatedConfig
-from nnilite_simulated._plan import Crew, Plan, made_plan
 from nnilite_simulated._service import SimulatedService
 from nnilite_simulated._trace import Trace, read_trace, shipped
 
-__all__ = ["Crew", "Plan", "SimulatedConfig", "SimulatedService", "Trace", "made_plan", "read_trace", "shipped"]
+__all__ = ["AttemptPlan", "Crew", "SimulatedConfig", "SimulatedService", "Trace", "made_plan", "read_trace", "shipped"]

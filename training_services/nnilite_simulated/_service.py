@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Host, Json, KeeperEvent, MetricKind, Reported, Started
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite_simulated._attempt_plan import AttemptPlan, Crew, made_plan
 from nnilite_simulated._config import SimulatedConfig
-from nnilite_simulated._plan import Crew, Plan, made_plan
 from nnilite_simulated._trace import Trace, read_trace, shipped
 
 _OBJECTIVE_TIMEOUT_S = 30.0
@@ -119,7 +119,7 @@ class SimulatedService(TrainingService):
             return JobStatus(JobState.LOST, _LOST, cost=cost, **facts)
         return JobStatus(JobState.SUCCEEDED, exit_code=0, cost=cost, **facts)
 
-    def _current(self, handle: Handle) -> tuple[Plan, bool]:
+    def _current(self, handle: Handle) -> tuple[AttemptPlan, bool]:
         """The plan of a job, cut off if it was canceled."""
         known = _document(self._folder / f"{handle['trial']}.json")
         if known and known["job"] == handle["job"]:
@@ -148,8 +148,8 @@ class SimulatedService(TrainingService):
         return self._epoch + simulated_s / float(self.config.speed_up)
 
 
-def _plan(handle: Mapping[str, Json]) -> Plan:
-    return Plan(**handle["plan"])
+def _plan(handle: Mapping[str, Json]) -> AttemptPlan:
+    return AttemptPlan(**handle["plan"])
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -26,12 +26,12 @@ from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, Tr
 from nnilite.ssh.errors import MachineError
 from nnilite_slurm._api import Look, SlurmApi
 from nnilite_slurm._arrays import JobArrays, array_name
+from nnilite_slurm._attempt_reader import GROWING, AttemptReader
 from nnilite_slurm._config import SlurmConfig
-from nnilite_slurm._judge import SlurmWatch
 from nnilite_slurm._listing import NAMELESS, RUNNING, WAITING, SlurmJob
 from nnilite_slurm._login import login_host
-from nnilite_slurm._reading import GROWING, AttemptReader
 from nnilite_slurm._script import run_limit_s, script_of
+from nnilite_slurm._watch import SlurmWatch
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"

@@ -28,7 +28,7 @@ LOAD, SAVE = "load_checkpoint_dir", "save_checkpoint_dir"
 
 
 @dataclass
-class _Member:
+class _PopulationMember:
     epoch: int  # of its latest trial
     flat: Flat  # this and the rest as of its latest trial that succeeded
     directory: str
@@ -77,7 +77,7 @@ class PBTTuner(LearningTuner):
         self._given = all_checkpoint_dir or self.get_checkpoint_path()
 
     def _restart(self) -> None:
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, _PopulationMember] = {}
         epochs = [place[0] for point in self.points if (place := _place(point)) is not None]
         self._begin = max(epochs, default=-1) + 1  # so that new members find no checkpoints of a former space
         self._seeds: list[Point] = []  # imported or customised results, to begin members with
@@ -111,18 +111,18 @@ class PBTTuner(LearningTuner):
         save = str(self._directory / str(epoch) / str(index))
         return {**self.space.build(flat), LOAD: load or save, SAVE: save}
 
-    def _ranking(self) -> list[_Member]:
+    def _ranking(self) -> list[_PopulationMember]:
         known = [member for member in self._members.values() if member.loss is not None]
         return sorted(known, key=lambda member: member.loss or 0.0)
 
-    def _is_poor(self, member: _Member) -> bool:
+    def _is_poor(self, member: _PopulationMember) -> bool:
         ranking = self._ranking()
         if member.loss is None:
             return True
         count = math.ceil(self._fraction * len(ranking))
         return len(ranking) > 1 and any(member is poor for poor in ranking[len(ranking) - count :])
 
-    def _model(self, member: _Member, rng: random.Random) -> _Member:
+    def _model(self, member: _PopulationMember, rng: random.Random) -> _PopulationMember:
         """One of the best; if nobody has a result yet, the member itself."""
         ranking = self._ranking()
         best = ranking[: max(1, math.ceil(self._fraction * len(ranking)))]
@@ -148,7 +148,7 @@ class PBTTuner(LearningTuner):
         epoch, index = place
         member = self._members.get(index)
         if member is None:
-            self._members[index] = _Member(epoch, point.flat, str(point.parameters[LOAD]))
+            self._members[index] = _PopulationMember(epoch, point.flat, str(point.parameters[LOAD]))
         else:
             member.epoch, member.running = epoch, True
         _make(point.parameters[SAVE])

@@ -83,7 +83,7 @@ def test_unchanged_code_is_not_sent_again(prepared, opened, hosts, monkeypatch):
     with first:
         assert first.finish(first.run(python(READ))).values == [digest]
     before = hosts[0].run(f"ls -i --time-style=full-iso '{hosts[0].home}/{CACHE}'/*.tar.gz")
-    monkeypatch.setattr("nnilite_remote._session.upload", None)  # would fail
+    monkeypatch.setattr("nnilite_remote._machine_session.upload", None)  # would fail
     second = prepared()
     fill(second.code, 1)
     opened(second)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nnilite._cli.program import CONFLICT
+from nnilite._cli.nnictl import CONFLICT
 from nnilite.records import Output
 from nnilite.service import JobState
 from nnilite.testing import eventually

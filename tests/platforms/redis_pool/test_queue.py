@@ -155,7 +155,7 @@ def test_what_a_trial_has_written_stays_on_the_worker_if_it_is_to_be_kept(shared
 
 
 def test_the_list_of_workers_is_shown_by_the_command(shared_server, prefix, start_worker, capfd):
-    from nnilite._cli.program import run
+    from nnilite._cli.nnictl import run
 
     worker = start_worker(shared_server.url, "--processors", "3", "--labels", "gpu=a100")
     eventually(lambda: run(["worker", "list", "--redis", shared_server.url, "--prefix", prefix]) == 0)

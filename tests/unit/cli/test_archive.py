@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._store.writer import Store
 
 Entries = dict[str, bytes]

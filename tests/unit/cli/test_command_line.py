@@ -10,7 +10,7 @@ import pytest
 
 from nnilite._cli.command_line import Parser
 from nnilite._cli.completion import _whole
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 
 BARE = ("unrecognized", "invalid ", "are required", "expected ", "not allowed with", "choose from")
 """Words of argparse, which tell neither what the command is nor what would help."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 
 # What bash does at a Tab after these words, of which the last one may be empty.
 _TAB = """

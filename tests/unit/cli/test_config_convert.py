@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nnilite import _plugins
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 
 CONVERTER = """
 from nnilite.conversion import Conversion

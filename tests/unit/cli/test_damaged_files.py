@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._documents import write_json
 from nnilite._manager import assembly
 from nnilite._running import launch

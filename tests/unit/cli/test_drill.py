@@ -11,7 +11,7 @@ import pytest
 
 from nnilite._cli import drill
 from nnilite._cli.drill_report import study, summed
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite.errors import Conflict
 from nnilite.records import DRILLED
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn
 
 

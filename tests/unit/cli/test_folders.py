@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._documents import write_json
 from stand_in_manager import Make
 

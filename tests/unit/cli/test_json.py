@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._cli import screen
-from nnilite._cli.program import COMMANDS, run
+from nnilite._cli.nnictl import COMMANDS, run
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nnilite import codedir
 from nnilite._cli import create, long_work
-from nnilite._cli.program import run, warn
+from nnilite._cli.nnictl import run, warn
 from nnilite.testing import eventually
 
 TAKEN_AWAY = "\x1b[1A\x1b[2K"

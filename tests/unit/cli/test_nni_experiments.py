@@ -14,7 +14,7 @@ import pytest
 
 from nni_experiment import NniFolder, NniTrial, fingerprint, make
 from nnilite import Experiment, _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._manager import search_from
 from nnilite.errors import NotFound
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._cli.program import COMMANDS, run
+from nnilite._cli.nnictl import COMMANDS, run
 from nnilite._documents import write_json
 from nnilite.errors import ConfigError
 from stand_in_manager import Make, StandIn
@@ -52,7 +52,7 @@ def test_what_is_installed_is_described_in_whole_sentences(capsys: pytest.Captur
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = "import sys; from nnilite._cli.program import run\ntry: run(['create', '--help'])\nexcept SystemExit: pass\n"
+    code = "import sys; from nnilite._cli.nnictl import run\ntry: run(['create', '--help'])\nexcept SystemExit: pass\n"
     code += "print('\\nLOADED', {'rich', 'yaml', 'tornado', 'schema', 'optuna', 'sqlite3'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.endswith("LOADED set()\n")
@@ -103,7 +103,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(make: Make) -> None:
 
 
 def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
-    code = "from nnilite._cli import program; program._carry_out = lambda o: 1 / 0; program.run(['experiment', 'list'])"
+    code = "from nnilite._cli import nnictl; nnictl._carry_out = lambda o: 1 / 0; nnictl.run(['experiment', 'list'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.startswith("ERROR: This is a mistake in nnilite itself: ZeroDivisionError")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nnilite import _registry
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 from nnilite._running import launch, managers
 from nnilite.errors import NniliteError
 from stand_in_manager import PROFILE, Make, StandIn

@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from nnilite._cli import progress, screen, summary, transfer
+from nnilite._cli import progress_text, result_export, screen, summary
 from nnilite._cli.log import _counted, _first, _lines
-from nnilite._cli.program import complain
+from nnilite._cli.nnictl import complain
 
 
 def _profile(**changes: object) -> dict[str, object]:
@@ -87,14 +87,14 @@ def test_an_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_rate_is_that_of_the_last_two_minutes() -> None:
-    course = progress.Course()
+    course = progress_text.Course()
     for second in range(0, 600, 10):
         course._note_ended(float(second), second // 10 if second < 300 else 30 + (second - 300))
     assert course.per_s == pytest.approx(1.0, rel=0.1)
 
 
 def test_the_rate_is_unknown_until_a_trial_has_ended() -> None:
-    course = progress.Course()
+    course = progress_text.Course()
     course._note_ended(0.0, 0)
     course._note_ended(9.0, 0)
     assert course.per_s is None
@@ -103,7 +103,7 @@ def test_the_rate_is_unknown_until_a_trial_has_ended() -> None:
 
 
 def test_a_trial_that_takes_long_lowers_the_rate_while_it_runs() -> None:
-    course = progress.Course()
+    course = progress_text.Course()
     for now, ended in ((0.0, 0), (1.0, 10), (2.0, 10), (100.0, 10)):
         course._note_ended(now, ended)
     assert course.per_s == pytest.approx(0.1)
@@ -111,23 +111,23 @@ def test_a_trial_that_takes_long_lowers_the_rate_while_it_runs() -> None:
 
 @pytest.mark.parametrize(("per_s", "text"), [(2.0, "2 trials/s"), (0.5, "30 trials/min"), (0.001, "3.6 trials/h")])
 def test_the_rate_has_the_unit_that_reads_best(per_s: float, text: str) -> None:
-    course = progress.Course()
+    course = progress_text.Course()
     course._note_ended(0.0, 0)
     course._note_ended(1000.0 / per_s, 1000)
     course._note_ended(1000.0 / per_s, 1000)
-    long = progress.Course()
+    long = progress_text.Course()
     long._seen.extend(((0.0, 0), (1 / per_s, 1)))
-    assert progress.rate(long) == text
+    assert progress_text.rate(long) == text
 
 
 def test_the_time_left_is_that_of_the_nearest_limit() -> None:
-    course = progress.Course()
+    course = progress_text.Course()
     course._note_ended(0.0, 0)
     course._note_ended(10.0, 10)
     limits = {"maxTrialNumber": 30, "maxExperimentDuration": 100}
     profile = _profile(counts={"SUCCEEDED": 10, "RUNNING": 2}, limits=limits, duration=95.0)
-    assert progress.left_s(profile, course) == pytest.approx(5.0)
-    assert progress.left_s(_profile(counts={"FAILED": 10}), course) == pytest.approx(20.0)
+    assert progress_text.left_s(profile, course) == pytest.approx(5.0)
+    assert progress_text.left_s(_profile(counts={"FAILED": 10}), course) == pytest.approx(20.0)
 
 
 def test_the_progress_line_has_what_a_person_wants_to_know() -> None:
@@ -135,10 +135,10 @@ def test_the_progress_line_has_what_a_person_wants_to_know() -> None:
     counts = {"SUCCEEDED": 10, "FAILED": 2, "RUNNING": 1, "WAITING": 1}
     waiting = [{"reason": "no GPU is free", "count": 1}]
     profile = _profile(counts=counts, best=best, waiting=waiting)
-    course = progress.Course()
+    course = progress_text.Course()
     course.note(0.0, {**profile, "counts": {}})
     course.note(6.0, profile)
-    line = progress.line(profile, course)
+    line = progress_text.line(profile, course)
     assert line == (
         "12/30 trials done, 2 failed, 1 running, best default=0.9 (trial abc), 2 trials/s, 9.0s left, "
         "1 trial waits: no GPU is free"
@@ -146,7 +146,7 @@ def test_the_progress_line_has_what_a_person_wants_to_know() -> None:
 
 
 def test_a_trial_that_is_only_being_started_is_not_said_to_wait() -> None:
-    course = progress.Course()
+    course = progress_text.Course()
     for now in (0.0, 1.0, 2.0):
         profile = _profile(waiting=[{"reason": f"reason {now}", "count": 1}, {"reason": "no GPU is free", "count": 2}])
         course.note(now * 2, profile)
@@ -154,10 +154,12 @@ def test_a_trial_that_is_only_being_started_is_not_said_to_wait() -> None:
 
 
 def test_what_pauses_an_experiment_is_on_its_progress_line() -> None:
-    course = progress.Course()
+    course = progress_text.Course()
     course.note(0.0, _profile())
-    assert progress.line(_profile(reason="paused: the disk is full"), course).endswith(", paused: the disk is full")
-    assert "reached" not in progress.line(_profile(state="DONE", reason="maxTrialNumber (2) is reached"), course)
+    assert progress_text.line(_profile(reason="paused: the disk is full"), course).endswith(
+        ", paused: the disk is full"
+    )
+    assert "reached" not in progress_text.line(_profile(state="DONE", reason="maxTrialNumber (2) is reached"), course)
 
 
 def test_best_parameters_are_shown_with_all_their_digits() -> None:
@@ -180,14 +182,14 @@ def test_csv_columns_are_parameters_then_the_trial_then_its_metrics() -> None:
         "trialJobId": "t",
     }
     second = {"parameter": {"a": 1}, "value": 0.5, "trialJobId": "u"}
-    assert transfer.columns_of([first, second]) == ["b", "net._name", "net.k", "a", "trialJobId", "reward", "loss"]
+    assert result_export.columns_of([first, second]) == ["b", "net._name", "net.k", "a", "trialJobId", "reward", "loss"]
 
 
 def test_a_parameter_and_a_metric_of_one_name_do_not_overwrite_each_other() -> None:
     row = {"parameter": {"size": 1, "reward": 7}, "value": {"default": 2, "size": 3}, "trialJobId": "t"}
-    columns = transfer.columns_of([row])
+    columns = result_export.columns_of([row])
     assert columns == ["size", "parameter.reward", "trialJobId", "reward", "metric.size"]
-    assert [transfer.cells(row)[column] for column in columns] == [1, 7, "t", 2, 3]
+    assert [result_export.cells(row)[column] for column in columns] == [1, 7, "t", 2, 3]
 
 
 def test_lines_are_cut_right_wherever_the_pieces_end() -> None:

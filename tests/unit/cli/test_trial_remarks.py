@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._cli.program import run
+from nnilite._cli.nnictl import run
 
 
 def asked(capsys: pytest.CaptureFixture[str], *words: str) -> Any:

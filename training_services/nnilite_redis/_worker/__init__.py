@@ -1,17 +1,17 @@
 """The worker's side: what `nnictl worker` runs on a machine that joins a pool.
 
-    worker       the rounds: tell Redis of its jobs, hear what became of them, take new ones
-    holdings     the attempts that a worker has, with their leases
-    attempt      one attempt: its folder, its keeper, and what is told of it
-    intake       takes jobs from the queue, and prepares them until their keepers run
-    file_cache   the code and the keepers, which its attempts share
-    task         what a manager says of a job, checked
-    proxy        where keepers find their manager: a port of this machine, from which requests go by letters
-    handlers     what keepers and managers ask a worker
-    gpus         the GPUs of this worker, and which of them the next trial would get
-    checkpoints  what trials save is brought to where other workers find it
-    leases       until when a trial may run without word from Redis
-    guard        a process of its own that stops trials whose lease is over, also if the worker is dead or stopped
+    pool_worker       the rounds: tell Redis of its jobs, hear what became of them, take new ones
+    holdings          the attempts that a worker has, with their leases
+    attempt           one attempt: its folder, its keeper, and what is told of it
+    intake            takes jobs from the queue, and prepares them until their keepers run
+    file_cache        the code and the keepers, which its attempts share
+    task              what a manager says of a job, checked
+    proxy             where keepers find their manager: a port of this machine, from which requests go by letters
+    request_handlers  what keepers and managers ask a worker
+    gpus              the GPUs of this worker, and which of them the next trial would get
+    checkpoints       what trials save is brought to where other workers find it
+    leases            until when a trial may run without word from Redis
+    guard             a process of its own that stops trials whose lease is over, also if the worker is dead or stopped
 
 All that is known stands in the worker's folder, so that a worker that was killed and is started again goes on:
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from nnilite.errors import NniliteError
-from nnilite_redis._files import Files
+from nnilite_redis._file_store import Files
 from nnilite_redis._worker.task import WorkerTask
 
 log = logging.getLogger(__name__)

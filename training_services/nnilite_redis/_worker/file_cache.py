@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from nnilite_redis._files import Files
+from nnilite_redis._file_store import Files
 
 
 class FileCache:

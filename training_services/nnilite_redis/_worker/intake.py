@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nnilite.errors import ConfigError, NniliteError, ServiceError
 from nnilite_redis._api import Pool, Settling, TakenJob
 from nnilite_redis._convert import Wants, read_wants
-from nnilite_redis._files import Files, files_of
+from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._relay import LIMIT_S

@@ -35,7 +35,7 @@ _LOOK_S = 0.5
 _SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
 
 
-class _Delivery(NamedTuple):
+class _SecondKeeper(NamedTuple):
     """A second keeper, which delivers what a dead one has left."""
 
     process: subprocess.Popen[bytes]
@@ -57,7 +57,7 @@ class Agent:
         self._meter = HostMeter()
         self._out = threading.Lock()
         self._starter = KeeperStarter(self.keeper, self.folder, self.say)
-        self._delivering: dict[str, _Delivery] = {}  # by folder
+        self._delivering: dict[str, _SecondKeeper] = {}  # by folder
         place = Path(self.root, ".slots", "%s.%s.%s.json" % (self.experiment, settings["service"], self.key))
         self._slots = SlotDesk(place, self.experiment, lambda path: HostedAttempt.at(str(path)).runs(), _SLOTS_S)
 
@@ -162,7 +162,7 @@ class Agent:
             return dict(facts, state="RUNNING" if started else "WAITING", reason="" if started else "its keeper starts")
         return dict(facts, **self._abandoned(attempt, delivering))
 
-    def _abandoned(self, attempt: HostedAttempt, delivering: _Delivery | None) -> dict[str, Any]:
+    def _abandoned(self, attempt: HostedAttempt, delivering: _SecondKeeper | None) -> dict[str, Any]:
         """A keeper that is gone without a word: what is left of its trial is ended first, and delivered."""
         if not os.path.isdir(attempt.inner("")):
             return {"state": "LOST", "reason": "it never came to its start, or its folder %s is gone" % attempt.path}
@@ -184,7 +184,7 @@ class Agent:
             return looked_after
         return {"state": "LOST", "reason": reason}
 
-    def _deliver(self, attempt: HostedAttempt, number: int) -> _Delivery:
+    def _deliver(self, attempt: HostedAttempt, number: int) -> _SecondKeeper:
         spec, nothing = attempt.files.spec(), subprocess.DEVNULL
         process = subprocess.Popen(
             deliver_command(sys.executable, self.keeper, attempt.files),
@@ -193,7 +193,7 @@ class Agent:
             stderr=nothing,
             start_new_session=True,
         )
-        return _Delivery(process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S, number)
+        return _SecondKeeper(process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S, number)
 
     def do_cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""

@@ -92,7 +92,7 @@ class K8sAzureStorageConfig(K8sStorageConfig):
 
 
 @dataclass
-class _SharedStorageConfig(Fields):
+class _NniStorageConfig(Fields):
     storage_type: Any = None
     local_mount_point: Any = None
     remote_mount_point: Any = None
@@ -105,21 +105,21 @@ class _SharedStorageConfig(Fields):
 
 
 @dataclass
-class NfsConfig(_SharedStorageConfig):
+class NfsConfig(_NniStorageConfig):
     """`shared_storage` of an experiment on NFS."""
 
     storage_type: Any = "NFS"
 
 
 @dataclass
-class AzureBlobConfig(_SharedStorageConfig):
+class AzureBlobConfig(_NniStorageConfig):
     """`shared_storage` of an experiment in Azure's blobs."""
 
     storage_type: Any = "AzureBlob"
 
 
 @dataclass
-class _RoleConfig(Fields):
+class _NniRoleConfig(Fields):
     command: Any = None
     gpu_number: Any = None
     cpu_number: Any = None
@@ -128,7 +128,7 @@ class _RoleConfig(Fields):
 
 
 @dataclass
-class KubeflowRoleConfig(_RoleConfig):
+class KubeflowRoleConfig(_NniRoleConfig):
     """KubeflowConfig's `worker`, `ps` or `master`."""
 
     replicas: Any = None
@@ -144,7 +144,7 @@ class FrameworkAttemptCompletionPolicy(Fields):
 
 
 @dataclass
-class FrameworkControllerRoleConfig(_RoleConfig):
+class FrameworkControllerRoleConfig(_NniRoleConfig):
     """One of FrameworkControllerConfig's `task_roles`."""
 
     name: Any = None

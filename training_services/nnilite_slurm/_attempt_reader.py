@@ -9,7 +9,7 @@ from pathlib import Path
 from nnilite.keeper_folder import read_events
 from nnilite.records import KeeperEvent, Output
 from nnilite_slurm._api import SlurmApi
-from nnilite_slurm._judge import SlurmWatch
+from nnilite_slurm._watch import SlurmWatch
 
 GROWING = (".nni/metrics", "trial.stdout", "trial.stderr")
 _MOST_BYTES = 4 << 20  # at once, of each file

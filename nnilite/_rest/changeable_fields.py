@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnilite._rest import wire
-from nnilite._rest.route import Schema
+from nnilite._rest.route_definition import Schema
 from nnilite.errors import ConfigError, Place
 from nnilite.records import PRIORITY_MAX, Json
 from nnilite.units import MAX_CONCURRENCY, parse_duration_s

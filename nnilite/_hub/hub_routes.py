@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from nnilite._hub.handlers import (
-    CheckHandler,
-    ComparisonHandler,
-    ExperimentHandler,
-    ExperimentsHandler,
+    HubCheckHandler,
+    HubComparisonHandler,
+    HubExperimentHandler,
+    HubExperimentsHandler,
     HubHandler,
-    OpenHandler,
-    ResumeHandler,
-    StopHandler,
-    VersionHandler,
+    HubOpenHandler,
+    HubResumeHandler,
+    HubStopHandler,
+    HubVersionHandler,
 )
 from nnilite._rest import schemas as s
-from nnilite._rest.experiment import SignInLinkHandler
+from nnilite._rest.experiment_handlers import SignInLinkHandler
 from nnilite._rest.openapi import OpenApiHandler
-from nnilite._rest.route import Operation, Param, Response, Route, Schema
+from nnilite._rest.route_definition import Operation, Param, Response, Route, Schema
 
 CONFIG_MAX = 1024 * 1024  # bytes of a body with a configuration
 BODY_MAX = 256 * 1024
@@ -65,21 +65,21 @@ _COMPARISON = _get(
 )
 
 ROUTES = (
-    Route("/version", VersionHandler, _get("The version", s.record(version=s.TEXT, experiment=s.TEXT))),
+    Route("/version", HubVersionHandler, _get("The version", s.record(version=s.TEXT, experiment=s.TEXT))),
     Route(
         "/experiments",
-        ExperimentsHandler,
+        HubExperimentsHandler,
         {**_get("All experiments", s.record(experiments=s.array(s.OBJECT))), **_NEW},
         body_max=CONFIG_MAX,
     ),
-    Route("/experiments/{id}", ExperimentHandler, _ONE, (_ID,), body_max=BODY_MAX),
-    _act("open", OpenHandler, _post("The address of its page, with a sign-in", s.record(url=s.TEXT))),
-    _act("resume", ResumeHandler, _post("Let it go on", s.record(resumed=s.TEXT))),
-    _act("stop", StopHandler, _post("Ask it to stop", s.record(stopping=s.TEXT), status=202)),
-    Route("/comparison", ComparisonHandler, _COMPARISON),
+    Route("/experiments/{id}", HubExperimentHandler, _ONE, (_ID,), body_max=BODY_MAX),
+    _act("open", HubOpenHandler, _post("The address of its page, with a sign-in", s.record(url=s.TEXT))),
+    _act("resume", HubResumeHandler, _post("Let it go on", s.record(resumed=s.TEXT))),
+    _act("stop", HubStopHandler, _post("Ask it to stop", s.record(stopping=s.TEXT), status=202)),
+    Route("/comparison", HubComparisonHandler, _COMPARISON),
     Route(
         "/checks",
-        CheckHandler,
+        HubCheckHandler,
         _post(
             "What is wrong with a configuration",
             s.record(faults=s.array(_FAULT), warnings=s.array(s.TEXT)),

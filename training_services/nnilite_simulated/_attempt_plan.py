@@ -27,7 +27,7 @@ class Crew:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttemptPlan:
     """An attempt: it does the steps from `first` on, and ends at `end_s`, or is lost then (`is_lost`)."""
 
     begin_s: float
@@ -66,7 +66,7 @@ def made_plan(
     curve: Sequence[float],
     times: tuple[float, float, int],
     crew: Crew | None = None,
-) -> Plan:
+) -> AttemptPlan:
     """The plan of an attempt with this name. `times`: start and step in seconds, and the steps that are saved.
 
     When a machine is lost or replaced, those that are there start anew from the last whole step, which they have in
@@ -93,7 +93,7 @@ def made_plan(
             machines[worker] = absent.pop(worker)[1]
         for worker in [worker for worker, lost_s in losses.items() if lost_s <= now_s]:
             absent[worker] = (now_s + crew.replace_s, machines.pop(worker) + 1)
-    return Plan(begin_s, now_s, first, len(curve), left > 0, moments, phases)
+    return AttemptPlan(begin_s, now_s, first, len(curve), left > 0, moments, phases)
 
 
 def _losses(name: str, trace: Trace, machines: Mapping[int, int], between: tuple[float, float]) -> dict[int, float]:

@@ -1,8 +1,8 @@
 """Worker processes that call the user's function, one trial each at a time.
 
-    with Crew(objective, takes_report=True) as crew:
-        crew.begin(trial.id, trial.parameters)
-        for event in crew.wait():       # Report, to be answered, or End
+    with WorkerProcesses(objective, takes_report=True) as workers:
+        workers.begin(trial.id, trial.parameters)
+        for event in workers.wait():       # ObjectiveReport, to be answered, or End
             ...
 
 Each worker is a new Python ("spawn"), since a copy of this process could hang in locks that its other threads hold. A
@@ -24,7 +24,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 
 from nnilite._search import worker
-from nnilite._search.loop import Failed, Outcome, TimeUp, TrialStopped
+from nnilite._search.loop import ObjectiveFailed, TimeUp, TrialOutcome, TrialStopped
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 
@@ -39,7 +39,7 @@ _GUARD = 'A script has to call run under `if __name__ == "__main__":`, since eac
 
 
 @dataclass(frozen=True)
-class Report:
+class ObjectiveReport:
     """A trial has reported a value and waits for `answer(verdict, text)`: see `worker`."""
 
     trial: str
@@ -52,11 +52,11 @@ class End:
     """A trial has ended."""
 
     trial: str
-    outcome: Outcome
+    outcome: TrialOutcome
 
 
 @dataclass(eq=False)
-class _Worker:
+class _WorkerProcess:
     process: SpawnProcess
     link: Connection
     is_ready: bool = False
@@ -64,7 +64,7 @@ class _Worker:
     parameters: Json = None
 
 
-class Crew:
+class WorkerProcesses:
     """The worker processes of one run. They end with the `with` block, whatever they do then."""
 
     def __init__(self, objective: Callable[..., Json], takes_report: bool) -> None:
@@ -72,11 +72,11 @@ class Crew:
         self._objective = _pickled(objective)
         self._takes_report = takes_report
         self._context = multiprocessing.get_context("spawn")
-        self._workers: list[_Worker] = []
+        self._workers: list[_WorkerProcess] = []
         self._false_starts = 0
         self.broken = False  # no worker can begin
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerProcesses:
         return self
 
     def __exit__(
@@ -105,7 +105,7 @@ class Crew:
         with contextlib.suppress(OSError):
             free.link.send(parameters)
 
-    def wait(self) -> Iterator[Report | End]:
+    def wait(self) -> Iterator[ObjectiveReport | End]:
         """What workers have to say, heard one by one; nothing after a second of silence.
 
         Raises: NniliteError if workers cannot begin.
@@ -117,7 +117,7 @@ class Crew:
             if event is not None:
                 yield event
 
-    def _start(self) -> _Worker:
+    def _start(self) -> _WorkerProcess:
         here, there = self._context.Pipe()
         arguments = (there, self._objective, self._takes_report)
         process = self._context.Process(target=worker.work, args=arguments, name="nnilite-search")
@@ -130,10 +130,10 @@ class Crew:
             raise NniliteError(f"a worker process cannot be started: {str(error).strip()}") from error
         finally:
             there.close()
-        self._workers.append(_Worker(process, here))
+        self._workers.append(_WorkerProcess(process, here))
         return self._workers[-1]
 
-    def _hear(self, one: _Worker) -> Report | End | None:
+    def _hear(self, one: _WorkerProcess) -> ObjectiveReport | End | None:
         ended = one.process.exitcode is not None  # asked first: what it has sent before is heard
         try:
             if one.link.poll():
@@ -142,7 +142,7 @@ class Crew:
             ended = True
         return self._bury(one) if ended else None
 
-    def _understand(self, one: _Worker, kind: str, *said: str) -> Report | End | None:
+    def _understand(self, one: _WorkerProcess, kind: str, *said: str) -> ObjectiveReport | End | None:
         if kind == "ready":
             one.is_ready, self._false_starts = True, 0
             return None
@@ -150,11 +150,11 @@ class Crew:
             self.broken = True
             raise Conflict(f"the objective cannot be had in a worker process ({said[0]}). {_CURE}")
         if kind == "report":
-            return Report(one.trial, said[0], lambda verdict, text: _send(one.link, (verdict, text)))
+            return ObjectiveReport(one.trial, said[0], lambda verdict, text: _send(one.link, (verdict, text)))
         trial, one.trial = one.trial, ""
         return End(trial, _outcome(kind, *said))
 
-    def _bury(self, one: _Worker) -> End | None:
+    def _bury(self, one: _WorkerProcess) -> End | None:
         one.process.join(_END_S)  # the end of a pipe may be heard before that of its process
         code = one.process.exitcode
         one.process.kill()
@@ -163,7 +163,7 @@ class Crew:
         one.link.close()
         self._workers.remove(one)
         if one.is_ready:
-            return End(one.trial, Outcome(error=Failed(f"its worker process {_how(code)}")))
+            return End(one.trial, TrialOutcome(error=ObjectiveFailed(f"its worker process {_how(code)}")))
         self._false_starts += 1
         if (code is not None and code > 0) or self._false_starts >= _MOST_FALSE_STARTS:
             self.broken = True
@@ -185,12 +185,12 @@ def _pickled(objective: Callable[..., Json]) -> bytes:
         raise Conflict(f"the objective cannot be sent to other processes: {error}. {_CURE}") from error
 
 
-def _outcome(kind: str, *said: str) -> Outcome:
+def _outcome(kind: str, *said: str) -> TrialOutcome:
     if kind == "value":
-        return Outcome(said[0])
+        return TrialOutcome(said[0])
     if kind == "stopped":
-        return Outcome(error=TimeUp(said[1]) if said[0] == worker.TIME_UP else TrialStopped(said[1]))
-    return Outcome(error=Failed(said[0], said[1]))
+        return TrialOutcome(error=TimeUp(said[1]) if said[0] == worker.TIME_UP else TrialStopped(said[1]))
+    return TrialOutcome(error=ObjectiveFailed(said[0], said[1]))
 
 
 def _send(link: Connection, message: object) -> None:

@@ -156,7 +156,7 @@ def _carry_out(options: argparse.Namespace) -> int:
 
 def exit_code(error: Exception) -> int:
     """The exit code that tells scripts what kind of trouble it was."""
-    from nnilite._running.connection import Unreachable
+    from nnilite._running.manager_connection import Unreachable
 
     if isinstance(error, (Unreachable, ServiceError)):
         return UNREACHABLE

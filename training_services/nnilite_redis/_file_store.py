@@ -131,7 +131,7 @@ class BucketFiles:
     async def has(self, name: str) -> bool:
         try:
             await self._do("head_object", Key=self._prefix + name)
-        except _Missing:
+        except _NoSuchObject:
             return False
         return True
 
@@ -142,7 +142,7 @@ class BucketFiles:
         draft = path.with_name(f".{path.name}.new")
         try:
             await self._do("download_file", Key=self._prefix + name, Filename=str(draft))
-        except _Missing:
+        except _NoSuchObject:
             return False
         draft.replace(path)
         return True
@@ -160,7 +160,7 @@ class BucketFiles:
         answer: Any = getattr(error, "response", None) or {}
         status = int((answer.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0)
         if status == 404 and call != "head_bucket" and (answer.get("Error") or {}).get("Code") != "NoSuchBucket":
-            return _Missing(f"the bucket {self._bucket} has no such object")
+            return _NoSuchObject(f"the bucket {self._bucket} has no such object")
         if status == 404:
             return ConfigError(f"there is no bucket {self._bucket}", _PLACE)
         if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
@@ -171,7 +171,7 @@ class BucketFiles:
         return ServiceError(f"the bucket {self._bucket} cannot be reached: {error}")
 
 
-class _Missing(ServiceError):
+class _NoSuchObject(ServiceError):
     """There is no such object."""
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from nnilite import _version
 from nnilite._rest import wire
-from nnilite._rest.changes import read_changes
+from nnilite._rest.changeable_fields import read_changes
 from nnilite._rest.handler import ApiHandler, RouteHandler
 from nnilite._rest.trials import oddity, send_piece
 from nnilite._shapes import to_json

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nnilite.errors import NniliteError, NotFound, ServiceError
 from nnilite_redis._api import Pool
-from nnilite_redis._files import Files, files_of
+from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._relay import LIMIT_S

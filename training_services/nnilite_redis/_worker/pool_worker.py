@@ -35,11 +35,11 @@ from nnilite_redis._worker.attempt import CANCEL, STOP, WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
-from nnilite_redis._worker.handlers import Handlers
 from nnilite_redis._worker.holdings import Holdings
 from nnilite_redis._worker.intake import Intake
 from nnilite_redis._worker.leases import Lease
 from nnilite_redis._worker.proxy import Proxy
+from nnilite_redis._worker.request_handlers import Handlers
 from nnilite_redis._worker.task import BadTask
 
 log = logging.getLogger(__name__)

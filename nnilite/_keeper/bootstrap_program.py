@@ -155,7 +155,7 @@ def _start(options: Mapping[str, str], words: Sequence[str]) -> int:
     # To start Python once more, and to import all this again, would cost as much time as the rest of the start.
     sys.argv = [keeper, "job"]
     sys.path.insert(0, keeper)
-    sys.modules["nnilite_keeper.bootstrap"] = sys.modules[__name__]
+    sys.modules["nnilite_keeper.bootstrap_program"] = sys.modules[__name__]
     program = __import__("nnilite_keeper.program", fromlist=["become_job"])
     return int(program.become_job(start, place, words))
 
@@ -338,7 +338,7 @@ def _loads(text: str) -> Any:
     try:
         from _json import make_scanner
 
-        value, end = make_scanner(_Numbers)(text, 0)  # type: ignore[arg-type]
+        value, end = make_scanner(_StartNumbers)(text, 0)  # type: ignore[arg-type]
         if end == len(text):
             return value
     except (ImportError, AttributeError, TypeError, StopIteration, SystemError):
@@ -348,7 +348,7 @@ def _loads(text: str) -> Any:
     return json.loads(text)
 
 
-class _Numbers:
+class _StartNumbers:
     strict, object_hook, object_pairs_hook = True, None, None
     parse_float, parse_int, parse_constant = float, int, float
     memo: Dict[str, str] = {}

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._kinds import Free, ListOf, Union
 from nnilite.config._nni_form import nni_form
-from nnilite.config._reading import At, ConfigReading
 from nnilite.config._record import Record, record_of
 from nnilite.config._services import (
     Service,
@@ -27,7 +27,7 @@ from nnilite.config._services import (
     service_object,
     shortcuts,
 )
-from nnilite.config._shared_storage import SharedStorageConfig
+from nnilite.config._shared_storage_config import SharedStorageConfig
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
@@ -301,7 +301,7 @@ class ExperimentConfig(Fields):
         self.checked()
 
     def _check(self, reading: ConfigReading) -> ExperimentConfig:
-        from nnilite.config._rules import complete
+        from nnilite.config._field_rules import complete
 
         raw = self.as_mapping()
         reading.shortcuts = shortcuts(raw)

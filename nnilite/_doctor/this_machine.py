@@ -20,7 +20,7 @@ from nnilite import _registry
 from nnilite._doctor.finding import Finding, divided, fault, ok, warning
 from nnilite._manager.port_choice import listening
 from nnilite._network import is_loopback
-from nnilite._rest.ports import bind
+from nnilite._rest.port_binding import bind
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.gpu import GpuRules, impossible, read_gpus
 from nnilite.units import format_size

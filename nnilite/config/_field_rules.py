@@ -8,8 +8,8 @@ from typing import Any
 
 from nnilite import _plugins
 from nnilite._space_checks import check
+from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import plain
-from nnilite.config._reading import INVALID, At
 from nnilite.config._record import record_of
 from nnilite.config._secrets import masked_space, masked_text
 from nnilite.config._services import SHORTCUTS, Service, ServiceConfig, ServiceShare, TrialSettings

@@ -23,7 +23,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class Trace:
+class HostTrace:
     """What a machine has of a trial."""
 
     attempt: int | None  # the last one that ran there
@@ -40,7 +40,7 @@ class HostCheckpoints:
         self._moves: dict[str, asyncio.Task[None]] = {}  # by trial
         self._tries: dict[str, int] = {}
 
-    async def traces(self, trial: str, machines: Sequence[Machine]) -> dict[Machine, Trace]:
+    async def traces(self, trial: str, machines: Sequence[Machine]) -> dict[Machine, HostTrace]:
         """What the machines that are up have of the trial. Raises: NoCapacity while something is on its way."""
         if trial in self._moves:
             raise NoCapacity(self._moves[trial].get_name())
@@ -48,7 +48,7 @@ class HostCheckpoints:
         found = await asyncio.gather(*(_trace(machine, trial) for machine in asked))
         return {machine: trace for machine, trace in zip(asked, found, strict=True) if trace is not None}
 
-    def bring(self, trial: str, target: Machine, traces: Mapping[Machine, Trace]) -> None:
+    def bring(self, trial: str, target: Machine, traces: Mapping[Machine, HostTrace]) -> None:
         """See that the newest checkpoints are on the machine. Raises: NoCapacity while they are on their way."""
         saved = {machine: t.checkpoint for machine, t in traces.items() if t.checkpoint is not None}
         if not saved or saved.get(target) == max(saved.values()):
@@ -64,7 +64,7 @@ class HostCheckpoints:
         self._moves[trial].add_done_callback(lambda _: self._moves.pop(trial))
         raise NoCapacity(what)
 
-    async def _move(self, trial: str, source: Machine, target: Machine, trace: Trace) -> None:
+    async def _move(self, trial: str, source: Machine, target: Machine, trace: HostTrace) -> None:
         archive = self._folder / f".{trial}.checkpoints.tar"
         try:
             await source.attempts.give_checkpoints(trace.directory, archive)
@@ -85,7 +85,7 @@ class HostCheckpoints:
         await asyncio.gather(*moves, return_exceptions=True)
 
 
-def rank(machine: Machine, traces: Mapping[Machine, Trace]) -> int:
+def rank(machine: Machine, traces: Mapping[Machine, HostTrace]) -> int:
     """A place in the order of machines: first those with the checkpoints, last those that have lost the trial, or do
     not answer."""
     trace = traces.get(machine)
@@ -95,9 +95,9 @@ def rank(machine: Machine, traces: Mapping[Machine, Trace]) -> int:
     return -1 if newest is not None and trace.checkpoint == newest else 0
 
 
-async def _trace(machine: Machine, trial: str) -> Trace | None:
+async def _trace(machine: Machine, trial: str) -> HostTrace | None:
     try:
-        return Trace(**await machine.attempts.trace(trial))
+        return HostTrace(**await machine.attempts.trace(trial))
     except MachineError as error:
         log.info("machine %s cannot tell what it has of trial %s: %s", machine.title, trial, error)
         return None

@@ -16,7 +16,7 @@ from nnilite import _registry
 from nnilite._documents import write_json
 from nnilite._hub.handlers import ID, HubSite
 from nnilite._hub.hub import Hub
-from nnilite._hub.routes import ROUTES
+from nnilite._hub.hub_routes import ROUTES
 from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, port_choice
 from nnilite._network import is_loopback

@@ -23,7 +23,7 @@ _START_S = 30.0
 _END_S = 5.0
 
 
-class ForkServer:
+class ForkServerClient:
     """Started when it is first needed, and again when it has died."""
 
     def __init__(self, keeper: Path, log_file: Path, heard: Callable[[str], None]) -> None:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nnilite._cli.long_work import Work
-from nnilite._cli.program import warn
+from nnilite._cli.nnictl import warn
 from nnilite._nni_folders import is_uncertain
-from nnilite._running.connection import dumps, plain
 from nnilite._running.manager_client import Client
+from nnilite._running.manager_connection import dumps, plain
 from nnilite.errors import ConfigError
 
 Row = dict[str, Any]
