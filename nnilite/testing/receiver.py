@@ -31,6 +31,7 @@ class Received:
     metrics: list[tuple[MetricKind, int, Json]] = field(default_factory=list)  # kind, sequence, value
     output: dict[str, bytes] = field(default_factory=lambda: {"stdout": b"", "stderr": b""})
     exits: list[Json] = field(default_factory=list)
+    uses: list[Json] = field(default_factory=list)  # what the trial used, as it was told now and then
     refused: int = 0  # batches with a wrong token
     requests: int = 0
     cancel: bool = False  # say so in each answer
@@ -52,8 +53,10 @@ class Received:
                 self.metrics.append((MetricKind(event["kind"]), event["sequence"], value))
         elif kind == "output":
             return self._take_output(event["stream"], event["offset"], base64.b64decode(event["data"]))
+        elif kind == "use":
+            self.uses.append(event)
         else:
-            seen = self.started if kind == "started" else self.exits
+            seen = {"started": self.started, "exit": self.exits}[kind]
             if not seen:
                 seen.append(event)
         return True
