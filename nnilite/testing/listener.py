@@ -7,8 +7,6 @@ import socket
 import ssl
 import sys
 import threading
-import weakref
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -24,7 +22,6 @@ class Listener:
         self._handler = type(handler.__name__, (handler,), {"owner": owner})
         self._server: _HttpServer | None = None
         self._port = 0
-        self._let_go: Callable[[], object] = lambda: None
 
     @property
     def port(self) -> int:
@@ -50,7 +47,6 @@ class Listener:
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
         self._port = self._server.server_address[1]
-        self._let_go()
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="listener", daemon=True).start()
 
     def _bind(self, port: int) -> _HttpServer:
@@ -64,21 +60,12 @@ class Listener:
         return self._bind(free_port())
 
     def stop(self) -> None:
-        """Stop listening and break all connections. The port is kept for the next start."""
+        """Stop listening and break all connections."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
             server.server_close()
-            self._keep()
             server.break_connections()
-
-    def _keep(self) -> None:
-        """Hold the port without listening, so that `free_port` gives it to nobody; callers are refused."""
-        kept = socket.socket()
-        self._let_go = weakref.finalize(self, kept.close)
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):  # somebody was faster, as the next start will tell
-            kept.bind((self.host, self._port))
 
     def break_connections(self) -> None:
         """All clients have to connect anew."""

@@ -293,7 +293,7 @@ def test_one_listing_tells_of_all_jobs(bench, master):
     master.seen.clear()
     statuses = bench.call(bench.service.poll([bench.handles[name] for name in names]))
     assert [status.state for status in statuses] == [JobState.RUNNING] * 5
-    assert len(master.seen) == 1
+    assert len([call for call in master.seen if "/allocations/" not in call]) == 1  # those are the containers' own
 
 
 def test_all_fields_reach_determined(opened, master):

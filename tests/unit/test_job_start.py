@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import io
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import nnilite._keeper as keeper_sources
 from keeper_bench import Bench, pythons, zipapp
 from nnilite._keeper import BEFORE_START, code_archive, plain_json
 from nnilite.bootstrap import Instructions, Supply, command, pack, with_bytecode
@@ -104,14 +106,25 @@ def test_the_sources_are_what_runs_where_bytecode_is_that_of_another_python(tmp_
         assert done.returncode == 0, done.stderr
 
 
-def test_lines_of_the_keeper_are_where_they_are_in_the_sources():
-    from nnilite._keeper import attempt_run
-
+def test_the_keeper_is_sent_without_docstrings_and_with_all_lines_in_their_places():
     with zipfile.ZipFile(zipapp()) as keeper:
-        sent = keeper.read("nnilite_keeper/attempt_run.py").decode().splitlines()
-    ours = Path(attempt_run.__file__).read_text("ascii").splitlines()
-    assert len(sent) == len(ours)
-    assert all(line in (own, "") or line.strip() == '""' for line, own in zip(sent, ours, strict=True))
+        sent = {Path(name).stem: keeper.read(name).decode() for name in keeper.namelist() if "keeper/" in name}
+    sent.pop("__init__")  # it is made for it
+    folder = Path(keeper_sources.__file__).parent
+    assert len(sent) > 20
+    for name, text in sent.items():
+        own = (folder / f"{name}.py").read_text("ascii")
+        assert len(text.splitlines()) == len(own.splitlines())
+        assert ast.dump(ast.parse(text), include_attributes=False) == ast.dump(bare(own), include_attributes=False)
+
+
+def bare(source: str) -> ast.Module:
+    """The tree of a program whose docstrings are empty."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            node.body[0].value.value = ""
+    return tree
 
 
 @pytest.mark.parametrize("plain", [True, False])
