@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import resource
 import socket
@@ -10,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from waiting import pause
@@ -84,7 +84,7 @@ def check_log(running: Any) -> None:
 def test_half_open_connections_keep_nobody_from_the_manager(start: Any, monkeypatch: Any) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The manager inherits the limit of this process, which may have many files open itself.
-    few = max(FILES, len(os.listdir("/dev/fd")) + 40)
+    few = max(FILES, len(list(Path("/dev/fd").iterdir())) + 40)
     assert few < HOSTILE
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, before[1]))
     try:

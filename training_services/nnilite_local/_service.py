@@ -160,7 +160,13 @@ class LocalService(TrainingService):
         ignored = shutil.ignore_patterns(*_NOT_FETCHED)
         try:
             await asyncio.to_thread(
-                shutil.copytree, directory, target, symlinks=True, ignore=ignored, dirs_exist_ok=True
+                shutil.copytree,
+                directory,
+                target,
+                symlinks=True,
+                ignore=ignored,
+                copy_function=_copy_if_there,
+                dirs_exist_ok=True,
             )
         except OSError as error:
             raise ServiceError(f"the trial's folder {directory} cannot be copied: {error}") from error
@@ -386,3 +392,9 @@ async def _terminate_keeper(folder: AttemptFolder, handle: Handle) -> None:
 async def _other_keeper(folder: AttemptFolder) -> int | None:
     """The keeper at work in a folder, if it is not the one of the handle."""
     return await asyncio.to_thread(folder.keeper) or None
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    """Copy a file, unless it has gone since its folder was listed: keeper and trial may still write there."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target, follow_symlinks=False)
