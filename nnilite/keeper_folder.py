@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +22,7 @@ from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
 from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import SpoolReader
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.keeper_events import parse_event, read_value
 from nnilite.records import TIME_MAX, Json, KeeperEvent, MetricKind, Output, Reported
 from nnilite.service import JobState, JobStatus
@@ -29,6 +31,7 @@ __all__ = [
     "MARK",
     "STREAMS",
     "KeeperFolder",
+    "copy_attempt",
     "end_status",
     "identity",
     "is_running",
@@ -155,6 +158,23 @@ class KeeperFolder:
                 return file.read(limit)
         except FileNotFoundError:
             return b""
+
+
+def copy_attempt(folder: Path, target: Path, *left_out: str) -> None:
+    """Copy what a trial and its keeper have written, also while they still write. Blocks.
+
+    Left out are the specification, drafts, what matches the patterns `left_out`, and what goes while this copies.
+    Raises: NotFound if the folder is gone, ServiceError.
+    """
+    if not folder.is_dir():
+        raise NotFound(f"the trial's folder {folder} is gone")
+    ignored = shutil.ignore_patterns("spec.json", ".*.new", *left_out)
+    try:
+        shutil.copytree(folder, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+    except OSError as error:
+        # `copytree` copies all that it can, and then tells of the rest: (source, target, why) of each.
+        if not isinstance(error, shutil.Error) or any(os.path.lexists(source) for source, _, _ in error.args[0]):
+            raise ServiceError(f"the trial's folder {folder} cannot be copied: {error}") from error
 
 
 def end_status(exited: Mapping[str, Any], host: str = "", started: float | None = None) -> JobStatus:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -102,6 +101,13 @@ class Parser(argparse.ArgumentParser):
         return f"`{self.prog}` takes no further words, but there is {words!r}; `{self.prog} --help` tells more."
 
 
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The word that is nearly the given one; "" if there is none."""
+    import difflib  # who makes no mistake does not wait for it
+
+    return next(iter(difflib.get_close_matches(given, list(known), 1)), "")
+
+
 def _near(given: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(given, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest(given, known)
+    return f"; did you mean {near}?" if near else ""

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from nnilite._cli import interrupt
-from nnilite._cli.command_line import USAGE, Parser
+from nnilite._cli.command_line import USAGE, Parser, nearest
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 
 DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED = 0, 1, 3, 4, 5, 6
@@ -115,12 +115,10 @@ def _parser(name: str | None) -> Parser:
 
 
 def _unknown(name: str) -> str:
-    import difflib
-
     if name in _INSTEAD:
         return f"There is no command '{name}'; {_INSTEAD[name]}"
-    near = difflib.get_close_matches(name, COMMANDS, 1)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(COMMANDS)}."
+    near = nearest(name, COMMANDS)
+    hint = f"did you mean '{near}'?" if near else f"there are {', '.join(COMMANDS)}."
     return f"There is no command '{name}'; {hint}"
 
 

@@ -163,11 +163,18 @@ class Courier:
         lived_s = time.monotonic() - self._process_began
         if self._process is None or self.outbox.closed or lived_s < _MEASURED_FROM_S:
             return []
-        if self._meter is None:
-            from .use import TrialMeter  # few trials live so long
+        try:
+            if self._meter is None:
+                from .use import TrialMeter  # few trials live so long
 
-            self._meter = TrialMeter(self._process["pid"], self._process["start"], self._spec.env, self._process_began)
-        found = self._meter.read()
+                began, env = self._process_began, self._spec.env
+                self._meter = TrialMeter(self._process["pid"], self._process["start"], env, began)
+            found = self._meter.read()
+        # /proc may not be listed while too many files are open, and the keeper's own file may have been removed by now.
+        except (OSError, ImportError, ValueError) as error:
+            self._process = None
+            self._folder.note("what the trial uses cannot be told: {}".format(error))
+            return []
         return [] if found is None else [found]
 
     def _take(self, batch: Batch, answer: ManagerAnswer) -> bool:

@@ -14,14 +14,15 @@ def sentence(code: int) -> str:
     """What an exit code says, and what may be behind it."""
     number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if number:
-        name = _signal_name(number)
+        name = signal_name(number)
         why = ": the machine or the container may have been out of memory" if number == SIGKILL else ""
         return "killed by {}{}".format(name, why) if code < 0 else "exit code {} ({}{})".format(code, name, why)
     hints = {126: ": a command of it cannot be executed", 127: ": a command of it was not found"}
     return "exit code {}{}".format(code, hints.get(code, ""))
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL."""
     import signal
 
     try:

@@ -30,6 +30,7 @@ from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
 from nnilite._rest import Options, Premises, SecretFilter, listen, make_application
 from nnilite._store.async_store import AsyncStore
+from nnilite._store.writer import Store
 from nnilite._trackers.keeping import Feeder, keep_fed, trackers_of
 from nnilite._webhooks import webhooks_of
 from nnilite.config import ExperimentConfig
@@ -101,9 +102,7 @@ class Program:
         self._feeders = [*trackers_of(self._directory, config), *webhooks_of(self._directory, config, maximize)]
         self._obey_signals()
         if self._options.mode == "view":
-            # An open database has files beside it, which may not go away once the lock says that nobody is here.
-            with contextlib.closing(store):
-                await self._serve_view(assembly.assemble_view(self._directory, config, store, token))
+            await self._serve_view(assembly.assemble_view(self._directory, config, store, token), store)
             return
         if new:
             await asyncio.to_thread(assembly.take_results, config, store)
@@ -143,8 +142,7 @@ class Program:
         self._end_when_idle(ExperimentConfig.idle_timeout)  # NNI's configuration has no such field
         viewer, store = nni_view.open_view(self._directory, self._access((), False))
         self._obey_signals()
-        await self._serve_view(viewer)
-        store.close()
+        await self._serve_view(viewer, store)
 
     def _files(self, config: ExperimentConfig, token: str, about: About) -> dict[Path, Kept]:
         """The files by which the next manager and others find the experiment; more are added once they are known."""
@@ -157,7 +155,12 @@ class Program:
             _registry.path_of(about.id): Kept(as_json(known), exactly=True),
         }
 
-    async def _serve_view(self, reading: Viewer) -> None:
+    async def _serve_view(self, reading: Viewer, store: Store) -> None:
+        # An open database has files beside it, which may not go away once the lock says that nobody is here.
+        with contextlib.closing(store), contextlib.closing(reading.reader):
+            await self._show(reading)
+
+    async def _show(self, reading: Viewer) -> None:
         server = self._listen(reading)
         state, ended = reading.progress().state, reading.progress().ended
         reading.show_as_viewed()
@@ -168,7 +171,6 @@ class Program:
         await end_tasks([watching])
         server.stop()
         self._write_state(state, ended)
-        reading.reader.close()
 
     async def _resumed_or_stopped(self, reading: Viewer) -> bool:
         """Wait until a user resumes or stops the view; true if the experiment is to be resumed."""

@@ -23,6 +23,7 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 
+from nnilite._keeper.exit_code import signal_name
 from nnilite._search import worker
 from nnilite._search.loop import ObjectiveFailed, TimeUp, TrialOutcome, TrialStopped
 from nnilite.errors import Conflict, NniliteError
@@ -205,9 +206,5 @@ def _how(code: int | None) -> str:
         return "has closed its connection"
     if code >= 0:
         return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    memory = "; perhaps the memory was full" if code == -9 else ""
-    return f"was killed by {name}{memory}"
+    memory = "; perhaps the memory was full" if code == -signal.SIGKILL else ""
+    return f"was killed by {signal_name(-code)}{memory}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -175,6 +176,27 @@ def test_an_older_manager_that_refuses_what_a_trial_uses_is_not_told_again(
     teller.stop()
     assert len(batches.heard()) == 1
     assert batches.sent[-1] == []
+
+
+@pytest.mark.parametrize("trouble", ["too many files", "no keeper to load from"])
+def test_reports_go_on_where_what_a_trial_uses_cannot_be_told(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    def fail(meter: TrialMeter) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    if trouble == "too many files":
+        monkeypatch.setattr(TrialMeter, "read", fail)
+    else:
+        monkeypatch.setitem(sys.modules, "nnilite._keeper.use", None)
+    batches = Batches(200)
+    Path(spec.directory, ".nni").mkdir(parents=True)
+    teller = told(spec, RestLink(spec), batches, monkeypatch)
+    eventually(lambda: len(batches.sent) > 5)
+    teller.stop()
+    assert batches.heard() == []
+    notes = Path(spec.directory, ".nni", "keeper.log").read_text()
+    assert notes.count("what the trial uses cannot be told") == 1
 
 
 def test_a_log_is_not_told_what_a_trial_uses(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:

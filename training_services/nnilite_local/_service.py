@@ -18,7 +18,6 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from pathlib import Path
 from nnilite.codedir import CodePackage
 from nnilite.errors import NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment, use_of
+from nnilite.keeper_folder import copy_attempt
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
@@ -41,7 +41,6 @@ from nnilite_local._second_keepers import SecondKeepers
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_NOT_FETCHED = ("spec.json", "job.json", ".*.new")
 _HIDDEN = "********"
 
 
@@ -154,22 +153,7 @@ class LocalService(TrainingService):
         return AttemptFolder(Path(str(handle["directory"]))).output(stream, offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        directory = Path(str(handle["directory"]))
-        if not directory.is_dir():
-            raise NotFound(f"the trial's folder {directory} is gone")
-        ignored = shutil.ignore_patterns(*_NOT_FETCHED)
-        try:
-            await asyncio.to_thread(
-                shutil.copytree,
-                directory,
-                target,
-                symlinks=True,
-                ignore=ignored,
-                copy_function=_copy_if_there,
-                dirs_exist_ok=True,
-            )
-        except OSError as error:
-            raise ServiceError(f"the trial's folder {directory} cannot be copied: {error}") from error
+        await asyncio.to_thread(copy_attempt, Path(str(handle["directory"])), target, "job.json")
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
         terms = SlotTerms(self.config.max_slots, self.config.priority).changed(limit, priority)
@@ -392,9 +376,3 @@ async def _terminate_keeper(folder: AttemptFolder, handle: Handle) -> None:
 async def _other_keeper(folder: AttemptFolder) -> int | None:
     """The keeper at work in a folder, if it is not the one of the handle."""
     return await asyncio.to_thread(folder.keeper) or None
-
-
-def _copy_if_there(source: str, target: str) -> None:
-    """Copy a file, unless it has gone since its folder was listed: keeper and trial may still write there."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copy2(source, target, follow_symlinks=False)

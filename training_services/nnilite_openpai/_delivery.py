@@ -11,13 +11,13 @@ from pathlib import Path
 
 from nnilite.bootstrap import Supply, pack
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
+from nnilite.keeper_folder import copy_attempt
 from nnilite.records import Json
 from nnilite.service import ServiceContext
 from nnilite_openpai._config import OpenPaiConfig
 
 KEEPER_VARIABLE = "NNILITE_KEEPER"
 CODE_VARIABLE = "NNILITE_CODE"
-_NOT_FETCHED = shutil.ignore_patterns("spec.json", ".boot-*", ".*.new")
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,7 @@ def fetch(config: OpenPaiConfig, experiment: str, job: str, target: Path) -> Non
         raise NotFound("a task's files go with its container: storageConfigName and localStorageMountPoint keep them")
     trial, _, attempt = job.removeprefix(f"nni-{experiment}-").rpartition("-")
     folder = Path(config.local_storage_mount_point) / storage_folder(experiment) / trial / attempt
-    if not folder.is_dir():
-        raise NotFound(f"the trial's folder {folder} is gone")
-    try:
-        shutil.copytree(folder, target, symlinks=True, ignore=_NOT_FETCHED, dirs_exist_ok=True)
-    except OSError as error:
-        raise ServiceError(f"the trial's folder {folder} cannot be copied: {error}") from error
+    copy_attempt(folder, target, ".boot-*")
 
 
 class _StorageFiles:
