@@ -60,19 +60,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if item.nodeid.startswith(_DEAR):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-        _allow_second_chance(item)
-
-
-def _allow_second_chance(item: pytest.Item) -> None:
-    """A test that fails is run again only if it is marked, with the reason why a good program may fail it."""
-    if item.get_closest_marker("flaky"):
-        raise pytest.UsageError(f"{item.nodeid}: mark it by second_chance(reason), not by flaky")
-    mark = item.get_closest_marker("second_chance")
-    if mark is None:
-        return
-    if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], str) or not mark.args[0].strip():
-        raise pytest.UsageError(f"{item.nodeid}: second_chance needs one sentence, the reason")
-    item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
