@@ -303,6 +303,18 @@ def test_an_sdk_folder_that_others_can_write_is_not_used(tmp_path):
         assert bench.text("stdout").startswith(f"{bench.folder}/.nni/sdk")
 
 
+def test_trials_that_may_not_write_bytecode_find_that_of_the_sdk(bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    shutil.copyfile(zipapp(), tmp_path / "keeper.pyz")
+    spec = bench.spec(
+        REPORT.format("n.report_final_result([n.__cached__, n.__file__, n.get_next_parameter.__code__.co_filename])")
+    )
+    command = [bench.python, "-I", "-S", "keeper.pyz", "run", str(spec)]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode == 0
+    ((cached, source, named),) = bench.callback.values
+    assert (Path(cached).exists(), source) == (True, named)
+
+
 def test_a_keeper_that_is_started_by_a_relative_path_brings_the_sdk(bench, tmp_path):
     shutil.copyfile(zipapp(), tmp_path / "keeper.pyz")
     spec = bench.spec(REPORT.format("n.report_final_result(1)"))
