@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+
 from nnilite.testing import eventually
 
 
@@ -62,6 +64,7 @@ class WorkerProcess:
         """Told twice, so that it ends what runs."""
         process = self._process
         if process is None or process.poll() is not None:
+            self._end_keepers()
             return
         self.signal(signal.SIGCONT)
         process.terminate()
@@ -71,3 +74,13 @@ class WorkerProcess:
             process.wait(40)
         finally:
             self.kill()
+
+    def _end_keepers(self) -> None:
+        """Those of a worker that was killed wait for a day for another one in its folder."""
+        files = f"{self.folder}/"
+        running = psutil.process_iter(["cmdline"])
+        keepers = [one for one in running if any(word.startswith(files) for word in one.info["cmdline"] or ())]
+        for keeper in keepers:
+            keeper.terminate()
+        _, rest = psutil.wait_procs(keepers, timeout=20)
+        assert not rest, "keepers do not leave when they are told to"
