@@ -73,6 +73,7 @@ _documents     small files that nnilite wrote for itself, read back as if a stra
 _locking       the right to be an experiment's only manager
 _http_problems  the errors of platform_http, and how they are worded
 _network       what can be told of a host by its name or address alone
+_blocking      waits on the event loop for what blocks
 _host_use      how much of a machine is in use
 _redaction     takes secrets out of text
 _oversize      what to say of a code directory that is too large

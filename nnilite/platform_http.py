@@ -42,19 +42,19 @@ import asyncio
 import json
 import logging
 import random
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
 
+from nnilite._blocking import in_thread
 from nnilite._http_problems import (
     AccessRefused,
     CallRefused,
@@ -99,7 +99,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PASSING = (429, 500, 502, 503, 504)
@@ -402,35 +401,6 @@ def as_config_error(config_field: str = "") -> Iterator[None]:
         yield
     except (AccessRefused, Untrusted, Missing) as error:
         raise ConfigError(str(error), Place(field=config_field or None)) from error
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """The result of what blocks. Its thread keeps nobody from ending: not who is canceled, and not the program."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result: T | None = None
-        problem: BaseException | None = None
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
-            problem = error
-        try:
-            loop.call_soon_threadsafe(settle, result, problem)
-        except RuntimeError:  # the loop has been closed meanwhile
-            log.debug("nobody waits for an answer any more")
-
-    threading.Thread(target=run, name="platform-http", daemon=True).start()
-    return await done
 
 
 def _session() -> requests.Session:

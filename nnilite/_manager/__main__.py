@@ -23,6 +23,7 @@ from nnilite._documents import as_json, write_content
 from nnilite._engine.engine import end_tasks
 from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, nni_taken
+from nnilite._manager.checkpoint_tidying import keep_tidy
 from nnilite._manager.file_guard import Guard, Kept
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
@@ -244,6 +245,7 @@ class Program:
         ]
         over = asyncio.Event()
         feeding = asyncio.create_task(keep_fed(self._feeders, over))
+        tidying = asyncio.create_task(keep_tidy(parts.tidiers, over))
         works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts.store))]
         try:
             done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -251,10 +253,9 @@ class Program:
                 task.result()
         finally:
             await end_tasks([*works, *helpers])
-            await parts.publisher.tidy_up()
             # They come last, since what the end of the experiment has stored is theirs, too.
             over.set()
-            await feeding
+            await asyncio.gather(feeding, tidying)
 
     async def _idle(self, is_over: Callable[[], bool]) -> None:
         """Stop when nobody has asked anything for `idleTimeout` since the experiment was over."""

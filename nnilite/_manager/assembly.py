@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,15 @@ from nnilite._engine.placement import Placement, Share
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
 from nnilite._manager import search_from
+from nnilite._manager.checkpoint_tidying import CheckpointTidier, starting_after
 from nnilite._manager.file_guard import KeeperFile
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
 from nnilite._manager.search_view import SearchView
 from nnilite._manager.shared_storage import shared_storage
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.async_store import AsyncStore
-from nnilite._store.checkpoint_folders import CheckpointFolders, CheckpointRule
+from nnilite._store.checkpoint_folders import CheckpointFolders
+from nnilite._store.checkpoint_rule import CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
@@ -73,6 +75,7 @@ class Assembled:
     manager: Manager
     engine: Engine
     publisher: Publisher
+    tidiers: Sequence[CheckpointTidier]
     tuner: TunerHost
     service: TrainingService
     store: AsyncStore
@@ -149,8 +152,8 @@ def assemble(
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring, packing)
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
-    rule = CheckpointRule(config.checkpoint.keep, _number(config.checkpoint.max_size))
-    publisher = Publisher(rules, CheckpointFolders(directory / CHECKPOINTS, rule), state_changed)
+    tidiers = checkpoint_tidiers(directory, config, store, rules)
+    publisher = Publisher(rules, tidiers, state_changed)
     grace_s, follow = float(config.grace_period), config.callback == "log"
     engine = Engine(
         Parts(
@@ -159,7 +162,7 @@ def assemble(
             tuner,
             service,
             publisher,
-            keeper.before(jobs),
+            starting_after(tidiers, keeper.before(jobs)),
             new_trial_id,
             clock,
             wake,
@@ -171,8 +174,18 @@ def assemble(
     reader = Reader(store.path)
     manager = Manager(about, Machinery(engine, jobs, service, async_store, tuner, publisher), reader, token)
     return Assembled(
-        manager, engine, publisher, tuner, service, async_store, reader, float(config.grace_period), keeper
+        manager, engine, publisher, tidiers, tuner, service, async_store, reader, float(config.grace_period), keeper
     )
+
+
+def checkpoint_tidiers(
+    directory: Path, config: ExperimentConfig, store: Store, rules: Rules
+) -> Sequence[CheckpointTidier]:
+    """What tidies up the checkpoints; nothing does if all are kept."""
+    rule = CheckpointRule(config.checkpoint.keep, _number(config.checkpoint.max_size))
+    if rule.keeps_everything:
+        return ()
+    return (CheckpointTidier(rules, rule, CheckpointFolders(directory / CHECKPOINTS), store.ended_trials()),)
 
 
 def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str) -> Viewer:

@@ -31,10 +31,10 @@ from nnilite._engine.gate import Taken
 from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
+from nnilite._manager.checkpoint_tidying import CheckpointTidier
 from nnilite._manager.use_answers import shown_uses
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.async_store import AsyncStore
-from nnilite._store.checkpoint_folders import CheckpointFolders
 from nnilite._store.reader import Reader
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.errors import Conflict, NniliteError, NotFound, Place, ServiceError
@@ -65,21 +65,20 @@ def new_trial_id() -> str:
 class Publisher:
     """Publishes committed changes. A change that is not committed has not happened.
 
-    It feeds the live stream, with the profile at most a few times a second, and tidies up after ended trials.
+    It feeds the live stream, with the profile at most a few times a second.
     """
 
     def __init__(
         self,
         rules: Rules,
-        checkpoints: CheckpointFolders,
+        tidiers: Sequence[CheckpointTidier],
         state_changed: Callable[[ExperimentState, float | None], None],
     ) -> None:
         self.changes = Changes()
         self.progress = _progress_of(rules)
         self._rules = rules
-        self._checkpoints = checkpoints
+        self._tidiers = tidiers
         self._state_changed = state_changed
-        self._ended: list[str] = []
         self._dirty = asyncio.Event()
 
     def committed(self, records: Sequence[s.Record]) -> None:
@@ -87,12 +86,12 @@ class Publisher:
         for record in records:
             if isinstance(record, s.SaveTrial):
                 self.changes.publish(record.trial)
-                if record.trial.state.ended:
-                    self._ended.append(record.trial.id)
             elif isinstance(record, s.SaveMetric):
                 self.changes.publish(record.metric)
             elif isinstance(record, s.SaveExperiment):
                 self._state_changed(record.state, record.ended)
+        for tidier in self._tidiers:
+            tidier.committed(records)
         self._dirty.set()
 
     async def run(self, profile: Callable[[], Awaitable[Profile]]) -> None:
@@ -101,19 +100,7 @@ class Publisher:
                 await asyncio.wait_for(self._dirty.wait(), _HOSTS_EVERY_S)
             self._dirty.clear()
             self.changes.publish(await profile())
-            await self.tidy_up()
             await asyncio.sleep(_PROFILE_EVERY_S)
-
-    async def tidy_up(self) -> None:
-        """Delete those checkpoints of ended trials that the config does not ask to keep."""
-        rules = self._rules
-        ended, self._ended = self._ended, []
-        best, live = rules.best.id if rules.best else None, frozenset(rules.live)
-        for trial in ended:
-            try:
-                await asyncio.to_thread(self._checkpoints.trial_ended, trial, best, live)
-            except OSError as error:
-                log.warning("the checkpoints of trial %s cannot be tidied up: %s", trial, error)
 
 
 @dataclass(frozen=True)

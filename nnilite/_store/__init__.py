@@ -17,5 +17,6 @@ importance          the program that computes how much each parameter matters
 results             the results of an experiment that need not be this one
 nni_rows            makes records from rows of a database of Microsoft NNI
 nni_copy            makes a database of ours from one of Microsoft NNI
-checkpoint_folders  deletes checkpoints that need not be kept
+checkpoint_rule     what is to stay of checkpoints
+checkpoint_folders  the checkpoints on this machine
 """

@@ -1,80 +1,115 @@
-"""Keeps and deletes checkpoints. Each trial has one folder for all of its attempts, `checkpoints/<trial>`.
+"""The checkpoints on this machine. Each trial has one folder for all of its attempts, `checkpoints/<trial>`.
 
-The rule is applied when a trial has ended; before, its folder is not touched. If all folders together are larger than
-allowed, the oldest folders of ended trials are deleted first.
+What is to go is first renamed to `checkpoints/.gone-<trial>`, which is quick however large it is, and then deleted.
 """
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
 import shutil
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-log = logging.getLogger(__name__)
+from nnilite._store.checkpoint_rule import Stay
 
-
-@dataclass(frozen=True)
-class CheckpointRule:
-    """The config's `checkpoint`. `keep`: all, last (each trial's newest file), best (the best trial's) or none."""
-
-    keep: str = "all"
-    max_bytes: int | None = None
+_GONE = ".gone-"  # no trial's name begins like this
 
 
 class CheckpointFolders:
-    """Owns `checkpoints/` of an experiment on this machine. All methods block and belong in a thread."""
+    """The folder `checkpoints` of an experiment on this machine, as a `CheckpointPlace`."""
 
-    def __init__(self, directory: Path, rule: CheckpointRule) -> None:
+    def __init__(self, directory: Path) -> None:
+        self.title = str(directory)
         self._directory = directory
-        self._rule = rule
 
-    def trial_ended(self, trial: str, best: str | None, live: frozenset[str]) -> None:
-        """Apply the rule. `best`: the best trial so far; `live`: trials whose folders must not be touched."""
-        folder = self._directory / trial
-        if self._rule.keep == "none":
-            remove(folder)
-        elif self._rule.keep == "last":
-            keep_newest(folder)
-        elif self._rule.keep == "best":
-            for other in self._ended(live):
-                if other.name != best:
-                    remove(other)
-        if self._rule.max_bytes is not None:
-            self._shrink(self._rule.max_bytes, best, live)
+    def holding(self, trials: Collection[str]) -> Collection[str]:
+        try:
+            names = {path.name.removeprefix(_GONE) for path in self._directory.iterdir()}
+        except FileNotFoundError:
+            return ()
+        return [trial for trial in trials if trial in names]
 
-    def _ended(self, live: frozenset[str]) -> list[Path]:
-        if not self._directory.is_dir():
-            return []
-        return [path for path in self._directory.iterdir() if path.name not in live]
+    def look(self, trial: str, attempt: int, stay: Stay) -> FolderClearing | None:
+        folder, gone = self._directory / trial, self._directory / (_GONE + trial)
+        whole = stay is Stay.NOTHING
+        entries: list[Path] = []
+        if stay is Stay.NEWEST:
+            entries = _older(folder)
+        elif whole and os.path.lexists(folder):
+            entries = [folder]
+        return FolderClearing(gone, entries, whole) if entries or os.path.lexists(gone) else None
 
-    def _shrink(self, max_bytes: int, best: str | None, live: frozenset[str]) -> None:
-        """Delete folders until the rest fits; that of the best trial goes last."""
-        total = folder_size(self._directory)
-        ended = sorted(self._ended(live), key=lambda path: (path.name == best, path.stat().st_mtime))
-        for folder in ended:
-            if total <= max_bytes:
-                return
-            total -= folder_size(folder)
-            log.info("checkpoints of trial %s removed: all are larger than maxSize", folder.name)
-            remove(folder)
+    def size(self, trial: str, attempt: int) -> int:
+        return folder_size(self._directory / trial) + folder_size(self._directory / (_GONE + trial))
 
 
-def keep_newest(folder: Path) -> None:
-    """Delete all entries of a folder but the one that was written last."""
-    if folder.is_dir():
-        entries = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        for entry in entries[:-1]:
-            remove(entry)
+@dataclass(frozen=True)
+class FolderClearing:
+    """Entries to delete: a trial's folder (`whole`), or some of what is in it."""
+
+    gone: Path
+    entries: list[Path]
+    whole: bool
+
+    def set_aside(self) -> None:
+        # What was set aside before, and could not be deleted, has to go first, or it would be in the way.
+        if not self.entries or os.path.lexists(self.gone):
+            return
+        if self.whole:
+            self.entries[0].rename(self.gone)
+            return
+        self.gone.mkdir()
+        for entry in self.entries:
+            entry.rename(self.gone / entry.name)
+
+    def delete(self) -> None:
+        remove(self.gone)
+
+
+def _older(folder: Path) -> list[Path]:
+    """All entries of a folder but the newest one, and what that links to. Those that vanish meanwhile are left out."""
+    found: list[tuple[int, Path]] = []
+    try:
+        entries = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for entry in entries:
+        with contextlib.suppress(FileNotFoundError):
+            # A link is as new as what it leads to, if that is there.
+            found.append((entry.stat(follow_symlinks=entry.exists()).st_mtime_ns, entry))
+    if not found:
+        return []
+    found.sort()
+    newest, kept = found[-1][1], {found[-1][1].name}
+    place, target = folder.resolve(), newest.resolve()
+    if target.is_relative_to(place):
+        kept.update(target.relative_to(place).parts[:1])
+    return [entry for _, entry in found if entry.name not in kept]
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link, or a folder with all its content."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+    """Delete a file, a link, or a folder with all its content. Raises: OSError, after as much as possible is gone."""
+    if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
+        return
+    errors: list[OSError] = []
+
+    def failed(work: object, where: str, error: Any) -> None:
+        # Before Python 3.12 it comes as what `sys.exc_info` gives.
+        problem = error[1] if isinstance(error, tuple) else error
+        if not isinstance(problem, FileNotFoundError):
+            errors.append(problem)
+
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(path, onexc=failed)
+    else:
+        shutil.rmtree(path, onerror=failed)
+    if errors:
+        raise errors[0]
 
 
 def folder_size(folder: Path) -> int:

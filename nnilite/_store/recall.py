@@ -16,6 +16,7 @@ from nnilite.errors import StoreError
 from nnilite.records import DRILLED, Attempt, ExperimentState, JobState, Json, Trial, TrialState
 from nnilite.tuner import Call
 
+_UNENDED = "('WAITING', 'RUNNING', 'UNKNOWN')"
 _ATTEMPTS = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? "
 
 
@@ -82,7 +83,7 @@ class Recall:
 
     def _live(self) -> Iterator[s.LiveTrial]:
         db = self._use()
-        query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
+        query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN {_UNENDED} ORDER BY sequence"
         for trial in [trial_from(row) for row in db.execute(query).fetchall()]:
             rows = db.execute(_ATTEMPTS + "ORDER BY a.number", (trial.sequence,)).fetchall()
             attempts = [attempt_from(trial.id, row) for row in rows]
@@ -96,6 +97,12 @@ class Recall:
                 failed=sum(a.state is JobState.FAILED for a in attempts),
                 tried=tuple(a.service for a in attempts if a.service and a.number < trial.attempt),
             )
+
+    def ended_trials(self) -> list[tuple[str, int]]:
+        """The trials that have ended, in the order of their ends, and the number of the latest attempt of each."""
+        query = f"SELECT id, attempt FROM trials WHERE state NOT IN {_UNENDED} ORDER BY ended, sequence"
+        with understood(self.path):
+            return [(str(trial), int(attempt)) for trial, attempt in self._use().execute(query)]
 
     def _spent(self) -> Iterator[tuple[str, float]]:
         """What the attempts of each service have cost."""

@@ -20,7 +20,6 @@ from nnilite._engine.rules import Rules
 from nnilite._manager.manager import Machinery, Manager, Publisher
 from nnilite._manager.viewer import About
 from nnilite._store.async_store import AsyncStore
-from nnilite._store.checkpoint_folders import CheckpointFolders, CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
 from nnilite.errors import TunerError
@@ -148,8 +147,7 @@ async def bench(
     made = service("fake", None, fake_context(folder, wake=wake.ring))
     jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, folder / "checkpoints")
     tuner, kept = FakeTuner(), store(database, folder)
-    checkpoints = CheckpointFolders(folder / "checkpoints", CheckpointRule("all", None))
-    publisher = Publisher(rules, checkpoints, lambda state, ended: None)
+    publisher = Publisher(rules, (), lambda state, ended: None)
     parts = Parts(rules, kept, tuner, made, publisher, jobs, lambda: f"t{next(numbers)}", clock, wake, 1.0, follow)  # type: ignore[arg-type]
     engine = Engine(parts)
     reader = Reader(database.path)

@@ -1,15 +1,27 @@
-"""What is kept of the trials' checkpoints."""
+"""What is kept of the trials' checkpoints on this machine."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from nnilite._store.checkpoint_folders import CheckpointFolders, CheckpointRule
-
-NOBODY: frozenset[str] = frozenset()
+from nnilite._engine import messages as s
+from nnilite._manager import checkpoint_tidying
+from nnilite._manager.checkpoint_tidying import CheckpointTidier, keep_tidy, starting_after
+from nnilite._store import checkpoint_folders
+from nnilite._store.checkpoint_folders import CheckpointFolders
+from nnilite._store.checkpoint_rule import CheckpointRule
+from nnilite.errors import NoCapacity
+from nnilite.records import Attempt, Trial, TrialState
+from waiting import eventually_async
 
 
 @pytest.fixture
@@ -20,7 +32,6 @@ def folder(tmp_path: Path) -> Path:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"x" * 100)
         os.utime(path, (1000 - age, 1000 - age))
-    os.utime(tmp_path / "a", (900, 900))
     return tmp_path
 
 
@@ -28,37 +39,171 @@ def left(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.pt"))
 
 
-def ended(
-    folder: Path, keep: str, best: str = "a", live: frozenset[str] = NOBODY, size: int | None = None
-) -> list[str]:
-    CheckpointFolders(folder, CheckpointRule(keep, size)).trial_ended("b", best, live)
+def rules(best: str | None = "a", live: tuple[str, ...] = ()) -> Any:
+    known = {trial: SimpleNamespace(trial=SimpleNamespace(attempt=0)) for trial in live}
+    return SimpleNamespace(best=best and SimpleNamespace(id=best), live=known)
+
+
+def tidier(folder: Path, keep: str, size: int | None = None, known: Any = None, **more: Any) -> CheckpointTidier:
+    return CheckpointTidier(known or rules(), CheckpointRule(keep, size), CheckpointFolders(folder), **more)
+
+
+def trial(name: str, state: TrialState = TrialState.SUCCEEDED, attempt: int = 0) -> Trial:
+    return Trial(name, 0, {}, state=state, attempt=attempt)
+
+
+def ended(folder: Path, keep: str, names: str = "b", size: int | None = None, **more: Any) -> list[str]:
+    """What is left after the ends of these trials."""
+    tidying = tidier(folder, keep, size, rules(**more))
+    tidying.committed([s.SaveTrial(trial(name)) for name in names])
+    asyncio.run(tidying.tidy_up())
     return left(folder)
 
 
 def test_all_are_kept(folder: Path) -> None:
-    assert len(ended(folder, "all")) == 4
+    assert len(ended(folder, "all", "ab")) == 4
 
 
 def test_the_newest_of_the_ended_trial_is_kept(folder: Path) -> None:
     assert ended(folder, "last") == ["a/1 'x'\n.pt", "a/2.pt", "b/2.pt"]
 
 
+def test_what_the_newest_entry_links_to_is_kept(folder: Path) -> None:
+    (folder / "b" / "latest").symlink_to("1 'x'\n.pt")
+    os.utime(folder / "b" / "1 'x'\n.pt", (2000, 2000))
+    assert ended(folder, "last")[2:] == ["b/1 'x'\n.pt"]
+    assert (folder / "b" / "latest").exists()
+
+
 def test_none_is_kept(folder: Path) -> None:
     assert ended(folder, "none") == ["a/1 'x'\n.pt", "a/2.pt"]
 
 
-def test_those_of_the_best_trial_are_kept(folder: Path) -> None:
-    assert ended(folder, "best") == ["a/1 'x'\n.pt", "a/2.pt"]
-
-
-def test_a_living_trial_is_left_alone(folder: Path) -> None:
-    assert ended(folder, "best", best="b", live=frozenset({"a"})) == left(folder)
+def test_those_of_the_best_trial_are_kept_until_another_is_better(folder: Path) -> None:
+    known = rules(best="a")
+    tidying = tidier(folder, "best", known=known)
+    tidying.committed([s.SaveTrial(trial("a"))])
+    asyncio.run(tidying.tidy_up())
     assert len(left(folder)) == 4
+    known.best = SimpleNamespace(id="b")
+    tidying.committed([s.SaveTrial(trial("b"))])
+    asyncio.run(tidying.tidy_up())
+    assert left(folder) == ["b/1 'x'\n.pt", "b/2.pt"]
 
 
-def test_the_oldest_folder_goes_first_and_the_best_last(folder: Path) -> None:
-    assert ended(folder, "all", best="a", size=250) == ["a/1 'x'\n.pt", "a/2.pt"]
+@pytest.mark.parametrize("keep", ["none", "last", "best"])
+def test_a_trial_that_runs_again_keeps_its_files(folder: Path, keep: str) -> None:
+    assert len(ended(folder, keep, "ab", best=None, live=("a", "b"), size=1)) == 4
+
+
+def test_the_trial_that_ended_first_goes_first_and_the_best_last(folder: Path) -> None:
+    assert ended(folder, "all", "ab", best="a", size=250) == ["a/1 'x'\n.pt", "a/2.pt"]
+    assert ended(folder, "all", "ab", best=None, size=150) == []
+
+
+def test_what_running_trials_have_counts_and_stays(folder: Path) -> None:
+    assert ended(folder, "all", "b", live=("a",), size=250) == ["a/1 'x'\n.pt", "a/2.pt"]
 
 
 def test_a_trial_without_checkpoints_is_no_problem(tmp_path: Path) -> None:
     assert ended(tmp_path / "nothing", "last") == []
+    assert ended(tmp_path / "nothing", "none", size=1) == []
+
+
+def test_trials_that_ended_under_an_earlier_manager_are_tidied_up(folder: Path) -> None:
+    (folder / ".gone-a").mkdir()
+    (folder / ".gone-a" / "x.pt").touch()
+    asyncio.run(tidier(folder, "none", known=rules(live=("b",)), ended=[("a", 0), ("c", 0)]).tidy_up())
+    assert left(folder) == ["b/1 'x'\n.pt", "b/2.pt"]
+
+
+def test_what_an_attempt_that_was_given_up_has_saved_goes_once_it_is_removed(folder: Path) -> None:
+    tidying = tidier(folder, "none")
+    tidying.committed([s.SaveTrial(trial("b", attempt=1))])
+    asyncio.run(tidying.tidy_up())
+    (folder / "b").mkdir()
+    (folder / "b" / "late.pt").touch()
+    tidying.committed([s.SaveRemoval("b", 0, pending=False)])
+    asyncio.run(tidying.tidy_up())
+    assert left(folder) == ["a/1 'x'\n.pt", "a/2.pt"]
+
+
+def test_what_cannot_be_deleted_is_told_once_and_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(checkpoint_tidying, "_PAUSE_S", (0.001, 0.001))
+    real, tries = checkpoint_folders.remove, []
+
+    def remove(path: Path) -> None:
+        tries.append(path)
+        if path.name == ".gone-a" and len(tries) < 8:
+            raise PermissionError(13, "Permission denied", str(path))
+        real(path)
+
+    monkeypatch.setattr(checkpoint_folders, "remove", remove)
+    asyncio.run(_until(tidier(folder, "none", ended=[("a", 0), ("b", 0)]), lambda: not list(folder.iterdir())))
+    assert [path.name for path in tries[:3]] == [".gone-a", ".gone-b", ".gone-a"], "one failure holds nobody up"
+    (said,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "Permission denied" in said
+    assert "tried again" in said
+
+
+async def _until(tidying: CheckpointTidier, condition: Callable[[], bool]) -> None:
+    over = asyncio.Event()
+    working = asyncio.create_task(keep_tidy([tidying], over))
+    await eventually_async(condition)
+    over.set()
+    await working
+
+
+class Hanging(CheckpointFolders):
+    """A file system that hangs."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.answers = threading.Event()
+
+    def look(self, *arguments: Any) -> Any:
+        self.answers.wait(20)
+        return super().look(*arguments)
+
+
+def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(checkpoint_tidying, "LAST_S", 0.1)
+    place = Hanging(folder)
+    tidying = CheckpointTidier(rules(), CheckpointRule("none"), place, ended=[("a", 0), ("b", 0)])
+    began = time.monotonic()
+    asyncio.run(_until(tidying, lambda: True))
+    assert time.monotonic() - began < 5
+    assert "of 2 trials may still have to be deleted; a resume goes on with it" in caplog.text
+    place.answers.set()
+
+
+def test_a_trial_waits_for_its_start_while_its_old_checkpoints_are_set_aside(folder: Path) -> None:
+    async def scenario() -> None:
+        known, going = rules(), asyncio.Event()
+
+        async def blocking(work: Any) -> Any:
+            if getattr(work, "__name__", "") == "set_aside":
+                await going.wait()
+            return work()
+
+        tidying = tidier(folder, "none", known=known, blocking=blocking)
+        start = starting_after([tidying], lambda trial, attempt: "a job")  # type: ignore[arg-type, return-value]
+        tidying.committed([s.SaveTrial(trial("b"))])
+        working = asyncio.create_task(tidying.tidy_up())
+        await eventually_async(lambda: tidying.holds("b"))
+        known.live["b"] = None
+        # Whoever is canceled here does not end the step that has begun.
+        working.cancel()
+        await asyncio.wait([working])
+        with pytest.raises(NoCapacity, match="old checkpoints"):
+            start(trial("b"), Attempt("b", 1))
+        assert start(trial("a"), Attempt("a", 1)) == "a job"
+        going.set()
+        await eventually_async(lambda: not tidying.holds("b"))
+        assert start(trial("b"), Attempt("b", 1)) == "a job"
+
+    asyncio.run(scenario())

@@ -1,0 +1,42 @@
+"""Waits on the event loop for what blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """The result of what blocks. Its thread keeps nobody from ending: not who is canceled, and not the program."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result: T | None = None
+        problem: BaseException | None = None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            problem = error
+        try:
+            loop.call_soon_threadsafe(settle, result, problem)
+        except RuntimeError:  # the loop has been closed meanwhile
+            log.debug("nobody waits for an answer any more")
+
+    threading.Thread(target=run, name="blocking", daemon=True).start()
+    return await done

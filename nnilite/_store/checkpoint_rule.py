@@ -1,0 +1,63 @@
+"""What is to stay of checkpoints, and what a place that holds them can do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Stay(Enum):
+    """How much of the checkpoints of one ended trial is to stay."""
+
+    ALL = "all"
+    NEWEST = "newest"  # the newest entry of its folder, a file or a folder
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class CheckpointRule:
+    """The config's `checkpoint`. `keep`: all, last (each trial's newest file), best (the best trial's) or none."""
+
+    keep: str = "all"
+    max_bytes: int | None = None
+
+    @property
+    def keeps_everything(self) -> bool:
+        """Whether there is nothing to do, ever."""
+        return self.keep == "all" and self.max_bytes is None
+
+    def stay(self, trial: str, best: str | None) -> Stay:
+        """What is to stay of an ended trial, whatever the size of all; `best` is the best trial so far."""
+        if self.keep == "best":
+            return Stay.ALL if trial == best else Stay.NOTHING
+        return {"last": Stay.NEWEST, "none": Stay.NOTHING}.get(self.keep, Stay.ALL)
+
+
+class Clearing(Protocol):
+    """What is to go of one trial's checkpoints. Both methods block; both may be repeated after whatever has failed."""
+
+    def set_aside(self) -> None:
+        """One quick step, in which the trial must not start: afterwards it finds what is to stay, and all of that."""
+
+    def delete(self) -> None:
+        """Delete what was set aside. The trial may run meanwhile."""
+
+
+class CheckpointPlace(Protocol):
+    """Holds the checkpoints of all trials. All methods block.
+
+    They raise OSError or ServiceError for what may work later, and ValueError for what never will.
+    """
+
+    title: str
+
+    def holding(self, trials: Collection[str]) -> Collection[str]:
+        """Those of the trials of which there may be something here."""
+
+    def look(self, trial: str, attempt: int, stay: Stay) -> Clearing | None:
+        """What is to go of a trial whose latest attempt has that number; None if nothing is. Changes nothing."""
+
+    def size(self, trial: str, attempt: int) -> int:
+        """Bytes of a trial's checkpoints. The trial may run."""
