@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .folder import Folder
 from .spec import Spec
-from .storage import Storage, StorageError, open_storage
+from .storage import Storage, StorageError, checked_object, open_storage
 
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
@@ -97,7 +97,9 @@ class Saver:
                 if trouble:
                     told.append("its {} stay in {} on its machine: {}".format(part, self._place_of(part), trouble))
         if succeeded and not told and self._entry.get("keep") == "none":
-            self._bounded(self._forget, wanted)
+            trouble = self._bounded(self._forget, wanted)
+            if trouble:
+                self._tell("its checkpoints stay in the shared storage, against checkpoint.keep: " + trouble)
         for sentence in told:
             self._tell(sentence)
         return "\n".join(told)
@@ -279,14 +281,15 @@ class Saver:
         return {"object": name, "size": state[0], "mtime_ns": state[1]}
 
     def _forget(self) -> None:
-        """Delete what the trial has saved: the experiment keeps no checkpoints."""
+        """Delete what the trial has saved: the experiment keeps no checkpoints, and its manager cannot reach them."""
         storage = self._open()
-        for number in range(self._spec.attempt, max(-1, self._spec.attempt - _MOST_EARLIER), -1):
-            known = self._list_of(storage, number) or {"files": {}}
-            for facts in known["files"].values():
-                if facts.get("object"):
-                    storage.delete(str(facts["object"]))
-            storage.delete(self._list_name(number))
+        for number in range(self._spec.attempt, -1, -1):
+            known = self._list_of(storage, number)
+            if known is not None:
+                objects = [facts["object"] for facts in known["files"].values() if facts.get("object")]
+                for name in [checked_object(self._spec.trial, name) for name in objects]:
+                    storage.delete(name)
+                storage.delete(self._list_name(number))
 
     def _list_name(self, number: int) -> str:
         return "checkpoints/{}/{}.json".format(self._spec.trial, number)

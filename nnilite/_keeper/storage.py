@@ -117,10 +117,13 @@ class FolderStorage(Storage):
             return
         except OSError as error:
             raise self._error(error, path) from error
-        try:
-            os.rmdir(os.path.dirname(path))
-        except OSError:  # it has other files
-            return
+        # Folders of trials go with their last file; those above are needed again.
+        for _ in range(len(name.split("/")) - 2):
+            path = os.path.dirname(path)
+            try:
+                os.rmdir(path)
+            except OSError:  # it has other files
+                return
 
     def _path(self, name: str) -> str:
         """The path of a file. A folder that is not the storage is refused, as its files would stay on this machine."""
@@ -142,6 +145,15 @@ class FolderStorage(Storage):
         cure = "give this user the right to write there" if isinstance(error, PermissionError) else "look at its server"
         what = error.strerror or str(error)
         return StorageError("{}: {}; {}".format(path, what, cure), away=not isinstance(error, PermissionError))
+
+
+def checked_object(trial: str, name: Any) -> str:
+    """The name of a file of a trial's checkpoint, as a list has it. Raises: ValueError for any other name."""
+    parts = name.split("/") if isinstance(name, str) else []
+    own = len(parts) > 3 and parts[:2] == ["checkpoints", trial] and parts[2].isdigit()
+    if not own or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise ValueError("it names {!r:.200}, which is no file of the checkpoints of trial {}".format(name, trial))
+    return str(name)
 
 
 def _copy(source: IO[bytes], target: IO[bytes], progress: Callable[[int], None]) -> None:

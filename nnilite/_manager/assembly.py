@@ -30,7 +30,7 @@ from nnilite._manager.shared_storage import shared_storage
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.checkpoint_folders import CheckpointFolders
-from nnilite._store.checkpoint_rule import CheckpointRule
+from nnilite._store.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
@@ -185,7 +185,12 @@ def checkpoint_tidiers(
     rule = CheckpointRule(config.checkpoint.keep, _number(config.checkpoint.max_size))
     if rule.keeps_everything:
         return ()
-    return (CheckpointTidier(rules, rule, CheckpointFolders(directory / CHECKPOINTS), store.ended_trials()),)
+    places: list[CheckpointPlace] = [CheckpointFolders(directory / CHECKPOINTS)]
+    storage = shared_storage(config, directory.name)
+    stored = None if storage is None else storage.checkpoints(directory)
+    if stored is not None:
+        places.append(stored)
+    return [CheckpointTidier(rules, rule, place, store.ended_trials()) for place in places]
 
 
 def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str) -> Viewer:

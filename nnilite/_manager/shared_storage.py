@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from nnilite._keeper.storage import MARKER, StorageError, fits, open_storage
+from nnilite._manager.stored_checkpoints import StoredCheckpoints
 from nnilite.codedir import CodePackage
 from nnilite.config import ExperimentConfig, SharedStorageConfig
 from nnilite.config._shared_storage_config import account_key
@@ -47,18 +48,29 @@ class SharedStorage:
         return {
             "parts": list(self._config.contents),
             "save_every_s": checked_number(self._config.save_every),
-            "keep": self._keep,
+            # Where the manager cannot reach it, keepers delete what is not to be kept, as far as they can tell.
+            "keep": "all" if self._reached else self._keep,
             **_ENTRIES[self._config.storage_type](self._config, self._folder, self._environment),
         }
+
+    @property
+    def _reached(self) -> bool:
+        """Whether the manager itself can use the storage."""
+        return self._config.storage_type != "NFS" or self._config.local_mounted != "nomount"
+
+    def checkpoints(self, scratch: Path) -> StoredCheckpoints | None:
+        """The checkpoints in it; None if there are none, or the manager cannot reach them."""
+        if "checkpoints" not in self._config.contents or not self._reached:
+            return None
+        return StoredCheckpoints(self._where, lambda: open_storage(self.entry), scratch)
 
     def prepare(self, scratch: Path) -> None:
         """Make the experiment's part, and check that files can be written there and read back.
 
         Blocks for a minute at most. Raises: ConfigError if it can never work, ServiceError if it cannot work now.
         """
-        if self._config.storage_type == "NFS" and self._config.local_mounted == "nomount":
-            return
-        self._bounded(lambda: self._try(scratch))
+        if self._reached:
+            self._bounded(lambda: self._try(scratch))
 
     def look(self, scratch: Path) -> None:
         """Like `prepare`, but nothing is written."""
@@ -91,7 +103,7 @@ class SharedStorage:
 
     def _look(self, scratch: Path) -> None:
         if self._config.storage_type == "NFS":
-            if self._config.local_mounted != "nomount":
+            if self._reached:
                 self._check_mounted()
             return
         with tempfile.TemporaryDirectory(dir=scratch) as place:

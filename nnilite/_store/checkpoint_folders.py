@@ -71,7 +71,7 @@ class FolderClearing:
 
 
 def _older(folder: Path) -> list[Path]:
-    """All entries of a folder but the newest one, and what that links to. Those that vanish meanwhile are left out."""
+    """All entries of a folder but the newest one, and links to it. Those that vanish meanwhile are left out."""
     found: list[tuple[int, Path]] = []
     try:
         entries = list(folder.iterdir())
@@ -84,11 +84,13 @@ def _older(folder: Path) -> list[Path]:
     if not found:
         return []
     found.sort()
-    newest, kept = found[-1][1], {found[-1][1].name}
-    place, target = folder.resolve(), newest.resolve()
-    if target.is_relative_to(place):
-        kept.update(target.relative_to(place).parts[:1])
-    return [entry for _, entry in found if entry.name not in kept]
+    newest, place = found[-1][1], folder.resolve()
+
+    def leads_to(entry: Path) -> str:
+        target = entry.resolve()
+        return target.relative_to(place).parts[0] if place in target.parents else entry.name
+
+    return [entry for _, entry in found if leads_to(entry) != leads_to(newest)]
 
 
 def remove(path: Path) -> None:

@@ -32,12 +32,26 @@ def complete(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, Tri
     for word in ("tuner", "assessor"):
         _algorithm(word, values, at)
     _space(values, at)
+    _checkpoints(values, at)
     if values.get("search_from") not in (None, INVALID):
         values["search_from"] = [_source(text, at.reading.base) for text in values["search_from"]]
     default = "debug" if values.get("debug") is True else "info"
     level = values.get("log_level") or default
     values["log_level"] = "fatal" if level == "critical" else level
     return _services(values, at)
+
+
+def _checkpoints(values: Values, at: At) -> None:
+    rule, storage = values.get("checkpoint"), values.get("shared_storage")
+    if rule in (None, INVALID) or storage in (None, INVALID):
+        return
+    if storage.storage_type != "NFS" or storage.local_mounted != "nomount" or "checkpoints" not in storage.contents:
+        return
+    here, cure = at.below("checkpoint"), "mount the storage on this machine, and leave out sharedStorage.localMounted"
+    if rule.keep in ("last", "best"):
+        here.below("keep").fault(f"needs a manager that reaches the checkpoints: {cure}, or take all or none")
+    if rule.max_size is not None:
+        here.below("maxSize").fault(f"needs a manager that reaches the checkpoints: {cure}")
 
 
 def _advisor(values: Values, at: At) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ import pytest
 from keeper_bench import Bench, pythons
 from nnilite._engine.jobs import JobMaker
 from nnilite._keeper.storage import open_storage
+from nnilite._manager.checkpoint_tidying import CheckpointTidier
 from nnilite._manager.shared_storage import SharedStorage
+from nnilite._store.checkpoint_rule import CheckpointRule
 from nnilite.codedir import PackageLimits, pack
 from nnilite.config import SharedStorageConfig
 from nnilite.errors import ConfigError, ServiceError
@@ -142,6 +146,15 @@ def test_checkpoints_of_a_machine_that_dies_without_a_word_are_there(place: Plac
     assert attempt(tmp_path / "d", 1, entry, WORKS + "0").callback.values == [1]
 
 
+def tidy_up(storage: SharedStorage, keep: str, scratch: Path, trial: str, attempt: int, live: bool = False) -> None:
+    """Be the manager after the end of a trial."""
+    place = storage.checkpoints(scratch)
+    assert place is not None
+    rules: Any = SimpleNamespace(best=None, live={trial: None} if live else {})
+    tidier = CheckpointTidier(rules, CheckpointRule(keep), place, [(trial, attempt)])
+    asyncio.run(tidier.tidy_up())
+
+
 @pytest.mark.parametrize("place", KINDS, indirect=True)
 def test_only_the_newest_version_of_a_file_is_kept_and_nothing_where_nothing_is_to_be(
     place: Place, tmp_path: Path
@@ -150,10 +163,39 @@ def test_only_the_newest_version_of_a_file_is_kept_and_nothing_where_nothing_is_
     storage.prepare(tmp_path)
     for number, code in enumerate("10"):
         attempt(tmp_path / f"k{number}", number, storage.entry, WORKS + code, trial="k")
-        known = read(storage.entry, f"checkpoints/k/{number}.json", tmp_path)
-        assert (known is None) == (code == "0")
-    assert read(storage.entry, "checkpoints/k/0/1/deep/epoch", tmp_path) is None
+        assert read(storage.entry, f"checkpoints/k/{number}.json", tmp_path) is not None
+        tidy_up(storage, "none", tmp_path, "k", number, live=True)
+    assert read(storage.entry, "checkpoints/k/0/1/deep/epoch", tmp_path) == b"0", "a living trial keeps what it has"
+    tidy_up(storage, "none", tmp_path, "k", 1)
+    for name in ("0.json", "1.json", "0/1/deep/epoch", "1/1/deep/epoch"):
+        assert read(storage.entry, f"checkpoints/k/{name}", tmp_path) is None
     assert read(storage.entry, "trials/k/1/out.txt", tmp_path) is None
+
+
+@pytest.mark.parametrize("place", KINDS, indirect=True)
+def test_a_trial_that_runs_again_finds_what_was_to_be_kept(place: Place, tmp_path: Path) -> None:
+    storage = place.storage(contents=["checkpoints"])
+    storage.prepare(tmp_path)
+    older = SAVES.replace("epoch", "x").replace("deep", "older") + "f.parent.mkdir(exist_ok=True); f.write_text('1'); "
+    attempt(tmp_path / "r0", 0, storage.entry, f'"$PYTHON" -c "{older}{COUNTS}{REPORTS}"', trial="r")
+    tidy_up(storage, "last", tmp_path, "r", 0)
+    known = json.loads(read(storage.entry, "checkpoints/r/0.json", tmp_path) or b"")
+    assert list(known["files"]) == ["deep/epoch"]
+    assert "gone" not in known
+    assert attempt(tmp_path / "r1", 1, storage.entry, WORKS + "0", trial="r").callback.values == [1]
+
+
+@pytest.mark.parametrize("code", ["0", "1"])
+def test_where_no_manager_reaches_the_storage_keepers_delete_what_trials_that_succeeded_have_saved(
+    tmp_path: Path, code: str
+) -> None:
+    points = {"local_mounted": "nomount", "remote_mount_point": str(tmp_path), "local_mount_point": tmp_path}
+    storage = Place({"storage_type": "NFS", **points}).storage(keep="none", contents=["checkpoints"])
+    assert storage.checkpoints(tmp_path) is None
+    (tmp_path / "nni" / "exp").mkdir(parents=True)
+    for number, status in enumerate("1" + code):
+        attempt(tmp_path / f"m{number}", number, storage.entry, WORKS + status, trial="m")
+    assert (tmp_path / "nni" / "exp" / "checkpoints" / "m").exists() == (code == "1")
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,17 @@ def test_a_shared_storage_that_cannot_work_is_refused(storage, says):
     assert "sharedStorage" in str(error.value)
 
 
+def test_a_rule_for_checkpoints_that_no_manager_reaches_is_refused():
+    away = {**STORAGE, "localMounted": "nomount"}
+    for rule, field in (({"keep": "last"}, "keep"), ({"keep": "best"}, "keep"), ({"maxSize": "1gb"}, "maxSize")):
+        with pytest.raises(ConfigError, match="mount the storage on this machine") as error:
+            checked(sharedStorage=away, checkpoint=rule)
+        assert f"checkpoint.{field}" in str(error.value)
+        assert checked(sharedStorage={**away, "contents": ["outputs"]}, checkpoint=rule).warnings == []
+        assert checked(sharedStorage=STORAGE, checkpoint=rule).warnings == []
+    assert checked(sharedStorage=away, checkpoint={"keep": "none"}).warnings == []
+
+
 def test_the_default_folder_is_that_of_the_moment(tmp_path, monkeypatch):
     for name in ("first", "second"):
         monkeypatch.setenv("NNILITE_HOME", str(tmp_path / name))

@@ -28,6 +28,11 @@ class Slow:
             self.meanwhile()
         self.kept[name] = Path(path).read_bytes()
 
+    def get(self, name: str, path: str, moved: object) -> bool:
+        if name in self.kept:
+            Path(path).write_bytes(self.kept[name])
+        return name in self.kept
+
     def delete(self, name: str) -> None:
         self.kept.pop(name, None)
 
@@ -89,3 +94,29 @@ def test_a_checkpoint_that_is_written_in_place_keeps_its_version_before(
     storage.meanwhile = lambda: step.write_text("123456")
     saver._save_checkpoints()
     assert storage.checkpoint() == {"step": b"1234"}
+
+
+def test_what_cannot_be_deleted_is_told_and_other_names_are_refused(
+    saver: Saver, storage: Slow, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    saver._folder = SimpleNamespace(inner=str(tmp_path / "inner"), note=notes.append, stderr=str(tmp_path / "stderr"))
+    saver._entry["keep"] = "none"
+    storage.kept["code/x"] = b"x"
+    storage.kept[LIST] = json.dumps({"files": {"a": {"object": "code/x", "size": 1, "mtime_ns": 1}}}).encode()
+    assert saver.finish(True, lambda: True) == ""
+    assert "code/x" in storage.kept
+    assert "against checkpoint.keep" in notes[0]
+    assert "no file of the checkpoints of trial t" in notes[0]
+
+
+def test_what_all_attempts_have_saved_goes(saver: Saver, storage: Slow) -> None:
+    saver._entry["keep"] = "none"
+    saver._spec.attempt = 60
+    for number in (0, 3, 60):
+        name = f"checkpoints/t/{number}/1/a"
+        storage.kept[name] = b"x"
+        files = {"a": {"object": name, "size": 1, "mtime_ns": 1}}
+        storage.kept[f"checkpoints/t/{number}.json"] = json.dumps({"files": files}).encode()
+    assert saver.finish(True, lambda: True) == ""
+    assert storage.kept == {}
