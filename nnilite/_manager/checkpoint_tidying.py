@@ -159,7 +159,6 @@ class CheckpointTidier:
     def _look_at(self, trial: str) -> None:
         if trial in self._ended:
             self._due[trial] = object()
-            self._may_be_large = True
             self._wake.set()
 
     async def _tidy(self, trial: str, whole: bool = False) -> None:
@@ -172,6 +171,8 @@ class CheckpointTidier:
             await self._clear(trial, attempt, stay)
             if self._rule.max_bytes is not None:
                 self._sizes[trial] = await self._size(trial, attempt)
+                # Not when it becomes due: that may be while the others are summed up without it.
+                self._may_be_large = self._may_be_large or not whole
         except ValueError as error:
             self._tell(f"{error}; it is left as it is")
         except (OSError, ServiceError):

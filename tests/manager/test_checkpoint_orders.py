@@ -187,11 +187,11 @@ class World:
 
 RULES = [
     *(CheckpointRule(keep) for keep in ("none", "last", "best", "all")),
-    *(CheckpointRule(keep, 25) for keep in ("last", "all")),
+    *(CheckpointRule(keep, 25) for keep in ("last", "best", "all", "all")),
 ]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=350, deadline=None)
 @given(
     st.sampled_from(RULES),
     st.lists(st.tuples(st.sampled_from(OPS), st.sampled_from(NAMES)), min_size=10, max_size=60),
