@@ -176,8 +176,6 @@ _NO_MORE = {
     },
     SERVICES: {
         "hybrid": "write a list of training services, one for each platform",
-        "dlc": "Alibaba's PAI-DLC is not offered yet: let a job there run `nnictl worker`, and write platform: redis; "
-        'the page "Trials in PAI-DLC" of the docs shows how',
     },
 }
 """NNI's names that nothing is installed for, and why, or what to write."""

@@ -166,6 +166,7 @@ _INSTEAD = {
 _NO_MORE = {
     "paiyarn": "is OpenPAI before 1.0, on YARN, which there is no service for. OpenPAI 1.0 and later is `pai`; "
     "`nnictl config convert --from openpai` makes a section of a job file of then",
+    "dlc": "is a platform of files of version 2 only, as in NNI: write `trainingService: {platform: dlc, ...}`",
     "paik8s": "is called `pai` here, as in later versions of NNI",
 }
 """Platforms of NNI that are not carried over, and what to do."""

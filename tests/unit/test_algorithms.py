@@ -100,7 +100,7 @@ def test_a_broken_list_of_registrations_is_said_with_its_place(folder: Path) -> 
 
 @pytest.mark.parametrize(
     ("platform", "reason"),
-    [("dlc", "let a job there run `nnictl worker`, and write platform: redis"), ("hybrid", "write a list of")],
+    [("hybrid", "write a list of")],
 )
 def test_a_platform_of_nni_that_is_not_installed_is_not_taken_for_a_misspelt_one(platform: str, reason: str) -> None:
     with pytest.raises(PluginError, match=reason):

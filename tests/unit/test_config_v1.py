@@ -244,7 +244,6 @@ def test_a_tuner_of_several_threads_is_told_that_it_has_one():
     [
         ({"multiPhase": True}, "multiPhase: is not supported; a trial gets its parameters once"),
         ({"trainingServicePlatform": "locl"}, "did you mean local"),
-        ({"trainingServicePlatform": "dlc"}, "trainingServicePlatform: there is no 'dlc': Alibaba's PAI-DLC is not"),
         ({"trainingServicePlatform": "hybrid"}, "needs trainingServicePlatforms"),
         ({"tuner": {"className": "A", "classFileName": "a"}}, "must name the Python file"),
     ],
@@ -257,8 +256,8 @@ def test_what_cannot_be_carried_over_gets_a_sentence(given, reason):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("dlc", "there is no 'dlc': .*platform: redis"),
         ("paiYarn", "is OpenPAI before 1.0"),
+        ("dlc", "is a platform of files of version 2 only"),
         ("locl", "there is no 'locl'; did you mean local"),
     ],
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from nnilite.errors import ConfigError
 from shim import nni_modules
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -63,10 +62,20 @@ def test_shared_storage_by_its_classes(nni: Any, kind: str, tmp_path: Path) -> N
 
 
 def test_a_platform_for_each_class_of_nni(nni: Any, tmp_path: Path) -> None:
-    services = [nni.AmlConfig(), nni.OpenpaiConfig(), nni.LocalConfig(trial_gpu_number=1)]
-    assert [one.platform for one in services] == ["aml", "openpai", "local"]
-    with pytest.raises(ConfigError, match="Alibaba's PAI-DLC is not offered"):
-        nni.DlcConfig()
+    services = [nni.AmlConfig(), nni.OpenpaiConfig(), nni.LocalConfig(trial_gpu_number=1), nni.DlcConfig()]
+    assert [one.platform for one in services] == ["aml", "openpai", "local", "dlc"]
+
+
+def test_pai_dlc_by_nnis_class(nni: Any, tmp_path: Path) -> None:
+    service = nni.DlcConfig()
+    service.type, service.image, service.job_type, service.pod_count = "Worker", "i", "TFJob", 1
+    service.ecs_spec, service.region, service.workspace_id = "ecs.c6.large", "cn-hangzhou", "1"
+    service.nas_data_source_id, service.oss_data_source_id = "d-1", None
+    service.access_key_id, service.access_key_secret = "id", "hidden"
+    service.local_storage_mount_point, service.container_storage_mount_point = str(tmp_path), "/mnt/data"
+    written = filled(nni, service, tmp_path).json()["trainingService"]
+    assert (written["ecsSpec"], written["nasDataSourceId"]) == ("ecs.c6.large", "d-1")
+    assert "hidden" not in repr(written)
 
 
 def test_a_field_that_no_class_has_is_refused(nni: Any) -> None:

@@ -1,0 +1,56 @@
+"""PAI-DLC: the contract of all services, with reports by REST, by the log, and with a storage."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite.testing import ServiceContract
+from nnilite_dlc import _watch
+from platforms.dlc.bench import DlcBench
+from platforms.dlc.server import NAS, DlcServer
+
+
+@pytest.fixture
+def server(tmp_path):
+    with DlcServer(tmp_path / "dlc") as server:
+        yield server
+    assert server.broken + server.dlc.broken == []
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(_watch, "_GONE_S", 0.5)
+    monkeypatch.setattr(_watch, "_YOUNG_S", 0.5)
+
+
+class TestDlc(ServiceContract):
+    every_case = False
+    has_logs = False  # both streams are in one log, and files go with the pod
+
+    @pytest.fixture
+    def bench(self, tmp_path, server):
+        with DlcBench(tmp_path, server) as bench:
+            yield bench
+
+
+class TestDlcByLog(ServiceContract):
+    has_logs = False
+    pytestmark = [pytest.mark.long]
+
+    @pytest.fixture
+    def bench(self, tmp_path, server):
+        with DlcBench(tmp_path, server, by_log=True) as bench:
+            yield bench
+
+
+class TestDlcWithStorage(ServiceContract):
+    has_logs = False
+    pytestmark = [pytest.mark.long]
+
+    @pytest.fixture
+    def bench(self, tmp_path, server):
+        storage = tmp_path / "storage"
+        storage.mkdir()
+        place = {"local_storage_mount_point": storage, "container_storage_mount_point": str(storage)}
+        with DlcBench(tmp_path, server, nas_data_source_id=NAS, **place) as bench:
+            yield bench

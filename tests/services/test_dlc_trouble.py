@@ -1,0 +1,382 @@
+"""What goes wrong on PAI-DLC, and what becomes of trials then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.platform_http import AccessRefused, Outage, Throttled
+from nnilite.service import JobState
+from nnilite_dlc import _watch
+from nnilite_dlc._sdk_calls import DlcCall, DlcCalls
+from platforms.dlc.bench import DlcBench
+from platforms.dlc.server import KEY, DlcServer, hang, refuse
+
+CREATE = "POST /api/v1/jobs"
+LIST = "GET /api/v1/jobs?"
+LOG = "/logs"
+REPORT = "import nnilite\nfor n in range(3): nnilite.report_intermediate_result(n)\nnnilite.report_final_result(9)"
+
+
+@pytest.fixture
+def server(tmp_path):
+    with DlcServer(tmp_path / "dlc") as server:
+        yield server
+    assert server.broken + server.dlc.broken == []
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(_watch, "_GONE_S", 0.5)
+    monkeypatch.setattr(_watch, "_YOUNG_S", 0.5)
+    monkeypatch.setattr(_watch, "_LOG_LAG_S", 3.0)
+
+
+@pytest.fixture
+def opened(tmp_path, server):
+    """Opens a bench with these fields of the section."""
+    benches: list[DlcBench] = []
+
+    def make(**fields) -> DlcBench:
+        benches.append(DlcBench(tmp_path, server, **fields))
+        return benches[-1].__enter__()
+
+    yield make
+    server.steps, server.key = [], KEY
+    for bench in benches:
+        bench.__exit__()
+
+
+@pytest.fixture
+def bench(opened):
+    return opened()
+
+
+def misbehave(server, part, *steps):
+    server.steps_for, server.steps = part, list(steps)
+
+
+# ------------------------------------------------------------ what can never work is told before anything starts
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "words"),
+    [
+        ({"access_key_secret": "wrong"}, "accessKeySecret", "SignatureDoesNotMatch"),
+        ({"access_key_id": "LTAInobody"}, "accessKeyId", "Specified access key is not found"),
+        ({"workspace_id": "777"}, "workspaceId", "the workspace 777 does not exist"),
+        ({"trial_gpu_number": 1}, "trialGpuNumber", "is 1, and ecs.g6.large has none: choose a larger one in ecsSpec"),
+        ({"trial_gpu_number": 2, "ecs_spec": {"gpu": 1}}, "trialGpuNumber", "the pod that ecsSpec describes has 1"),
+        ({"nni_manager_ip": None}, "callback", "set `callback: log`, by which trials report"),
+    ],
+)
+def test_a_config_that_can_never_work_is_refused_at_its_field(opened, server, fields, place, words):
+    with pytest.raises(ConfigError) as refused:
+        opened(**fields)
+    assert refused.value.place.field == place
+    assert words in str(refused.value)
+    assert "wrong" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not server.dlc.jobs
+
+
+def test_an_image_that_is_not_there_fails_the_trial_in_dlcs_words(opened):
+    bench = opened(image="registry.invalid/team/none:1")
+    status = bench.wait(bench.run("true"))
+    assert status.state is JobState.FAILED
+    assert "DLC says: ImagePullFailed: failed to pull image registry.invalid/team/none:1" in status.reason
+
+
+def test_a_data_set_that_is_not_there_is_refused_for_good(opened, server):
+    bench = opened(nas_data_source_id="d-none")
+    error = bench.refusal(bench.service.submit(bench.job("true")))
+    assert isinstance(error, ConfigError)
+    assert "the data set d-none does not exist" in str(error)
+
+
+def test_code_that_is_too_large_for_a_job_is_refused_with_a_cure(opened, tmp_path):
+    bench = opened(by_log=True)
+    (bench.code / "weights.bin").write_bytes(os.urandom(300_000))
+    error = bench.refusal(bench.service.submit(bench.job("true")))
+    assert isinstance(error, ConfigError)
+    assert "or give a storage by localStorageMountPoint" in str(error)
+
+
+# ------------------------------------------------------------ one job for each attempt, whatever is lost
+
+
+def test_a_submission_whose_answer_is_lost_is_made_once(bench, server):
+    bench.finish(bench.run("true"))
+    server.loses_submissions = 1
+    job = bench.job(bench.tell("once"))
+    assert isinstance(bench.refusal(bench.service.submit(job)), Outage)
+    bench.handles[job.name] = bench.call(bench.service.submit(job))
+    assert bench.finish(job.name).exits[0]["code"] == 0
+    assert len(server.dlc.named(job.name)) == 1
+    assert bench.lines() == ["once"]
+
+
+def test_nothing_is_made_anew_before_dlc_has_had_time_to_list_what_it_has_made(bench, server):
+    server.loses_submissions, server.lists_late_s = 1, 1.0
+    job = bench.job("true")
+    assert isinstance(bench.refusal(bench.service.submit(job)), Outage)
+    error = bench.refusal(bench.service.submit(job))
+    assert isinstance(error, ServiceError)
+    assert not isinstance(error, NoCapacity)
+    assert "DLC may have taken" in str(error)
+    bench.eventually(lambda: server.asked(LIST) and server.dlc.named(job.name)[0].listed_from < time.time())
+    bench.handles[job.name] = bench.call(bench.service.submit(job))
+    assert bench.finish(job.name).exits[0]["code"] == 0
+    assert len(server.dlc.jobs) == 1
+
+
+def test_a_manager_that_ends_between_question_and_answer_finds_the_job(bench, server):
+    never = threading.Event()
+    job = bench.job("true")
+    made = server.create_job
+
+    def make_and_hang(query, body):
+        answer = made(query, body)
+        never.wait(20)
+        return answer
+
+    server.create_job = make_and_hang
+    with pytest.raises(asyncio.TimeoutError):  # as by a manager that is killed: nobody takes the answer
+        bench.call(asyncio.wait_for(bench.service.submit(job), 1.0))
+    server.create_job = made
+    bench.close()
+    never.set()
+    bench.open()
+    bench.handles[job.name] = bench.call(bench.service.submit(job))
+    assert bench.finish(job.name).exits[0]["code"] == 0
+    assert len(server.dlc.named(job.name)) == 1
+
+
+def test_a_question_that_never_came_through_is_asked_again_in_the_end(bench, server, monkeypatch):
+    monkeypatch.setattr(type(bench.service), "settle_s", 0.5)
+    misbehave(server, CREATE, refuse(500))
+    job = bench.job("true")
+    assert isinstance(bench.refusal(bench.service.submit(job)), Outage)
+    tried: list[object] = []
+
+    def submitted() -> bool:
+        try:
+            bench.handles[job.name] = bench.call(bench.service.submit(job))
+        except ServiceError as error:
+            tried.append(error)
+        return job.name in bench.handles
+
+    bench.eventually(submitted)
+    assert tried
+    assert bench.finish(job.name).exits[0]["code"] == 0
+    assert len(server.dlc.named(job.name)) == 1
+
+
+def test_a_second_job_of_the_same_attempt_is_stopped(bench, server):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    twin = server.dlc.create(server.dlc.named(name)[0].body)
+    bench.eventually(lambda: bench.status(name) and twin.state == "Stopped")
+    assert bench.status(name).state is JobState.RUNNING
+
+
+def test_without_a_way_to_dlc_nothing_was_made_and_no_time_is_lost(bench, server):
+    job = bench.job("true")
+    server.listener.stop()
+    assert isinstance(bench.refusal(bench.service.submit(job)), Outage)
+    server.listener.start()
+    bench.handles[job.name] = bench.call(bench.service.submit(job))
+    assert bench.finish(job.name).exits[0]["code"] == 0
+
+
+# ------------------------------------------------------------ outages and refusals
+
+
+def test_an_outage_loses_nothing(bench, server, monkeypatch):
+    name = bench.run(f"{bench.until('go')}; exit 5")
+    bench.wait(name, JobState.RUNNING)
+    server.listener.stop()
+    bench.ask_anew()
+    monkeypatch.setattr(DlcCall, "__init__", _with_patience(1.0))
+    with pytest.raises(ServiceError, match="DLC cannot be reached"):
+        bench.call(bench.service.poll([bench.handles[name]]), 60)
+    bench.give("go")
+    server.listener.start()
+    assert bench.finish(name).exits[0]["code"] == 5
+    assert bench.status(name).exit_code == 5
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_failure_that_passes_is_no_error(bench, server, status):
+    name = bench.run("exit 3")
+    misbehave(server, "GET", refuse(status), lambda handler: handler.send(status, "text/html", b"<html>bad gateway"))
+    assert bench.finish(name).exits[0]["code"] == 3
+
+
+def test_a_slow_dlc_is_slow_and_no_more(bench, server):
+    server.slow_s = 2.0
+    name = bench.run("exit 3")
+    assert bench.finish(name).exits[0]["code"] == 3
+    server.slow_s = 0.0
+
+
+def test_a_dlc_that_hangs_holds_nobody_up_for_ever(opened, server, monkeypatch):
+    bench = opened(request_timeout=0.5)
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    late = threading.Event()
+    misbehave(server, "GET", *[hang(late)] * 40)
+    monkeypatch.setattr(DlcCall, "__init__", _with_patience(1.0))
+    bench.ask_anew()
+    began = time.monotonic()
+    assert "has not answered within 0.5 s" in str(bench.refusal(bench.service.poll([bench.handles[name]])))
+    assert time.monotonic() - began < 10
+    server.steps = []
+    late.set()
+    assert bench.status(name).state is JobState.RUNNING
+
+
+def _with_patience(seconds):
+    def make(self, what, patience_s=0.0):
+        object.__setattr__(self, "what", what)
+        object.__setattr__(self, "patience_s", seconds)
+
+    return make
+
+
+def test_throttling_is_waited_out(bench, server):
+    misbehave(server, "GET", refuse(429, "Throttling.User"), refuse(400, "Throttling"))
+    assert bench.finish(bench.run("exit 3")).exits[0]["code"] == 3
+
+
+def test_a_throttled_submission_has_made_nothing_and_is_made_again_at_once(bench, server):
+    misbehave(server, CREATE, refuse(429, "Throttling.Api"))
+    job = bench.job("true")
+    assert isinstance(bench.refusal(bench.service.submit(job)), Throttled)
+    bench.handles[job.name] = bench.call(bench.service.submit(job))
+    assert bench.finish(job.name).exits[0]["code"] == 0
+
+
+def test_a_job_for_which_there_is_no_room_waits_and_others_end(bench, server):
+    misbehave(server, CREATE, refuse(400, "JobCountExceedQuota"), refuse(400, "InvalidParameter"))
+    assert isinstance(bench.refusal(bench.service.submit(bench.job("true"))), NoCapacity)
+    assert isinstance(bench.refusal(bench.service.submit(bench.job("true"))), ConfigError)
+
+
+def test_patience_is_kept_when_dlc_asks_for_it(bench, server):
+    misbehave(server, CREATE, refuse(429, "Throttling.User", x_acs_retry_after="300000"))
+    error = bench.refusal(bench.service.submit(bench.job("true")))
+    assert isinstance(error, Throttled)
+    assert error.retry_after_s == 300
+    before = len(server.seen)
+    assert isinstance(bench.refusal(bench.service.submit(bench.job("true"))), Throttled)
+    assert len(server.seen) == before
+
+
+def test_a_key_that_is_disabled_says_nothing_of_the_jobs(bench, server):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    server.key = (KEY[0], "another")
+    bench.ask_anew()
+    error = bench.refusal(bench.service.poll([bench.handles[name]]))
+    assert isinstance(error, AccessRefused)
+    assert "accessKeyId and accessKeySecret belong together" in str(error)
+    server.key = KEY
+    assert bench.status(name).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_a_list_that_is_refused_ends_no_job(bench, server, status):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    misbehave(server, LIST, refuse(status, "NoPermission"))
+    bench.ask_anew()
+    error = bench.refusal(bench.service.poll([bench.handles[name]]))
+    assert isinstance(error, ServiceError)
+    assert "not today" in str(error)
+    assert bench.status(name).state is JobState.RUNNING
+
+
+def test_calls_end_though_their_threads_do_not():
+    late = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(Outage, match=r"has not answered within 0\.2 s \(the jobs\)"):
+        asyncio.run(DlcCalls(0.2).run(DlcCall("the jobs", patience_s=1), lambda: late.wait(20)))
+    assert time.monotonic() - began < 10
+    late.set()
+
+
+# ------------------------------------------------------------ what becomes of jobs
+
+
+@pytest.mark.parametrize(("code", "evicted"), [("JobPreempted", False), ("PodFailed", True), ("SpotReclaimed", False)])
+def test_a_job_that_is_taken_away_is_lost_and_can_be_tried_again(bench, server, code, evicted):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    server.dlc.take_away(server.dlc.named(name)[0], code, evicted)
+    status = bench.wait(name)
+    assert status.state is JobState.LOST
+    assert code in status.reason
+
+
+def test_a_job_that_dlc_starts_anew_is_lost_and_stopped(bench, server):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    job = server.dlc.named(name)[0]
+    server.dlc.start_anew(job)
+    assert bench.wait(name).state is JobState.LOST
+    bench.eventually(lambda: _removed(bench, name))
+    assert job.state == "Stopped"
+
+
+def _removed(bench, name):
+    try:
+        bench.call(bench.service.remove(bench.handles[name]))
+    except ServiceError:
+        return False
+    return True
+
+
+def test_a_job_that_vanishes_is_lost(bench, server):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    server.dlc.vanish(server.dlc.named(name)[0])
+    status = bench.wait(name)
+    assert status.state is JobState.LOST
+    assert "has no such job" in status.reason
+
+
+def test_a_job_that_waits_in_the_queue_tells_why_and_can_be_canceled(bench, server):
+    server.dlc.room = 0
+    name = bench.run("true")
+    bench.eventually(lambda: "queued; JobEnqueued: waiting for resources of the quota" in bench.status(name).reason)
+    bench.call(bench.service.cancel(bench.handles[name]))
+    assert bench.wait(name).state is JobState.CANCELED
+    assert server.dlc.named(name)[0].state == "Stopped"
+
+
+def test_a_job_that_somebody_stops_in_the_console_counts_as_canceled(bench, server):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    server.dlc.ask_to_stop(server.dlc.named(name)[0])
+    assert bench.wait(name).state is JobState.CANCELED
+
+
+def test_a_state_that_nobody_knows_is_no_end(bench, server):
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    job = server.dlc.named(name)[0]
+    job.state = "Hibernating"
+    bench.ask_anew()
+    status = bench.status(name)
+    assert (status.state, status.reason) == (
+        JobState.UNKNOWN,
+        "DLC tells a state that is not known here: 'Hibernating'",
+    )
+    job.state = "Running"
+    assert bench.wait(name, JobState.RUNNING)

@@ -1,0 +1,81 @@
+"""What can be known before anything starts: the login, the workspace, the instance type, the way back."""
+
+from __future__ import annotations
+
+import logging
+import re
+from urllib.parse import urlsplit
+
+from nnilite.callback_address import is_loopback, with_host
+from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place
+from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted
+from nnilite.service import ServiceContext
+from nnilite_dlc._api import DlcApi, DlcJob
+from nnilite_dlc._config import DlcConfig
+
+log = logging.getLogger(__name__)
+
+_FULL = re.compile(r"Exceed|Insufficient|NotEnough|OutOfStock|LimitReached", re.IGNORECASE)
+"""How codes begin or end that speak of too many jobs, or of resources that are out; DLC documents none."""
+
+
+async def experiment_jobs(api: DlcApi, config: DlcConfig, experiment: str) -> list[DlcJob]:
+    """The jobs that an experiment has already, asked for where it opens.
+
+    Raises: ConfigError if the login, the workspace or the certificate is not good, Problem.
+    """
+    try:
+        return await api.jobs(f"nni-{experiment}-")
+    except AccessRefused as error:
+        key = "AccessKeyId" not in error.reply
+        raise ConfigError(str(error), Place(field="accessKeySecret" if key else "accessKeyId")) from error
+    except Untrusted as error:
+        raise ConfigError(str(error), Place(field="caCert")) from error
+    except (Missing, CallRefused) as error:
+        place = "workspaceId" if "workspace" in error.reply.lower() and config.workspace_id else "region"
+        raise ConfigError(str(error), Place(field=place)) from error
+
+
+async def check_resources(api: DlcApi, config: DlcConfig, gpus: int) -> None:
+    """Whether a pod could ever have so many GPUs. Raises: ConfigError, Problem."""
+    spec = config.ecs_spec
+    if isinstance(spec, dict):
+        has, what = spec["gpu"], "the pod that ecsSpec describes"
+        if has.isdecimal() and int(has) < gpus:
+            raise _too_few(gpus, int(has), what)
+        return
+    try:
+        found = await api.gpus_of(spec)
+    except (AccessRefused, Missing, CallRefused) as error:
+        log.info("not checked whether %s has %d GPUs: %s", spec, gpus, error)
+        return
+    if found is not None and found < gpus:
+        raise _too_few(gpus, found, spec)
+
+
+def _too_few(gpus: int, has: int, what: str) -> ConfigError:
+    return ConfigError(
+        f"is {gpus}, and {what} has {has or 'none'}: choose a larger one in ecsSpec", Place(field="trialGpuNumber")
+    )
+
+
+def refused_job(problem: Problem) -> NniliteError:
+    """What it means that DLC refuses a new job: one for good ends the trial, one that may pass lets it wait."""
+    if isinstance(problem, CallRefused) and _FULL.search(problem.reply):
+        return NoCapacity(str(problem))
+    return ConfigError(str(problem)) if isinstance(problem, Missing) else problem
+
+
+def address_for_jobs(context: ServiceContext, given: str | None) -> str:
+    """The manager's URL for jobs; `given` is the section's nniManagerIp. Raises: ConfigError if there is none."""
+    url, host = context.callback_url(), given or context.defaults.get("nniManagerIp")
+    if host:
+        return with_host(url, str(host))
+    parts = urlsplit(url)
+    if not is_loopback(parts.hostname or ""):
+        return url
+    raise ConfigError(
+        f"DLC's pods cannot reach this manager at {parts.netloc}: set `callback: log`, by which trials report "
+        "through the logs of their jobs, or name by nniManagerIp an address that they can reach",
+        Place(field="callback"),
+    )

@@ -1,0 +1,137 @@
+"""Pure: from a trial's job to the fields of a CreateJobRequest of DLC."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from nnilite.bootstrap import Instructions, JobProcess, command, environment
+from nnilite.errors import ConfigError
+from nnilite.records import Json
+from nnilite.service import Job
+from nnilite_dlc._config import DlcConfig
+from nnilite_dlc._delivery import START_VARIABLE, DlcDelivery
+
+_HIDDEN = "********"
+_LARGEST_BYTES = 500_000
+"""Of the variables of a job: they are a part of an object of Kubernetes, which may have 1.5 MB."""
+_GRACE_EXTRA_S = 20
+_LONGEST_NAME = 256
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
+
+
+def work_folder(job: Job, config: DlcConfig) -> str:
+    """Where a job writes: in the storage that the manager sees, too, else on the disk of its pod."""
+    if config.local_storage_mount_point is not None:
+        return f"{config.container_mount}/nni/{job.experiment}/{job.trial}/{job.attempt}"
+    return f"/tmp/nnilite/{job.name}"
+
+
+def checkpoint_folder(job: Job, config: DlcConfig) -> str:
+    """Where checkpoints outlive the job: in the data set on NAS; "" if there is none whose place is known."""
+    if not (config.nas_data_source_id and config.container_mount):
+        return ""
+    return f"{config.container_mount}/nni/{job.experiment}/{job.trial}/checkpoints"
+
+
+def own_variables(job: Job, config: DlcConfig, delivery: DlcDelivery) -> Mapping[str, str]:
+    """The environment variables by which a job gets its instructions. Raises: ConfigError if they are too large."""
+    reports = job.spec.get("report") != "stdout"
+    more: dict[str, Json] = {"callback": delivery.callback or None, "send_output": True, **delivery.code_for_keeper}
+    if not reports:
+        more["token"] = ""
+    if job.gpus == 0:
+        more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
+    instructions = Instructions(
+        job.spec_for(work_folder(job, config), **more),
+        delivery.keeper,
+        delivery.keeper_sha256,
+        delivery.code,
+        delivery.code_hash,
+        log_tells_end=True,
+        shared=config.local_storage_mount_point is not None,
+    )
+    found = dict(environment(START_VARIABLE, instructions.packed()))
+    for name, content in delivery.variables.items():
+        found.update(environment(name, content))
+    size = sum(map(len, found.values()))
+    if size > _LARGEST_BYTES:
+        raise ConfigError(
+            f"parameters and code of {job.name} make {size} bytes, and a job of DLC gets {_LARGEST_BYTES}: leave files "
+            "out by .nniignore, give a storage by localStorageMountPoint, or let the trial make large values itself"
+        )
+    return found
+
+
+def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Json]:
+    """The job, by the names of DLC's interface; those that are None are left out. Raises: ConfigError."""
+    if len(job.name) > _LONGEST_NAME or not _NAME.fullmatch(job.name):
+        rule = f"letters, digits, '_', '.' and '-', {_LONGEST_NAME} at most"
+        raise ConfigError(f"DLC takes no job named {job.name!r:.80}: {rule}")
+    grace_s = int(float(job.spec.get("grace_s") or 0)) + _GRACE_EXTRA_S
+    found: dict[str, Json] = {
+        "DisplayName": job.name,
+        "Description": f"nnilite experiment {job.experiment}, trial {job.trial}, attempt {job.attempt}",
+        "Accessibility": "PRIVATE",  # the variables hold the trial's token
+        "JobType": config.job_type,
+        "JobSpecs": [_spec(config)],
+        "UserCommand": job_command(job, config),
+        "Envs": {**config.environment_variables, **own},
+        "DataSources": _data_sources(config),
+        "WorkspaceId": config.workspace_id,
+        "ResourceId": config.quota,
+        "Priority": config.priority,
+        "UserVpc": _network(config),
+        "Settings": {"Tags": {"nnilite": job.experiment}, "TerminationGracePeriodSeconds": grace_s},
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def job_command(job: Job, config: DlcConfig) -> str:
+    """The command of each pod."""
+    process = JobProcess(rank_variable="RANK" if config.pod_count > 1 else "")
+    kept = checkpoint_folder(job, config)
+    words = command(f"env:{START_VARIABLE}", work_folder(job, config), process, checkpoints=kept)
+    return (f"mkdir -p {shlex.quote(kept)}; " if kept else "") + f"exec {shlex.join(words)}"
+
+
+def hidden(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Variables without their contents."""
+    return dict.fromkeys(given, _HIDDEN)
+
+
+def _spec(config: DlcConfig) -> Json:
+    found: dict[str, Json] = {
+        "Type": config.type,
+        "Image": config.image,
+        "PodCount": config.pod_count,
+        "RestartPolicy": "Never",  # trials are tried again by nnilite, which knows the attempts apart
+    }
+    if config.use_spot_instance:
+        found["UseSpotInstance"] = True
+    given = config.ecs_spec
+    if isinstance(given, str):
+        return {**found, "EcsSpec": given}
+    names = {"cpu": "CPU", "gpu": "GPU", "gputype": "GPUType", "memory": "Memory", "shared_memory": "SharedMemory"}
+    return {**found, "ResourceConfig": {names[name]: value for name, value in given.items() if name in names}}
+
+
+def _data_sources(config: DlcConfig) -> Json:
+    found: list[Json] = []
+    if config.nas_data_source_id:
+        place = {"MountPath": config.container_mount} if config.container_mount else {}
+        found.append({"DataSourceId": config.nas_data_source_id, **place})
+    if config.oss_data_source_id:
+        found.append({"DataSourceId": config.oss_data_source_id})
+    return found or None
+
+
+def _network(config: DlcConfig) -> Json:
+    if not config.vpc_id:
+        return None
+    return {
+        "VpcId": config.vpc_id,
+        "SwitchId": config.switch_id,
+        "SecurityGroupId": config.security_group_id,
+    }

@@ -1,0 +1,104 @@
+"""Pure: from DLC's answers to the status of a job.
+
+The keeper's word, which is the last event in a job's log, comes first: DLC tells no exit code, and what words it has
+for the reason of an end is documented nowhere. NNI knew other names of some states, which are taken, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nnilite.keeper_folder import end_status
+from nnilite.records import EndCause, Exited
+from nnilite.service import JobState, JobStatus
+from nnilite_dlc._api import DlcJob
+
+WAITING: Mapping[str, str] = {
+    "creating": "DLC has taken it",
+    "created": "DLC has taken it",
+    "waiting": "queued",
+    "queued": "queued",
+    "queuing": "queued",
+    "dequeued": "it has left the queue",
+    "bidding": "DLC bids for a spot instance",
+    "envpreparing": "its pods are being prepared",
+    "sanitychecking": "DLC checks its nodes",
+}
+RUNNING: Mapping[str, str] = {"running": "", "stopping": "it is being stopped"}
+SUCCEEDED = ("succeeded", "completed", "succeededreserving")
+FAILED = ("failed", "failedreserving")
+STOPPED = ("stopped",)
+ENDED = (*SUCCEEDED, *FAILED, *STOPPED)
+RESERVING = ("succeededreserving", "failedreserving")
+RESTARTING = "restarting"
+_REASON_CHARS = 1500
+_EXIT_CODE = re.compile(r"(?:exit code|exitcode|exited with code|exit status)[\s:=]+(\d{1,3})\b", re.IGNORECASE)
+_TAKEN_AWAY = re.compile(
+    r"preempt|evict|reclaim|\bspot|node\W?(lost|shutdown|failure|not\W?ready)|node [^.]{0,40}\b(lost|failed|down)\b",
+    re.IGNORECASE,
+)
+
+
+def state_of(job: DlcJob) -> str:
+    """In small letters: NNI knew states in capitals."""
+    return job.status.lower()
+
+
+def waiting(job: DlcJob) -> str:
+    """Why a job waits."""
+    return "; ".join(filter(None, (WAITING[state_of(job)], said(job))))[:_REASON_CHARS]
+
+
+def said(job: DlcJob) -> str:
+    """What DLC says on a job's state."""
+    return ": ".join(filter(None, (job.code, job.reason)))
+
+
+def taken_away(job: DlcJob) -> bool:
+    """Whether DLC says that its nodes were taken away, or have failed."""
+    return any(pod.evicted for pod in job.pods) or bool(_TAKEN_AWAY.search(said(job)))
+
+
+def lost(job: DlcJob, what: str) -> JobStatus:
+    """Of a job that has run, and does not any more."""
+    return JobStatus(JobState.LOST, "; ".join(filter(None, (what, said(job))))[:_REASON_CHARS], started=job.started)
+
+
+def ended(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
+    """How a job has ended. `word` is the keeper's; `ran`: whether it has ever run."""
+    times = JobStatus(JobState.UNKNOWN, started=job.started, ended=job.ended)
+    found = _by_keeper(job, word, times) if word is not None else _by_dlc(job, ran, times)
+    return replace(found, reason=found.reason[:_REASON_CHARS])
+
+
+def _by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
+    record = {"code": word.code, "message": word.message, "cause": word.cause.value, "time": word.time}
+    found = end_status(record, started=times.started)
+    if found.state is JobState.SUCCEEDED:
+        return found
+    away = taken_away(job)
+    if state_of(job) in STOPPED and not away:
+        return replace(found, state=JobState.CANCELED, reason="canceled")
+    if word.cause is EndCause.INTERRUPTED or away:
+        why = "; ".join(filter(None, (word.message, said(job))))
+        return replace(found, state=JobState.LOST, reason=f"DLC has ended it: {why}", exit_code=None)
+    return found
+
+
+def _by_dlc(job: DlcJob, ran: bool, times: JobStatus) -> JobStatus:
+    """Without the keeper's word: what was wrong before it began, or after it was killed."""
+    state, words = state_of(job), said(job)
+    if state in SUCCEEDED:
+        return replace(times, state=JobState.SUCCEEDED, exit_code=0)
+    if taken_away(job):
+        return replace(times, state=JobState.LOST, reason=f"DLC has taken its nodes away: {words}")
+    if state in STOPPED:
+        return replace(times, state=JobState.CANCELED, reason="canceled")
+    code = _EXIT_CODE.search(words)
+    if code is None and (ran or not words):
+        told = f"DLC says: {words}" if words else "DLC does not say why"
+        return replace(times, state=JobState.LOST, reason=f"it has ended without a word; {told}")
+    exit_code = int(code.group(1)) if code else None
+    return replace(times, state=JobState.FAILED, reason=f"DLC says: {words}", exit_code=exit_code)

@@ -1,0 +1,44 @@
+"""Pure: what a window of a log has beyond the one before it.
+
+DLC gives the lines of a pod's log between two times, without a position from which to read on. Windows overlap, so what
+was read before has to be left out: the end of what is known that is the beginning of what has come. Where lines came
+late, and lie between others, there is no such end; then all lines count as known that have come before with the same
+text, since an event comes once only, and few of the other lines are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def fresh(known: Sequence[str], found: Sequence[str]) -> list[str]:
+    """The lines of `found` that are not in `known`.
+
+    >>> fresh(["a", "b", "c"], ["b", "c", "d"])
+    ['d']
+    >>> fresh(["a", "c"], ["a", "b", "c", "d"])
+    ['b', 'd']
+    """
+    length = _overlap(known, found)
+    if length or not known:
+        return list(found[length:])
+    texts = set(known)
+    return [line for line in found if line not in texts]
+
+
+def _overlap(known: Sequence[str], found: Sequence[str]) -> int:
+    """The longest end of `known` that is the beginning of `found`, as Knuth, Morris and Pratt find it."""
+    if not found:
+        return 0
+    prefixes = [0] * len(found)
+    for place in range(1, len(found)):
+        length = prefixes[place - 1]
+        while length and found[place] != found[length]:
+            length = prefixes[length - 1]
+        prefixes[place] = length + (found[place] == found[length])
+    length = 0
+    for line in known:
+        while length and (length == len(found) or line != found[length]):
+            length = prefixes[length - 1]
+        length += line == found[length]
+    return length
