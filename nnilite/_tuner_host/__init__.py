@@ -3,4 +3,5 @@
 tuner_client  the manager's side: starts the child, calls it, rebuilds it after a crash
 child         the child's side: makes the tuner and obeys line by line
 hearing       what an advisor of NNI hears of intermediate results
+later_trials  tuners that send trials later, by the st_callback of NNI
 """

@@ -21,6 +21,7 @@ from typing import Any
 from nnilite import _plugins
 from nnilite._keeper import SHIM
 from nnilite._tuner_host.hearing import Hearing
+from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError
 from nnilite.tuner import Call, CallKind, Tuner
@@ -69,6 +70,8 @@ class Child:
     def _open(self, request: Message) -> bool:
         """Make the algorithms. Returns whether the tuner, an advisor, wants intermediate results."""
         self._tuner = _make(request["tuner"], _plugins.tuner_class, Tuner)
+        if wants_callback(self._tuner):
+            self._tuner = LaterTrials(self._tuner)
         if request.get("assessor"):
             self._assessor = _make(request["assessor"], _plugins.assessor_class, Assessor)
         self._space = request["space"]
@@ -116,10 +119,6 @@ class Child:
             found = self._use().generate_multiple_parameters(ids)
         except NoMoreTrialError:
             return []
-        except KeyError as error:
-            if error.args != ("st_callback",):
-                raise
-            raise TypeError(_NO_CALLBACK) from error
         if not isinstance(found, list) or len(found) > len(ids):
             raise TypeError(f"generate_multiple_parameters must return a list of at most {len(ids)} parameters")
         return found
@@ -162,12 +161,6 @@ class Child:
         if self._tuner is None:
             raise RuntimeError("the tuner is not open")
         return self._tuner
-
-
-_NO_CALLBACK = (
-    "this tuner wants to send trials by NNI's st_callback, which nnilite does not have; raise NoMoreTrialError where "
-    "it has no trial now, and generate_parameters is called again after each result"
-)
 
 
 def _make(spec: Message, find: Callable[[str], type], base: type) -> Any:

@@ -271,22 +271,6 @@ def test_checkpoints_are_loaded_at_a_resume_and_saved_at_the_end(calls: list[Cal
     assert tuner.said == said
 
 
-class Sending(Saving):
-    """Sends its trials later, by the keyword that NNI passes."""
-
-    def generate_multiple_parameters(self, parameter_id_list: list[int], **kwargs: Any) -> list[Any]:
-        return [kwargs["st_callback"]]
-
-
-def test_a_tuner_that_sends_its_trials_later_is_told_what_to_do_instead() -> None:
-    from nnilite._tuner_host.child import Child
-
-    child = Child()
-    child._tuner = Sending()
-    said = child.answer({"do": "generate", "ids": [0]})
-    assert "raise NoMoreTrialError where it has no trial now" in said["error"]
-
-
 def test_an_example_of_nni_that_was_no_tuner_of_its_own_is_refused_by_that() -> None:
     from nnilite import _plugins
     from nnilite.errors import PluginError
