@@ -1,0 +1,38 @@
+"""The fitted exponent and the picture of a benchmark's curve."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from benchmarks import curves
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 1.5, 2.0])
+def test_the_exponent_of_a_power_is_found(power: float) -> None:
+    points = [(size, 3 * size**power) for size in (10.0, 100.0, 5000.0)]
+    assert curves.Curve("a", "trials", "s", points).exponent == pytest.approx(power)
+
+
+def test_one_size_has_no_exponent() -> None:
+    with pytest.raises(ValueError, match="two sizes"):
+        _ = curves.Curve("a", "trials", "s", [(10, 1), (10, 2)]).exponent
+
+
+def test_points_are_where_they_should_be() -> None:
+    picture = curves.svg(curves.Curve("a < b", "trials", "s", [(100, 1), (10, 0.1), (1000, 10)]))
+    root = ElementTree.fromstring(picture)
+    places = [(float(one.attrib["cx"]), float(one.attrib["cy"])) for one in root.iter(f"{SVG}circle")]
+    left, right, low = curves.LEFT, curves.WIDTH - curves.RIGHT, curves.HEIGHT - curves.BOTTOM
+    corners = [(left, low), ((left + right) / 2, (low + curves.TOP) / 2), (right, curves.TOP)]
+    assert places == [pytest.approx(corner) for corner in corners]
+    words = {one.text for one in root.iter(f"{SVG}text")}
+    assert {"trials", "s", "a < b: exponent 1.00", "10", "1000", "0.1"} <= words
+    assert len(picture) < 30_000
+
+
+def test_equal_values_can_be_drawn() -> None:
+    picture = curves.svg(curves.Curve("a", "trials", "s", [(10, 1), (100, 1)]))
+    assert len(list(ElementTree.fromstring(picture).iter(f"{SVG}circle"))) == 2
