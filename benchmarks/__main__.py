@@ -5,10 +5,22 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from pathlib import Path
 
+from benchmarks.curves import Curve, svg
 from benchmarks.table import Result, show
 
 MEASURES = ("startup", "trials", "intake", "proposals", "packing", "scale", "web", "remote")
+
+
+PICTURES = Path(__file__).parents[1] / "docs/images/benchmarks"
+
+
+def draw(name: str, curve: Curve) -> None:
+    points = ", ".join(f"{size:g}: {value:.3g} {curve.value}" for size, value in curve.points)
+    print(f"{curve.name}, by {curve.size}: {points}; exponent {curve.exponent:.2f}")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    (PICTURES / f"{name}.svg").write_text(svg(curve), "utf-8")
 
 
 def main(names: list[str]) -> int:
@@ -18,7 +30,10 @@ def main(names: list[str]) -> int:
     for name in names or MEASURES:
         print(f"measuring {name} ...", file=sys.stderr)
         try:
-            results += importlib.import_module(f"benchmarks.{name}").measure()
+            module = importlib.import_module(f"benchmarks.{name}")
+            results += module.measure()
+            if hasattr(module, "curve"):
+                draw(name, module.curve())
         except Exception:  # noqa: BLE001 (what failed is printed, and minutes of other measurements are not lost)
             traceback.print_exc()
             broken.append(name)

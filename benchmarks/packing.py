@@ -8,10 +8,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.curves import Curve
 from benchmarks.table import Result
 from nnilite import codedir
 
 FILES = 1000
+SIZES = (30, 200, 1000)
 BYTES = 60_000
 
 
@@ -35,10 +37,23 @@ def measure() -> list[Result]:
     ]
 
 
-def fill(code: Path) -> None:
+def curve() -> Curve:
+    points = []
+    for files in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            code, cache = Path(folder) / "code", Path(folder) / "cache"
+            fill(code, files)
+            cache.mkdir()
+            start = time.perf_counter()
+            codedir.pack(code, cache)
+            points.append((files, time.perf_counter() - start))
+    return Curve("packing the code directory", "files of 60 kB", "seconds", points)
+
+
+def fill(code: Path, files: int = FILES) -> None:
     luck = random.Random(0)
     words = [luck.randbytes(6).hex() for _ in range(5000)]
-    for i in range(FILES):
+    for i in range(files):
         path = code / f"package{i % 20}" / f"module{i}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(" ".join(luck.choices(words, k=BYTES // 13)))

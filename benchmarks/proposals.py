@@ -9,10 +9,12 @@ from typing import Any
 
 import optuna
 
+from benchmarks.curves import Curve
 from benchmarks.table import Result
 from nnilite import _plugins
 
 TRIALS = 1000
+SIZES = (50, 250, 1000)
 ROUNDS = 15
 SPACE = {f"x{i}": {"_type": "uniform", "_value": [0, 1]} for i in range(5)}
 
@@ -40,6 +42,19 @@ def measure() -> list[Result]:
             extra < 5,
         )
     ]
+
+
+def curve() -> Curve:
+    luck, points = random.Random(0), []
+    for trials in SIZES:
+        propose = our_tuner([({name: luck.random() for name in SPACE}, luck.random()) for _ in range(trials)])
+        times = []
+        for i in range(ROUNDS):
+            start = time.perf_counter()
+            propose(trials + i)
+            times.append((time.perf_counter() - start) * 1000)
+        points.append((trials, statistics.median(times)))
+    return Curve("next parameters of TPE", "trials before", "ms", points)
 
 
 def plain_study(history: list[tuple[dict[str, float], float]]) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from xml.etree import ElementTree
 
 import pytest
+
 from benchmarks import curves
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,3 +38,12 @@ def test_points_are_where_they_should_be() -> None:
 def test_equal_values_can_be_drawn() -> None:
     picture = curves.svg(curves.Curve("a", "trials", "s", [(10, 1), (100, 1)]))
     assert len(list(ElementTree.fromstring(picture).iter(f"{SVG}circle"))) == 2
+
+
+@pytest.mark.parametrize("name", ["packing", "proposals"])
+def test_each_curve_is_measured_at_its_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(module, "SIZES", (2, 4, 8))
+    curve = module.curve()
+    assert [size for size, _ in curve.points] == [2, 4, 8]
+    assert all(value > 0 for _, value in curve.points)
