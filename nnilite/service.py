@@ -133,6 +133,8 @@ class ServiceContext:
     callback_url: Callable[[], str]  # base URL of the manager's REST interface, as seen from this machine
     wake: Callable[[], None]  # makes the engine poll this service soon; safe from any thread
     defaults: Mapping[str, Json] = field(default_factory=dict)  # experiment-wide settings: trialGpuNumber, ...
+    # The shared storage, with credentials, if it has the code package of this hash: what a keeper's `fetch` reads.
+    stored_code: Callable[[str], Mapping[str, Json] | None] = lambda package: None
 
 
 class TrainingService(ABC):

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Dict
 
 from nnilite._host_use import HostMeter
-from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state, read_json, write_private
+from nnilite._keeper.attempt_files import (
+    AttemptFiles,
+    deliver_command,
+    end_state,
+    fetch_command,
+    read_json,
+    write_private,
+)
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 
 __all__ = [
@@ -19,6 +26,7 @@ __all__ = [
     "boot_id",
     "deliver_command",
     "end_state",
+    "fetch_command",
     "identity",
     "is_running",
     "read_json",

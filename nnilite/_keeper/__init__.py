@@ -5,6 +5,7 @@ It imports only its own modules and the standard library, needs Python 3.8 or la
     python3 -I -S keeper.pyz run SPEC.json          run an attempt; `-` reads the specification from standard input
     python3 -I -S keeper.pyz deliver DIR SPEC.json  end the trial of a dead keeper and deliver what is undelivered
     python3 -I -S keeper.pyz serve                  fork a keeper for each line {"spec": "/path"} on standard input
+    python3 -I -S keeper.pyz fetch ARCHIVE          bring a code package from the shared storage that stdin describes
     python3 -I -S keeper.pyz job START.json ...     run an attempt as the job of a platform that only runs a command
     python3 -I -S keeper.pyz --version
 
@@ -47,6 +48,7 @@ spool              reads what the trial has reported
 output             the files that the trial prints to, with their cap
 storage            the shared storage: a mounted folder, or
 storage_http       S3 and Azure's blobs, by HTTP
+code_fetch         brings the code from there to a worker's cache
 saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
 saving             nothing of this, for an attempt without a shared storage
 use                how much processor time and memory the trial uses
@@ -110,7 +112,7 @@ BEFORE_START: Tuple[str, ...] = (
 """The modules that a job may load before the start of its trial, which waits for them."""
 
 _PACKAGE = Path(__file__).parent
-_FOR_STORAGE = ("saver", "storage", "storage_http")
+_FOR_STORAGE = ("code_fetch", "saver", "storage", "storage_http")
 _MAIN = """import sys
 
 from nnilite_keeper.program import main

@@ -112,6 +112,14 @@ def deliver_command(python: str, keeper: str, files: AttemptFiles) -> List[str]:
     return [python, "-I", "-S", keeper, "deliver", files.folder.path, files.spec_file]
 
 
+def fetch_command(python: str, keeper: str, archive: str) -> List[str]:
+    """The command that brings a code package from the shared storage, whose description it reads as JSON.
+
+    It prints why it could not, with exit code 1, and ends by itself where the storage hangs.
+    """
+    return [python, "-I", "-S", keeper, "fetch", archive]
+
+
 def read_json(path: str) -> Optional[Dict[str, Any]]:
     """The JSON object in a file; None if there is none. Raises: OSError if it cannot be read now."""
     try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 USAGE = """usage: keeper.pyz run SPEC.json        run an attempt of a trial (-: the specification comes on stdin)
        keeper.pyz deliver DIR SPEC.json  deliver what a dead keeper has left in DIR
        keeper.pyz serve                  fork keepers for specifications named on stdin
+       keeper.pyz fetch ARCHIVE          bring a code package from the shared storage that stdin describes
        keeper.pyz job START.json ...     run an attempt as the bootstrap's instructions say
        keeper.pyz --version
 """
@@ -36,6 +37,10 @@ def main(arguments: List[str]) -> int:
         from .fork_server import serve
 
         return serve()
+    if command == "fetch" and len(rest) == 1:
+        from . import code_fetch
+
+        return code_fetch.main(rest[0])
     if command == "job" and rest:
         from . import job
 

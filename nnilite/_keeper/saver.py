@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .folder import Folder
 from .spec import Spec
-from .storage import Storage, StorageError, checked_object, open_storage
+from .storage import Storage, StorageError, checked_object, code_name, open_storage
 
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
@@ -73,7 +73,7 @@ class Saver:
         found: List[bool] = []
 
         def fetch() -> None:
-            found.append(self._open().get("code/{}.tar.gz".format(name), path, self._moved))
+            found.append(self._open().get(code_name(name), path, self._moved))
 
         trouble = self._bounded(fetch, wanted, patience_s=0.0)
         if trouble:

@@ -61,6 +61,11 @@ class Storage:
         raise NotImplementedError
 
 
+def code_name(package: str) -> str:
+    """The name of a code package in the storage, by its hash."""
+    return "code/{}.tar.gz".format(package)
+
+
 def open_storage(entry: Mapping[str, Any]) -> Storage:
     """The storage that a specification describes. Raises: StorageError."""
     kind = entry.get("kind")

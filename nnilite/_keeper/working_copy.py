@@ -17,7 +17,7 @@ from .plain_hash import sha256
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
-    from typing import IO, Callable, List, Tuple
+    from typing import IO, Callable, List, Optional, Tuple
 
     from .code_archive import ArchiveEntry
     from .link import RestLink
@@ -51,6 +51,22 @@ def unpack(archive: str, target: str) -> None:
         if isinstance(error, damage()):
             raise CodeError("the code package {} is damaged: {}".format(archive, error)) from error
         raise
+
+
+def check(archive: str, name: str) -> None:
+    """Read a package without unpacking it. Raises: CodeError if it is not the one of this hash, OSError."""
+    if not _is_hash(name):
+        raise CodeError("{!r} is not the hash of a code package".format(name))
+    digest = sha256(_HASH_START)
+    try:
+        for entry in entries(archive):
+            digest.update(_header(entry))
+            if entry.data is not None:
+                _copy(entry.data, None, digest)
+    except damage() as error:
+        raise CodeError("the code package is damaged: {}".format(error)) from error
+    if digest.hexdigest() != name:
+        raise CodeError("the code package is damaged: its content is not what its name says")
 
 
 def _is_hash(name: str) -> bool:
@@ -127,13 +143,14 @@ def _write(entry: ArchiveEntry, path: str, digest: hashlib._Hash) -> None:
         _copy(entry.data, file, digest)
 
 
-def _copy(source: IO[bytes], target: IO[bytes], digest: hashlib._Hash) -> None:
+def _copy(source: IO[bytes], target: Optional[IO[bytes]], digest: hashlib._Hash) -> None:
     while True:
         chunk = source.read(_CHUNK_BYTES)
         if not chunk:
             return
         digest.update(chunk)
-        target.write(chunk)
+        if target is not None:
+            target.write(chunk)
 
 
 def _link(linkname: str, path: str, target: str) -> None:

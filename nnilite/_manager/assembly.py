@@ -354,6 +354,7 @@ def make_service(
             callback_url=lambda: address.url,
             wake=wake,
             defaults={**config.json(secrets=True), **_given(own)},
+            stored_code=(lambda package: None) if storage is None else storage.stored_code,
         )
         service = _plugins.training_service_class(platform)(name, section, context)
         members.append(

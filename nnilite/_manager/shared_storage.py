@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
-from nnilite._keeper.storage import MARKER, StorageError, fits, open_storage
+from nnilite._keeper.storage import MARKER, StorageError, code_name, fits, open_storage
 from nnilite._manager.stored_checkpoints import StoredCheckpoints
 from nnilite.codedir import CodePackage
 from nnilite.config import ExperimentConfig, SharedStorageConfig
@@ -85,13 +85,17 @@ class SharedStorage:
             package = pack()
             if package.hash not in self._sent:
                 try:
-                    open_storage(self.entry).put(f"code/{package.hash}.tar.gz", str(package.archive))
+                    open_storage(self.entry).put(code_name(package.hash), str(package.archive))
                     self._sent.add(package.hash)
                 except StorageError as error:
                     log.warning("the code is not in the shared storage, so workers get it from here: %s", error)
             return package
 
         return packed
+
+    def stored_code(self, package: str) -> dict[str, Json] | None:
+        """What a worker needs to fetch the code package of this hash from the storage; None if it is not there."""
+        return self.entry if package in self._sent else None
 
     def _try(self, scratch: Path) -> None:
         if self._config.storage_type == "NFS":

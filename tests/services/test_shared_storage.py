@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
+import os
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,16 +19,18 @@ import pytest
 
 from keeper_bench import Bench, pythons
 from nnilite._engine.jobs import JobMaker
+from nnilite._keeper import build
 from nnilite._keeper.storage import open_storage
 from nnilite._manager.checkpoint_tidying import CheckpointTidier
 from nnilite._manager.shared_storage import SharedStorage
 from nnilite._store.checkpoint_rule import CheckpointRule
-from nnilite.codedir import PackageLimits, pack
+from nnilite.codedir import CodePackage, PackageLimits, pack
 from nnilite.config import SharedStorageConfig
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_port
+from nnilite.worker_side import fetch_command
 from platforms.aml import azurite
 from platforms.swift import server as swift
 
@@ -130,6 +136,89 @@ def test_the_code_comes_from_the_storage(place: Place, tmp_path: Path) -> None:
     package = storage.with_code(lambda: pack(tmp_path / "code", tmp_path / "cache", limits))()
     bench = attempt(tmp_path / "c", 0, storage.entry, "cat answer", code={"download": package.hash})
     assert bench.text("stdout") == "42"
+
+
+@pytest.mark.parametrize("place", KINDS, indirect=True)
+def test_a_worker_s_cache_gets_the_code_from_the_storage(place: Place, tmp_path: Path) -> None:
+    storage = place.storage()
+    storage.prepare(tmp_path)
+    package = packed(storage, tmp_path, "42")
+    assert storage.stored_code("0" * 64) is None
+    place_of_it = tmp_path / package.archive.name
+    assert fetch(storage.stored_code(package.hash), place_of_it) == (0, "")
+    assert place_of_it.read_bytes() == package.archive.read_bytes()
+    status, said = fetch(storage.entry, tmp_path / f"{'0' * 64}.tar.gz")
+    assert (status, said) == (1, "the shared storage does not have the code (any more)")
+
+
+def damage_by_cutting(stored: Path) -> None:
+    stored.write_bytes(stored.read_bytes()[:-20])
+
+
+def damage_in_the_middle(stored: Path) -> None:
+    data = bytearray(stored.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    stored.write_bytes(bytes(data))
+
+
+def exchange(stored: Path) -> None:
+    with tarfile.open(stored, "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("answer"), io.BytesIO())
+
+
+def hang(stored: Path) -> None:
+    """Who reads it waits for ever, as where a file server is away."""
+    stored.unlink()
+    os.mkfifo(stored)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (damage_by_cutting, "the code package is damaged"),
+        (damage_in_the_middle, "the code package is damaged"),
+        (exchange, "its content is not what its name says"),
+        (hang, "the shared storage has sent nothing for 1 s"),
+        (Path.unlink, "the shared storage does not have the code"),
+    ],
+)
+def test_code_that_is_not_whole_never_gets_into_a_cache(harm: Any, says: str, tmp_path: Path) -> None:
+    (tmp_path / "nfs").mkdir()
+    (tmp_path / "cache").mkdir()
+    storage = Place(
+        {"storage_type": "NFS", "local_mount_point": tmp_path / "nfs", "remote_mount_point": "/no"}
+    ).storage()
+    storage.prepare(tmp_path)
+    package = packed(storage, tmp_path, "x" * 5000)
+    harm(tmp_path / "nfs" / "nni" / "exp" / "code" / package.archive.name)
+    status, said = fetch({**storage.entry, "patience_s": 1}, tmp_path / "cache" / package.archive.name)
+    assert status == 1
+    assert says in said
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("told", ["", "[1]", '{"kind": "folder", "paths'])
+def test_a_storage_that_was_not_told_in_full_is_a_sentence(told: str, tmp_path: Path) -> None:
+    status, said = fetch(told, tmp_path / f"{'0' * 64}.tar.gz")
+    assert (status, said.count("\n")) == (1, 0)
+    assert "storage" in said or "told" in said
+
+
+def packed(storage: SharedStorage, folder: Path, answer: str) -> CodePackage:
+    """A package with the file `answer`, which is in the storage now."""
+    (folder / "code").mkdir()
+    (folder / "code" / "answer").write_text(answer)
+    return storage.with_code(lambda: pack(folder / "code", folder / "packed", PackageLimits(10, 10_000)))()
+
+
+def fetch(entry: Any, archive: Path) -> tuple[int, str]:
+    """What the keeper answers that is to bring the code: its exit code, and what it says."""
+    keeper = build(archive.parent.parent / f"keeper-{archive.parent.name}.pyz", with_storage=True)
+    given = entry if isinstance(entry, str) else json.dumps(entry)
+    command = fetch_command(pythons()[-1], str(keeper), str(archive))
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout
 
 
 @pytest.mark.parametrize("place", KINDS, indirect=True)

@@ -63,19 +63,22 @@ class Session:
         return session
 
     async def _start(self) -> None:
-        await self._provide()
+        # Where the shared storage has the code, Redis need not hold it. Who cannot take it from there asks for it.
+        package = self._package.archive.name.partition(".")[0]
+        await self._provide(code=self._context.stored_code(package) is None)
         await self.pool.set_experiment(self._context.experiment, closed=False)
         await self.watch.look_around()
         await self.mail.clear()
         self._reading = asyncio.get_running_loop().create_task(self.mail.run(), name=f"mail of {self.mail.party}")
 
-    async def _provide(self) -> None:
-        """See that workers find keeper and code. Raises: ConfigError, ServiceError."""
-        archive = self._package.archive
-        if not archive.exists():
-            archive = (await asyncio.to_thread(self._context.package)).archive
+    async def _provide(self, code: bool = True) -> None:
+        """See that workers find the keeper, and the code. Raises: ConfigError, ServiceError."""
         await self._bring(self._keeper, self._context.keeper, "the trial keeper")
-        await self._bring(self._package.archive.name, archive, "the code package")
+        if code:
+            archive = self._package.archive
+            if not archive.exists():
+                archive = (await asyncio.to_thread(self._context.package)).archive
+            await self._bring(self._package.archive.name, archive, "the code package")
 
     async def _bring(self, name: str, path: Path, what: str) -> None:
         if not await self._files.has(name):

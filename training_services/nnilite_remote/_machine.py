@@ -15,7 +15,7 @@ import logging
 import random
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from nnilite.records import Json
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._config import MachineConfig, RemoteConfig
-from nnilite_remote._machine_session import MachineSession
+from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 from nnilite_remote._way_back import WayBack
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class MachineSupply:
     keeper: Path
     keeper_name: str  # by its content
     archive: Callable[[], Path]  # the code package; blocks where it is not packed yet
+    stored_code: Callable[[str], Mapping[str, Json] | None]  # see `ServiceContext`
     manager: Callable[[], str]  # base URL as seen from here
     grace_s: float
     keep_checkpoints: bool  # when the experiment has stopped
@@ -166,9 +167,10 @@ class Machine:
         archive = await self._session.blocking(self._supply.archive)
         await self._serve([keeper[0], archive.name])
         cached = set(self.facts["cached"])
-        for name, source in (keeper, (archive.name, archive)):
-            if name not in cached:
-                await self._session.upload(name, source, self._show_progress)
+        if keeper[0] not in cached:
+            await self._session.upload(*keeper, self._show_progress)
+        if archive.name not in cached:
+            await self._bring_code(archive)
         await self.way_back.open()
 
     async def _serve(self, files: Sequence[str]) -> None:
@@ -191,6 +193,16 @@ class Machine:
         """Bring the code package again: somebody has removed it there. Raises: MachineError."""
         archive = await self._session.blocking(self._supply.archive)
         await self._session.upload(self._supply.keeper_name, self._supply.keeper, self._show_progress)
+        await self._bring_code(archive)
+
+    async def _bring_code(self, archive: Path) -> None:
+        """From the shared storage where that has it, else from here. Raises: MachineError."""
+        stored = self._supply.stored_code(archive.name.partition(".")[0])
+        if stored is not None:
+            answer = await self._session.ask("fetch", TRANSFER_S, archive=archive.name, storage=dict(stored))
+            if not answer["trouble"]:
+                return
+            log.warning("machine %s is sent the code from here: %s", self.title, answer["trouble"])
         await self._session.upload(archive.name, archive, self._show_progress)
 
     async def _stay(self) -> None:

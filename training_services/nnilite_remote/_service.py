@@ -92,6 +92,7 @@ class RemoteService(TrainingService):
             keeper=keeper,
             keeper_name=f"keeper-{digest_of(keeper)[:32]}.pyz",
             archive=lambda: self._packed().archive,
+            stored_code=self.context.stored_code,
             manager=self.context.callback_url,
             grace_s=float(defaults.get("gracePeriod") or 10),
             keep_checkpoints=self.config.keep == "outputs" and checkpoint.get("keep") != "none",

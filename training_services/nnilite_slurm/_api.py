@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import secrets
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, Place, ServiceError
+from nnilite.records import Json
 from nnilite.ssh.download import unpack
 from nnilite_slurm import _shell as shell
 from nnilite_slurm._listing import SACCT_FIELDS, SQUEUE_FORMAT, SlurmJob, from_json, from_sacct_text, from_squeue_text
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 _JSON_SINCE = (21, 8)
 _JSON_MAX_BYTES = 2_000_000
 _NOTE_MAX_BYTES = 1_000_000
+_MOST_SAID_CHARS = 1000
 _SUBMIT_S = 90.0
 _CACHE_DAYS = "30"
 _UNKNOWN_OUTCOME, _AWAY, _REFUSED, _KNOWN = 76, 75, 77, 3
@@ -62,15 +65,29 @@ class SlurmApi:
     def _remote(self) -> bool:
         return self.host.title != "this machine"
 
-    async def prepare(self, directory: str, files: Mapping[str, Path]) -> None:
-        """Make the folder, and bring those files to its cache that are not there, by name."""
+    async def prepare(self, directory: str, files: Mapping[str, Path]) -> list[str]:
+        """Make the folder. Returns those of the files, by name, that its cache does not have."""
         answer = await self.host.run(shell.PREPARE, directory, _CACHE_DAYS, *files)
         if answer.status:
             raise ConfigError(f"cannot be made on {self.host.title}: {answer.words}", Place(field="directory"))
         *sizes, self.root = answer.output.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n", len(files))
-        for (name, source), size in zip(files.items(), sizes, strict=True):
-            if size.strip() != str(source.stat().st_size):
-                await self._checked(shell.UPLOAD, name, given=source, limit_s=TRANSFER_S)
+        known = zip(files.items(), sizes, strict=True)
+        return [name for (name, source), size in known if size.strip() != str(source.stat().st_size)]
+
+    async def upload(self, name: str, source: Path) -> None:
+        """Bring a file to the cache."""
+        await self._checked(shell.UPLOAD, name, given=source, limit_s=TRANSFER_S)
+
+    async def take_code(self, keeper: str, name: str, storage: Mapping[str, Json], pythons: Sequence[str]) -> str:
+        """Have the code brought to the cache from the shared storage. Returns why that is not possible, or ""."""
+        given = json.dumps(dict(storage)).encode()
+        try:
+            words = (self.root, keeper, name, *pythons)
+            answer = await self.host.run(shell.TAKE_CODE, *words, given=given, limit_s=TRANSFER_S)
+        except ServiceError as error:
+            return str(error)
+        said = answer.output.decode("utf-8", "replace").strip()
+        return "" if answer.status == 0 else said[-_MOST_SAID_CHARS:] or answer.words
 
     async def try_out(self, script: str) -> None:
         """Have Slurm look at a script without submitting it. Raises: ConfigError for what it will never take."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +31,10 @@ from nnilite_slurm._attempt_reader import GROWING, AttemptReader
 from nnilite_slurm._config import SlurmConfig
 from nnilite_slurm._listing import NAMELESS, RUNNING, WAITING, SlurmJob
 from nnilite_slurm._login import login_host
-from nnilite_slurm._script import run_limit_s, script_of
+from nnilite_slurm._script import pythons_of, run_limit_s, script_of
 from nnilite_slurm._watch import SlurmWatch
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
@@ -77,7 +80,7 @@ class SlurmService(TrainingService):
             keeper = self.context.keeper
             digest = await asyncio.to_thread(_digest, keeper)
             self._keeper, self._archive = f"keeper-{digest}.pyz", package.archive.name
-            await api.prepare(self.config.directory, {self._keeper: keeper, self._archive: package.archive})
+            await self._bring(api, {self._keeper: keeper, self._archive: package.archive})
             if not by_log:
                 address = await asyncio.to_thread(callback_address, *place)
                 await api.tell_address(self.context.experiment, address)
@@ -88,6 +91,17 @@ class SlurmService(TrainingService):
         self._arrays = JobArrays(
             api, self.context.experiment, self._script, self.config.job_array_size, self.context.wake
         )
+
+    async def _bring(self, api: SlurmApi, files: Mapping[str, Path]) -> None:
+        """See that keeper and code are where jobs find them. Raises: ConfigError, ServiceError."""
+        for name in await api.prepare(self.config.directory, files):
+            stored = None if name == self._keeper else self.context.stored_code(name.partition(".")[0])
+            if stored is not None:
+                trouble = await api.take_code(self._keeper, name, stored, pythons_of(self.config.python_path))
+                if not trouble:
+                    continue
+                log.warning("%s is sent the code from here: %s", api.host.title, trouble)
+            await api.upload(name, files[name])
 
     async def _checked(self, api: SlurmApi) -> None:
         """Whether Slurm is there and would take a trial. Raises: ConfigError, ServiceError."""

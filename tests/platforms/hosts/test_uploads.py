@@ -16,6 +16,8 @@ import pytest
 from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import python
 from nnilite_remote import RemoteService
+from nnilite_remote._machine_session import MachineSession
+from platforms.stored_code import CodeStorage
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -167,3 +169,62 @@ def test_a_far_host_works_and_many_files_cost_no_round_trips(far, prepared, open
     opened(bench)
     program = "import os, nnilite; nnilite.report_final_result(len(os.listdir('.')))"
     assert bench.finish(bench.run(python(program))).values == [500]
+
+
+@pytest.fixture
+def storage(tmp_path, hosts):
+    """A shared storage that the first host has mounted."""
+    storage = CodeStorage(tmp_path / "nfs", "/srv/nni")
+    hosts[0].share(storage.folder, "/srv/nni")
+    yield storage
+    hosts[0].run("umount -l /srv/nni")
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The names of the files that machines are sent."""
+    names: list[str] = []
+    send = MachineSession.upload
+
+    async def upload(session, name, *more):
+        names.append(name)
+        await send(session, name, *more)
+
+    monkeypatch.setattr(MachineSession, "upload", upload)
+    return names
+
+
+@pytest.fixture
+def with_storage(storage, tmp_path, setting, hosts):
+    """Surroundings with that storage, not open yet, and the digest of their file."""
+    config = setting.config(setting.machine(hosts[0]))
+    bench = storage.bench(tmp_path / "bench", lambda context: RemoteService("remote", config, context))
+    return bench, fill(bench.code, 1)
+
+
+def test_a_host_takes_the_code_from_the_shared_storage(with_storage, sent, hosts, opened):
+    bench, digest = with_storage
+    opened(bench)
+    assert bench.finish(bench.run(python(READ))).values == [digest]
+    assert [name.split("-")[0] for name in sent] == ["keeper"]
+    hosts[0].run(f"rm '{hosts[0].home}/{CACHE}'/*.tar.gz")
+    job = bench.job(python(READ))
+    assert "is being sent again" in str(bench.refusal(bench.service.submit(job)))
+    eventually(lambda: bench.refusal(_submit(bench, job)) is None)
+    assert bench.finish(job.name).values == [digest]
+    assert not any(name.endswith(".tar.gz") for name in sent)
+
+
+@pytest.mark.parametrize(("harm", "says"), [("cut", "is damaged"), ("hide", "mount the storage there")])
+def test_a_host_that_cannot_take_the_code_from_there_is_sent_it(
+    harm, says, storage, with_storage, sent, hosts, opened, caplog
+):
+    storage.harm = getattr(storage, harm)
+    bench, digest = with_storage
+    opened(bench)
+    assert bench.finish(bench.run(python(READ))).values == [digest]
+    assert len([name for name in sent if name.endswith(".tar.gz")]) == 1
+    said = "\n".join(record.getMessage() for record in caplog.records)
+    assert "is sent the code from here: " in said
+    assert says in said
+    assert cached(hosts[0], "*.part") == []

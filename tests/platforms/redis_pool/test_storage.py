@@ -11,7 +11,8 @@ import pytest
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.service import JobState
 from nnilite.testing.probes import python
-from nnilite_redis import BucketConfig
+from nnilite_redis import BucketConfig, RedisConfig, RedisService
+from platforms.stored_code import CodeStorage
 from platforms.swift import server as swift
 
 pytestmark = [pytest.mark.real]
@@ -144,3 +145,49 @@ def test_code_that_redis_has_forgotten_is_sent_again(shared_server, prefix, open
         client.delete(*client.keys(f"{prefix}:file:*"))
     start_worker(shared_server.url)
     assert bench.wait(name).state is JobState.SUCCEEDED
+
+
+@pytest.fixture
+def storage(tmp_path):
+    """A shared storage that workers have mounted where this machine has it."""
+    return CodeStorage(tmp_path / "nfs", str(tmp_path / "nfs"))
+
+
+@pytest.fixture
+def with_storage(storage, shared_server, prefix, tmp_path, start_worker):
+    """A bench with that storage, whose code is a file of one word."""
+    config = RedisConfig(shared_server.url, prefix=prefix)
+    bench = storage.bench(tmp_path / "with storage", lambda context: RedisService("redis", config, context))
+    (bench.code / "word").write_text("found")
+    with bench:
+        yield bench
+
+
+def run_with_code(bench, storage) -> str:
+    """Run a trial that tells what the code says, and wait for its end: what it has told."""
+    name = bench.run('cat word > "$NNI_OUTPUT_DIR/said"; cat word', storage=storage.entry)
+    bench.finish(name)
+    return bench.call(bench.service.logs(bench.handles[name], "stdout", 0, 99)).decode()
+
+
+def packages_in_redis(server, prefix) -> list[bytes]:
+    with server.client() as client:
+        return [key for key in client.keys(f"{prefix}:file:*") if key.endswith(b".tar.gz")]
+
+
+def test_workers_take_the_code_from_the_shared_storage(with_storage, storage, shared_server, prefix, start_worker):
+    start_worker(shared_server.url)
+    assert run_with_code(with_storage, storage) == "found"
+    assert packages_in_redis(shared_server, prefix) == []
+
+
+@pytest.mark.parametrize(("harm", "says"), [("cut", "is damaged"), ("hang", "has sent nothing for 1 s")])
+def test_workers_that_cannot_take_it_from_there_get_it_through_redis(
+    harm, says, with_storage, storage, shared_server, prefix, start_worker
+):
+    getattr(storage, harm)()
+    worker = start_worker(shared_server.url)
+    assert run_with_code(with_storage, storage) == "found"
+    assert len(packages_in_redis(shared_server, prefix)) == 1
+    assert "the code comes through Redis: " in worker.log
+    assert says in worker.log

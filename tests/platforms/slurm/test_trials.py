@@ -11,6 +11,8 @@ import pytest
 from nnilite.records import Exited, Output, Reported
 from nnilite.service import JobState
 from nnilite.testing import eventually
+from nnilite_slurm._api import SlurmApi
+from platforms.stored_code import CodeStorage
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -267,3 +269,39 @@ def test_a_dry_run_shows_the_script_that_would_be_sent(open_bench):
     assert "module load cuda" in shown["script"]
     name = bench.submit(job)
     assert (attempt_of(bench, name) / "script").read_text() == shown["script"]
+
+
+@pytest.fixture
+def uploads(monkeypatch):
+    """The names of the files that the machine of Slurm is sent."""
+    names: list[str] = []
+    send = SlurmApi.upload
+
+    async def upload(api, name, source):
+        names.append(name)
+        await send(api, name, source)
+
+    monkeypatch.setattr(SlurmApi, "upload", upload)
+    return names
+
+
+@pytest.mark.parametrize(("harm", "says"), [("", ""), ("cut", "is damaged"), ("missing Python", "no Python 3.8")])
+def test_the_code_comes_from_the_shared_storage_if_it_can(harm, says, maker, uploads, tmp_path, caplog, monkeypatch):
+    storage = CodeStorage(tmp_path / "nfs", str(tmp_path / "nfs"))
+    if harm == "cut":
+        storage.harm = storage.cut
+    elif harm:
+        monkeypatch.setattr("nnilite_slurm._service.pythons_of", lambda path: ["/nowhere/python3"])
+    make = maker(nni_manager_ip=None)
+    bench = storage.bench(tmp_path / "bench", make)
+    (bench.code / "word").write_text("found")
+    with bench:
+        name, status = ended(bench, "cat word", storage=storage.entry)
+        assert status.exit_code == 0
+        assert bench.call(bench.service.logs(bench.handles[name], "stdout", 0, 99)) == b"found"
+        sent = [name.split("-")[0] for name in uploads]
+        assert len(sent) == (2 if harm else 1)
+        assert sent[0] == "keeper"
+        said = [record.getMessage() for record in caplog.records if "is sent the code from here" in record.getMessage()]
+        assert len(said) == bool(harm)
+        assert says in "".join(said)

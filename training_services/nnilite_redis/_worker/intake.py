@@ -144,6 +144,9 @@ class Intake:
     async def _start_keeper(self, attempt: WorkerAttempt) -> None:
         files = files_of(self.pool, attempt.task.files)
         keeper = await self._get(attempt, files, attempt.task.keeper, f"{attempt.task.keeper}.pyz")
+        if attempt.task.code_storage is not None:
+            attempt.step = "its worker gets the code from the shared storage"
+            await self.cache.take_stored(attempt.task.code, keeper, attempt.task.code_storage)
         archive = await self._get(attempt, files, attempt.task.code, attempt.task.code)
         checkpoints = None
         if attempt.task.checkpoint_s:

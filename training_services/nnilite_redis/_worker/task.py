@@ -37,6 +37,13 @@ class WorkerTask:
     def name(self) -> str:
         return self.job.name
 
+    @property
+    def code_storage(self) -> Mapping[str, Json] | None:
+        """The shared storage, if it is one for code."""
+        storage = self.job.spec.get("storage")
+        parts = storage.get("parts") if isinstance(storage, dict) else None
+        return storage if isinstance(parts, list) and "code" in parts else None
+
 
 def read_task(data: Mapping[str, Any]) -> WorkerTask:
     """Raises: BadTask."""

@@ -1,0 +1,70 @@
+"""Brings a code package from the shared storage to a worker's cache, for all attempts there.
+
+A storage may hang for ever, as a mounted folder does whose server is away: the work is done in a thread of its own, and
+is given up when no byte has come for a while. What comes is checked before it gets its name, so that a package in a
+cache is whole, and the one that its name says.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+from . import plain_json, working_copy
+from .storage import StorageError, code_name, open_storage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Mapping
+
+_PATIENCE_S = 60.0
+_LOOK_S = 0.05
+
+
+def main(archive: str) -> int:
+    """Fetch by the storage's description on standard input; why not is printed. Never returns: a thread may hang."""
+    try:
+        entry = plain_json.loads(sys.stdin.read())
+        trouble = fetch_code(entry if isinstance(entry, dict) else {}, archive)
+    except ValueError:
+        trouble = "what is to be fetched was not told in full"
+    sys.stdout.write(trouble)
+    sys.stdout.flush()
+    os._exit(1 if trouble else 0)
+
+
+def fetch_code(entry: Mapping[str, Any], archive: str) -> str:
+    """Bring the package to the path `archive`, `<hash>.tar.gz`, whole or not at all. Returns why not, or "".
+
+    `entry` is a specification's `storage`. A storage that sends nothing for its `patience_s` seconds is given up.
+    """
+    patience_s = float(entry.get("patience_s", _PATIENCE_S))
+    name = os.path.basename(archive).split(".", 1)[0]
+    draft = "{}.{}.part".format(archive, os.urandom(4).hex())
+    trouble: List[str] = []
+    moved = [time.monotonic()]
+
+    def progress(count: int) -> None:
+        moved[0] = time.monotonic()
+
+    def fetch() -> None:
+        try:
+            if open_storage(entry).get(code_name(name), draft, progress):
+                working_copy.check(draft, name)
+                os.replace(draft, archive)
+            else:
+                trouble.append("the shared storage does not have the code (any more)")
+        except (StorageError, working_copy.CodeError, OSError) as error:
+            trouble.append(str(error))
+
+    thread = threading.Thread(target=fetch, name="storage", daemon=True)
+    thread.start()
+    while thread.is_alive() and time.monotonic() - moved[0] < patience_s:
+        thread.join(_LOOK_S)
+    if thread.is_alive():
+        trouble.append("the shared storage has sent nothing for {:.0f} s".format(patience_s))
+    if os.path.exists(draft):
+        os.unlink(draft)  # a thread that wakes up later can do nothing with it
+    return trouble[0] if trouble else ""
