@@ -93,6 +93,7 @@ class Synced:
     fenced: bool  # the job is no longer this worker's
     removed: bool  # its manager needs nothing of it any more
     cancel: bool
+    waits: bool  # its slot has run out, and it must stand still until it has one again
 
 
 class Settling(ServiceError):
@@ -303,7 +304,7 @@ class Pool:
     async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
         """A worker's word on its jobs, (job, experiment, report) each: that it has them still, and how they are.
 
-        Those that run keep their slots by it.
+        Those that run keep their slots by it. One whose slot has run out gets another, or waits for it.
 
         A job that Redis has forgotten is there again; one that Redis remembers as waiting waits no more.
         """
@@ -313,8 +314,9 @@ class Pool:
                 for job, experiment, report in reports:
                     over = "over" if report.get("state") in _OVER else ""
                     words = (worker, beat, json.dumps(report), KEPT_S, keys.queue_prefix, job, experiment, over)
-                    names = (keys.job(job), keys.jobs(experiment), keys.experiment(experiment), keys.slots, keys.bell)
-                    pipe.eval(scripts.SYNC, len(names), *names, *words)
+                    mine = (keys.job(job), keys.jobs(experiment), keys.experiment(experiment))
+                    names = (*mine, keys.slots, keys.bell, keys.claims)
+                    pipe.eval(scripts.SYNC, len(names), *names, *words, int(RENEWED_S * 1000))
                 found = await pipe.execute() if reports else []
         return [_synced(answer) for answer in found]
 
@@ -348,7 +350,7 @@ def _job(fields: Sequence[bytes | None]) -> JobRecord:
 
 def _synced(answer: Sequence[bytes]) -> Synced:
     words = [_text(word) for word in answer]
-    return Synced(words[0] == "fenced", bool(words[1]), len(words) > 2 and bool(words[2]))
+    return Synced(words[0] == "fenced", bool(words[1]), len(words) > 2 and bool(words[2]), words[0] == "waits")
 
 
 def _entry(identifier: bytes) -> tuple[int, int]:

@@ -73,12 +73,15 @@ local function behind(claims, head, time)
   end
   return false
 end
+local function hold(head, slots, time, kept)
+  redis.call('HSET', slots, head.job, string.format('%.0f %s', time + head.period, head.experiment))
+  redis.call('EXPIRE', slots, kept)
+end
 local function may_start(head, slots, claims, claimed_ms, kept)
   local time = now()
   if count(slots, time) < head.limit and not behind(claims, head, time) then
     redis.call('HDEL', claims, head.job)
-    redis.call('HSET', slots, head.job, string.format('%.0f %s', time + head.period, head.experiment))
-    redis.call('EXPIRE', slots, kept)
+    hold(head, slots, time, kept)
     return true
   end
   local place = string.format('%.0f %s %.0f %s', head.priority, head.entry, time + claimed_ms, head.experiment)
@@ -127,6 +130,7 @@ while true do
   local known = redis.call('HMGET', job, 'task', 'worker', 'fenced')
   if known[1] and not known[2] and not known[3] then
     redis.call('HSET', job, 'worker', ARGV[1])
+    if redis.call('HEXISTS', KEYS[1], name) == 1 then redis.call('HSET', job, 'slot', '1') end
     return {'taken', name, known[1], best, entry}
   end
   redis.call('XACK', best, 'workers', entry)
@@ -158,14 +162,19 @@ return found
 """
 )
 
-SYNC = """
--- KEYS job, jobs, experiment, slots, bell; ARGV worker, beat, report, seconds to keep, prefix of queues, name, its
--- experiment, whether it is over
+# A slot that has run out while its worker was silent may be another's by now: then this job has to wait for one again.
+# Who never had one, as its experiment shares slots only from now on, gets one all the same: nothing is ended by that.
+SYNC = (
+    _HEADS
+    + _SLOTS
+    + """
+-- KEYS job, jobs, experiment, slots, bell, claims; ARGV worker, beat, report, seconds to keep, prefix of queues, name,
+-- its experiment, whether it is over, for how long (ms) a claim counts
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('HSET', KEYS[1], 'found', ARGV[1])
   redis.call('SADD', KEYS[2], ARGV[6])
 end
-local known = redis.call('HMGET', KEYS[1], 'worker', 'fenced', 'cancel', 'removed', 'queue', 'entry')
+local known = redis.call('HMGET', KEYS[1], 'worker', 'fenced', 'cancel', 'removed', 'queue', 'entry', 'slot')
 if known[2] or (known[1] and known[1] ~= ARGV[1]) then
   return {'fenced', known[4] or ''}
 end
@@ -175,18 +184,29 @@ end
 redis.call('HSET', KEYS[1], 'worker', ARGV[1], 'beat', ARGV[2], 'report', ARGV[3])
 redis.call('HDEL', KEYS[1], 'task')
 redis.call('EXPIRE', KEYS[1], ARGV[4])
-local terms = redis.call('HMGET', KEYS[3], 'slots', 'period')
+local terms = redis.call('HMGET', KEYS[3], 'slots', 'period', 'priority')
 if ARGV[8] == '' and terms[1] then
-  local time = redis.call('TIME')
-  local ends = tonumber(time[1]) * 1000 + (tonumber(terms[2] or '') or 0)
-  redis.call('HSET', KEYS[4], ARGV[6], string.format('%.0f %s', ends, ARGV[7]))
-  redis.call('EXPIRE', KEYS[4], ARGV[4])
-elseif redis.call('HDEL', KEYS[4], ARGV[6]) == 1 then
-  redis.call('XADD', KEYS[5], 'MAXLEN', '~', '100', '*', 'queue', 'slots')
-  redis.call('EXPIRE', KEYS[5], ARGV[4])
+  local head = {job = ARGV[6], entry = known[6], experiment = ARGV[7], limit = tonumber(terms[1]) or 0}
+  head.period, head.priority = tonumber(terms[2] or '') or 0, tonumber(terms[3] or '') or 0
+  local ends = tonumber(string.match(redis.call('HGET', KEYS[4], ARGV[6]) or '', '^%d+'))
+  if known[7] and head.entry and (not ends or ends < now()) then
+    if not may_start(head, KEYS[4], KEYS[6], tonumber(ARGV[9]), ARGV[4]) then
+      return {'waits', known[4] or '', known[3] or ''}
+    end
+  else
+    hold(head, KEYS[4], now(), ARGV[4])
+  end
+  redis.call('HSET', KEYS[1], 'slot', '1')
+else
+  redis.call('HDEL', KEYS[1], 'slot')
+  if redis.call('HDEL', KEYS[4], ARGV[6]) == 1 then
+    redis.call('XADD', KEYS[5], 'MAXLEN', '~', '100', '*', 'queue', 'slots')
+    redis.call('EXPIRE', KEYS[5], ARGV[4])
+  end
 end
 return {'kept', known[4] or '', known[3] or ''}
 """
+)
 
 FENCE = """
 -- KEYS job; ARGV the beat that was seen last, or nothing

@@ -15,6 +15,8 @@ class Cable:
         self._target = port
         self._loop = asyncio.new_event_loop()
         self._open = asyncio.Event()
+        self._answers = asyncio.Event()
+        self._question = b""
         self._writers: list[asyncio.StreamWriter] = []
         self._thread = threading.Thread(target=self._loop.run_forever, name="cable", daemon=True)
         self._thread.start()
@@ -28,7 +30,13 @@ class Cable:
         self._loop.call_soon_threadsafe(self._open.clear)
 
     def mend(self) -> None:
-        self._loop.call_soon_threadsafe(self._open.set)
+        self._question = b""
+        for way in (self._open, self._answers):
+            self._loop.call_soon_threadsafe(way.set)
+
+    def hold_answers_to(self, question: bytes) -> None:
+        """What has this in it still arrives, and nothing comes back from then on, until `mend`."""
+        self._question = question
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
@@ -38,6 +46,7 @@ class Cable:
 
     async def _serve(self) -> None:
         self._open.set()
+        self._answers.set()
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -60,12 +69,15 @@ class Cable:
             return
         self._writers.append(far_writer)
         with contextlib.suppress(asyncio.CancelledError):  # the end of the test
-            await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer))
+            await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer, self._answers))
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *more: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                await self._open.wait()
+                if self._question and self._question in data:
+                    self._answers.clear()
+                for way in (self._open, *more):
+                    await way.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()

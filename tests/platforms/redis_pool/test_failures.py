@@ -259,6 +259,33 @@ def test_a_job_whose_taking_was_not_answered_is_started_all_the_same(shared_serv
     assert bench.lines() == ["once"]
 
 
+def test_a_worker_that_hears_of_its_job_when_it_is_another_s_does_not_run_it(
+    shared_server, cable, prefix, open_bench, start_worker
+):
+    """The answer to its take reaches it when it has just been stopped, and it reads that answer an hour later."""
+    worker = start_worker(cable.url)
+    bench = open_bench(shared_server, worker_healthy_period=PERIOD_S)
+    bench.wait(bench.run("true"))  # so that the next one has all that it needs
+    worker.signal(signal.SIGSTOP)
+    name = bench.run(f"echo ran >> {quoted(bench.mark())}")
+    cable.hold_answers_to(b"return {'taken'")
+    worker.signal(signal.SIGCONT)
+    with shared_server.client() as client:
+        eventually(lambda: client.hget(f"{prefix}:job:{name}", "worker"))
+    worker.signal(signal.SIGSTOP)
+    cable.mend()
+    bench.wait(name, JobState.LOST)
+    cable.hold_answers_to(b"return {'waits'")  # it cannot hear yet that it has lost the job
+    worker.signal(signal.SIGCONT)
+    time.sleep(2)
+    cable.mend()
+    eventually(lambda: "was taken away" in worker.log)
+    trial = name.split("-")[2]
+    eventually(lambda: not list(worker.folder.glob(f"*/trials/{trial}")))
+    bench.wait(bench.run(f"echo other >> {quoted(bench.mark())}"), JobState.SUCCEEDED)
+    assert bench.lines() == ["other"]
+
+
 def test_nobody_waits_for_what_a_silent_worker_could_report(shared_server, open_bench, start_worker):
     worker = start_worker(shared_server.url)
     bench = open_bench(shared_server, worker_healthy_period=PERIOD_S)

@@ -109,7 +109,7 @@ def test_the_slot_of_a_worker_that_was_killed_is_free_when_its_trial_cannot_run_
 
 
 class Model:
-    """A pool, and the truth about its trials. Workers die without a word; their time passes at once."""
+    """A pool, and the truth about its trials. Workers die or fall silent without a word; their time passes at once."""
 
     def __init__(self, url: str, terms: dict[str, SlotTerms]) -> None:
         config = RedisConfig(url, prefix=f"test-{secrets.token_hex(4)}")
@@ -117,6 +117,7 @@ class Model:
         self.terms = terms
         self.queued: set[str] = set()
         self.running: dict[str, str] = {}  # by job: its worker
+        self.still: dict[str, str] = {}  # the same of those that the guard has stopped
         self.number = 0
 
     async def submit(self, experiment: str) -> None:
@@ -133,9 +134,12 @@ class Model:
             return False
         await self.pool.keep(taken)
         self.queued.remove(taken.job)
-        self.running[taken.job] = worker
-        assert len(self.running) <= (self.terms[taken.job.split("-")[1]].limit or 0)
+        self._runs(taken.job, worker)
         return True
+
+    def _runs(self, job: str, worker: str) -> None:
+        self.running[job] = worker
+        assert len(self.running) <= (self.terms[job.split("-")[1]].limit or 0)
 
     async def tell(self, job: str, state: str) -> None:
         await self.pool.sync(self.running[job], "1", [(job, job.split("-")[1], {"state": state})])
@@ -143,13 +147,62 @@ class Model:
             del self.running[job]
 
     async def die(self, worker: str) -> None:
+        for job in await self.fall_silent(worker):
+            del self.still[job]
+
+    async def fall_silent(self, worker: str) -> list[str]:
+        """For longer than the period: its slots run out. All that stands still there."""
         for job in [job for job, owner in self.running.items() if owner == worker]:
             await self.pool.client.hset(self.pool.keys.slots, job, f"0 {job.split('-')[1]}")
-            del self.running[job]
+            self.still[job] = self.running.pop(job)
+        return [job for job, owner in self.still.items() if owner == worker]
+
+    async def come_back(self, worker: str) -> None:
+        """Ask once for all that stands still there."""
+        for job in [job for job, owner in self.still.items() if owner == worker]:
+            [answer] = await self.pool.sync(worker, "2", [(job, job.split("-")[1], {"state": "RUNNING"})])
+            if not answer.waits:
+                self._runs(job, self.still.pop(job))
+
+
+def test_a_trial_whose_slot_ran_out_stands_still_until_it_has_one_again(shared_server):
+    async def run() -> None:
+        model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(1), "C": SlotTerms(1)})
+        for name in "ABC":
+            await model.submit(name)
+        assert await model.take("first")
+        await model.fall_silent("first")
+        assert await model.take("second")
+        await model.come_back("first")
+        assert list(model.running.values()) == ["second"]
+        await model.tell(*model.running, "SUCCEEDED")
+        assert not await model.take("third"), "the trial that stands still came before"
+        await model.come_back("first")
+        assert list(model.running.values()) == ["first"]
+        await model.tell(*model.running, "SUCCEEDED")
+        assert await model.take("third")
+        await model.pool.close()
+
+    asyncio.run(run())
+
+
+def test_a_limit_that_comes_later_stops_nothing_that_runs(shared_server):
+    async def run() -> None:
+        model = Model(shared_server.url, {"A": SlotTerms(2)})
+        for _ in range(2):
+            await model.submit("A")
+            assert await model.take("w", "A")
+        for terms in (SlotTerms(None), SlotTerms(1)):
+            await model.pool.set_terms("A", terms, 600)
+            answers = await model.pool.sync("w", "2", [(job, "A", {"state": "RUNNING"}) for job in model.running])
+            assert not any(answer.waits for answer in answers)
+        await model.pool.close()
+
+    asyncio.run(run())
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["submit", "take", "take", "end", "tell", "die"]), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["submit", "take", "take", "end", "tell", "die", "silent", "back"]), st.integers(0, 2)),
     min_size=5,
     max_size=30,
 )
@@ -160,21 +213,33 @@ async def play(model: Model, steps: list[tuple[str, int]]) -> None:
     for name in "AABBCC":
         await model.submit(name)
     for what, number in steps:
-        jobs = sorted(model.running)
-        if what == "submit":
-            await model.submit("ABC"[number])
-        elif what == "take":
-            await model.take(f"w{number}")
-        elif what == "die":
-            await model.die(f"w{number}")
-        elif jobs:
-            await model.tell(jobs[number % len(jobs)], "SUCCEEDED" if what == "end" else "RUNNING")
-    while model.queued or model.running:
-        for job in sorted(model.running):
-            await model.tell(job, "SUCCEEDED")
-        assert not model.queued or await model.take("w0"), "all trials have ended, and yet the first one waits"
+        await step(model, what, number)
+    for _ in range(model.number + 1):
+        await let_end(model)
+    assert (model.queued, model.still) == (set(), {}), "all others have ended, and yet these wait"
     assert (await model.pool.shares()).holders == []
     await model.pool.close()
+
+
+async def step(model: Model, what: str, number: int) -> None:
+    jobs, worker = sorted(model.running), f"w{number}"
+    of_workers = {"take": model.take, "die": model.die, "silent": model.fall_silent, "back": model.come_back}
+    if what == "submit":
+        await model.submit("ABC"[number])
+    elif what in of_workers:
+        await of_workers[what](worker)
+    elif jobs:
+        await model.tell(jobs[number % len(jobs)], "SUCCEEDED" if what == "end" else "RUNNING")
+
+
+async def let_end(model: Model) -> None:
+    """What runs ends, and the next one runs."""
+    for job in sorted(model.running):
+        await model.tell(job, "SUCCEEDED")
+    for number in range(3):
+        await model.come_back(f"w{number}")
+    if not model.running:
+        await model.take("w0")
 
 
 def test_nobody_passes_who_is_ahead_and_lacks_but_a_slot(shared_server):

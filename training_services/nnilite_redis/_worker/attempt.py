@@ -58,6 +58,7 @@ class WorkerAttempt:
         self._delivery_until = 0.0
         self._leave_by = 0.0  # when a keeper that still delivers is killed
         self._last: dict[str, Json] = {}
+        self._asked = ""  # as in the file, which may be gone or unwritten: a full disk, a swept folder
 
     # ------------------------------------------------------------ on disk
 
@@ -88,10 +89,10 @@ class WorkerAttempt:
     @property
     def asked(self) -> str:
         """Why its end was asked for; "" if it was not."""
-        try:
-            return (self.path / "asked").read_text("ascii")
-        except OSError:
-            return ""
+        if self._asked != FENCED:
+            with contextlib.suppress(OSError):
+                self._asked = (self.path / "asked").read_text("ascii") or self._asked
+        return self._asked
 
     # ------------------------------------------------------------ the keeper
 
@@ -134,6 +135,7 @@ class WorkerAttempt:
         """Have the keeper end the trial, once; fenced ones at once, since they may run elsewhere by now."""
         if self.asked in (why, FENCED) or (self.over and why != FENCED):
             return
+        self._asked = why
         with contextlib.suppress(OSError):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self.path / "asked").write_text(why, "ascii")

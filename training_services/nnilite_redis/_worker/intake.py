@@ -23,7 +23,7 @@ from nnilite_redis._worker.checkpoints import Checkpoints
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
 from nnilite_redis._worker.holdings import Holdings
-from nnilite_redis._worker.leases import Lease
+from nnilite_redis._worker.leases import NO_LEASE, Lease
 from nnilite_redis._worker.task import BadTask, read_task
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,9 @@ class Intake:
         """Take jobs that are ours by Redis' word, whose answer was lost. Raises: NniliteError."""
         for taken in await self.pool.pending(self.worker):
             if taken.task and self.holdings.get(taken.job) is None:
-                await self._begin(taken, None, beat)
+                # Nobody knows for how long it has been ours: the next round asks whether it still is.
+                await self._begin(taken, None, beat, None)
+                self.changed()
             else:
                 await self.pool.keep(taken)
 
@@ -75,6 +77,7 @@ class Intake:
         """Take jobs while processors are free. Raises: NniliteError, OSError."""
         while len(self.holdings.live) < self.processors:
             fitting = await self._fitting()
+            asked_s = guard.now_s()  # the answer may be read long after Redis has given it
             try:
                 owners = {name: one.experiment for name, one in fitting.items()}
                 taken = await self.pool.take(self.worker, owners) if fitting else None
@@ -82,7 +85,8 @@ class Intake:
                 return
             if taken is None:
                 return
-            await self._begin(taken, fitting[taken.queue_key.removeprefix(self.pool.keys.queue_prefix)].gpus, beat)
+            queue = fitting[taken.queue_key.removeprefix(self.pool.keys.queue_prefix)]
+            await self._begin(taken, queue.gpus, beat, asked_s)
 
     async def _fitting(self) -> dict[str, _FittingQueue]:
         """The queues of which a job could run here now, by name."""
@@ -101,9 +105,11 @@ class Intake:
         running = sum(attempt.task.job.experiment == wants.experiment for attempt in self.holdings.live)
         return wants.most is not None and running >= wants.most
 
-    async def _begin(self, taken: TakenJob, gpus: Sequence[int] | None, beat: str) -> None:
-        """The job is ours: put it on the disk, let Redis forget its entry, and have it prepared."""
-        heard_s = guard.now_s()
+    async def _begin(self, taken: TakenJob, gpus: Sequence[int] | None, beat: str, asked_s: float | None) -> None:
+        """The job is ours: put it on the disk, let Redis forget its entry, and have it prepared.
+
+        `asked_s`: when Redis was asked for it; None if that is not known.
+        """
         try:
             task = read_task(taken.task)
         except BadTask as error:
@@ -117,7 +123,7 @@ class Intake:
         attempt = WorkerAttempt(task, self.folder, gpus)
         attempt.save(taken.task)
         self.holdings.attempts[attempt.name] = attempt
-        self.holdings.lease[attempt.name] = Lease.of(heard_s, task.period_s)
+        self.holdings.lease[attempt.name] = NO_LEASE if asked_s is None else Lease.of(asked_s, task.period_s)
         self.holdings.write_leases()
         self.prepare(attempt)
         await self.pool.keep(taken)

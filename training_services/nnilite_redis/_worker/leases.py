@@ -34,6 +34,9 @@ class Lease:
         return guard.now_s() < self.until
 
 
+NO_LEASE = Lease(0.0, 0.0)
+
+
 class Leases:
     """Those of all attempts of one worker."""
 

@@ -37,7 +37,7 @@ from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
 from nnilite_redis._worker.holdings import Holdings
 from nnilite_redis._worker.intake import Intake
-from nnilite_redis._worker.leases import Lease
+from nnilite_redis._worker.leases import NO_LEASE, Lease
 from nnilite_redis._worker.proxy import Proxy
 from nnilite_redis._worker.request_handlers import Handlers
 from nnilite_redis._worker.task import BadTask
@@ -87,6 +87,7 @@ class Worker:
         self._rounds = 0
         self._recover = True  # Redis may know things that we do not: the answer of a call was lost
         self._trouble = ""
+        self._slotless: set[str] = set()  # the jobs that wait for a slot again
         self._states: dict[str, Json] = {}  # of our jobs, as the managers were told
         self._stop_asked = 0
         self._end_by: float | None = None
@@ -166,7 +167,7 @@ class Worker:
             if attempt is None:
                 continue
             self._holdings.attempts[attempt.name] = attempt
-            self._holdings.lease[attempt.name] = Lease(0.0, 0.0)  # until Redis has said that it is still ours
+            self._holdings.lease[attempt.name] = NO_LEASE  # until Redis has said that it is still ours
             if not attempt.begun:
                 self._intake.prepare(attempt)
 
@@ -280,11 +281,15 @@ class Worker:
 
     async def _apply(self, attempt: WorkerAttempt, answer: Synced, closed: bool, began_s: float) -> None:
         """What Redis says of a job."""
+        if answer.waits and attempt.name not in self._slotless:
+            log.warning("%s stands still: its slot went to another trial while this worker was silent", attempt.name)
+        (self._slotless.add if answer.waits else self._slotless.discard)(attempt.name)
         if answer.fenced:
             log.warning("%s was taken away while this worker was silent: it is ended here", attempt.name)
             self._holdings.fence(attempt)
             return
-        self._holdings.lease[attempt.name] = Lease.of(began_s, attempt.task.period_s)
+        if not answer.waits:
+            self._holdings.lease[attempt.name] = Lease.of(began_s, attempt.task.period_s)
         if answer.cancel:
             attempt.ask(CANCEL)
         if answer.removed and attempt.over:
