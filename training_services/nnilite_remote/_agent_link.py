@@ -273,3 +273,11 @@ def upload(stream: AgentStream, settings: dict[str, Json], source: Path, progres
             sent += len(chunk)
             progress(sent / size)
     stream.hear(answer["nonce"])
+
+
+def fetch(stream: AgentStream, settings: dict[str, Json]) -> str:
+    """Have the machine take the code from the shared storage: why it cannot, or "". Raises: MachineError, LinkLost."""
+    answer = stream.greet({**settings, "mode": "fetch"})
+    while "trouble" not in answer:
+        answer = stream.hear(answer["nonce"])
+    return str(answer["trouble"])

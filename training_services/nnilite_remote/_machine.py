@@ -26,7 +26,7 @@ from nnilite.records import Json
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._config import MachineConfig, RemoteConfig
-from nnilite_remote._machine_session import TRANSFER_S, MachineSession
+from nnilite_remote._machine_session import MachineSession
 from nnilite_remote._way_back import WayBack
 
 log = logging.getLogger(__name__)
@@ -199,10 +199,10 @@ class Machine:
         """From the shared storage where that has it, else from here. Raises: MachineError."""
         stored = self._supply.stored_code(archive.name.partition(".")[0])
         if stored is not None:
-            answer = await self._session.ask("fetch", TRANSFER_S, archive=archive.name, storage=dict(stored))
-            if not answer["trouble"]:
+            trouble = await self._session.fetch(archive.name, self._supply.keeper_name, stored)
+            if not trouble:
                 return
-            log.warning("machine %s is sent the code from here: %s", self.title, answer["trouble"])
+            log.warning("machine %s is sent the code from here: %s", self.title, trouble)
         await self._session.upload(archive.name, archive, self._show_progress)
 
     async def _stay(self) -> None:

@@ -6,7 +6,7 @@ The connection and the agent are new after each break; the threads are the machi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from nnilite.records import Json
 from nnilite.ssh.connect import Connection, connect
 from nnilite.ssh.errors import LinkLost, MachineError, words
 from nnilite.ssh.route import RouteMap
-from nnilite_remote._agent_link import AgentLink, AgentStream, upload
+from nnilite_remote._agent_link import AgentLink, AgentStream, fetch, upload
 from nnilite_remote._config import MachineConfig, RemoteConfig
 
 T = TypeVar("T")
@@ -100,6 +100,21 @@ class MachineSession:
         stream = self._stream()
         try:
             upload(stream, {**self._settings(), "name": name}, source, progress)
+        finally:
+            stream.close()
+
+    async def fetch(self, name: str, keeper: str, storage: Mapping[str, Json]) -> str:
+        """Have a keeper bring the code from the shared storage into the cache: why that is not possible, or "".
+
+        Raises: MachineError.
+        """
+        settings = {**self._settings(), "name": name, "keeper": keeper, "storage": dict(storage)}
+        return await self.blocking(self._fetch, settings, limit_s=TRANSFER_S)
+
+    def _fetch(self, settings: dict[str, Json]) -> str:
+        stream = self._stream()
+        try:
+            return fetch(stream, settings)
         finally:
             stream.close()
 

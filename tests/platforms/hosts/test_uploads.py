@@ -215,7 +215,9 @@ def test_a_host_takes_the_code_from_the_shared_storage(with_storage, sent, hosts
     assert not any(name.endswith(".tar.gz") for name in sent)
 
 
-@pytest.mark.parametrize(("harm", "says"), [("cut", "is damaged"), ("hide", "mount the storage there")])
+@pytest.mark.parametrize(
+    ("harm", "says"), [("cut", "is damaged"), ("hide", "mount the storage there"), ("hang", "has sent nothing for 5 s")]
+)
 def test_a_host_that_cannot_take_the_code_from_there_is_sent_it(
     harm, says, storage, with_storage, sent, hosts, opened, caplog
 ):

@@ -17,6 +17,7 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import python, quoted, runs
 from nnilite_redis._scripts import TAKE
+from waiting import pause
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -275,9 +276,9 @@ def test_a_worker_that_hears_of_its_job_when_it_is_another_s_does_not_run_it(
     worker.signal(signal.SIGSTOP)
     cable.mend()
     bench.wait(name, JobState.LOST)
-    cable.hold_answers_to(b"return {'waits'")  # it cannot hear yet that it has lost the job
+    cable.hold_answers_to(b"return {'waits'")
     worker.signal(signal.SIGCONT)
-    time.sleep(2)
+    pause(2, "it cannot hear yet that it has lost the job, and could start it meanwhile")
     cable.mend()
     eventually(lambda: "was taken away" in worker.log)
     trial = name.split("-")[2]

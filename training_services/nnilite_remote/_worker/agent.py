@@ -22,7 +22,6 @@ from nnilite.worker_side import (
     boot_id,
     deliver_command,
     end_state,
-    fetch_command,
     read_json,
     started_at,
     write_private,
@@ -41,7 +40,6 @@ _STALE_PART_S = 86400.0
 _SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
 _MOST_SECOND_KEEPERS = 30
 _LOOK_S = 0.5
-_MOST_SAID_CHARS = 1000
 _SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
 
 
@@ -258,19 +256,6 @@ class Agent:
             if not os.path.exists(attempt.spec):
                 return
             time.sleep(_LOOK_S)
-
-    def do_fetch(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Bring the code from the shared storage: why that was not possible, or ""."""
-        command = fetch_command(sys.executable, self.keeper, os.path.join(self.cache, request["archive"]))
-        done = subprocess.run(
-            command,
-            input=json.dumps(request["storage"]).encode("ascii"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        said = done.stdout.decode("utf-8", "replace").strip()[-_MOST_SAID_CHARS:]
-        return {"trouble": "" if done.returncode == 0 else said or "exit status %d" % done.returncode}
 
     def do_trace(self, request: dict[str, Any]) -> dict[str, Any]:
         return trace(self.folder, request["trial"])

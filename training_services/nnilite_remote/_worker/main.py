@@ -10,7 +10,7 @@ from typing import Any
 
 from nnilite_remote._worker.agent import Agent
 from nnilite_remote._worker.processes import WorkerRefusal
-from nnilite_remote._worker.transfer import receive, send
+from nnilite_remote._worker.transfer import fetch, receive, send
 
 
 def main() -> None:
@@ -30,6 +30,8 @@ def main() -> None:
             agent.serve()
         elif settings["mode"] == "receive":
             receive(settings, say)
+        elif settings["mode"] == "fetch":
+            fetch(settings, say)
         else:
             send(settings, say)
     except WorkerRefusal as refusal:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import json
 import os
+import subprocess
 import sys
 import tarfile
 import time
 from typing import Any, BinaryIO, Callable, cast
 
+from nnilite.worker_side import fetch_command
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
+_SIGN_EVERY_S = 3.0
+_MOST_SAID_CHARS = 1000
 _STAYS = ("spec.json", "job.json", "code")
 
 
@@ -49,6 +54,31 @@ def receive(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> 
         os.fsync(part.fileno())
         os.replace(path, target)
     say({"done": True})
+
+
+def fetch(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
+    """Have the keeper bring the code from the shared storage, and say why that is not possible, or "".
+
+    Meanwhile it says every few seconds that it is at it, so that a broken connection is noticed. Raises: OSError.
+    """
+    cache = os.path.join(place_of(settings), "cache")
+    command = fetch_command(
+        sys.executable, os.path.join(cache, settings["keeper"]), os.path.join(cache, settings["name"])
+    )
+    given: bytes | None = json.dumps(settings["storage"]).encode("ascii")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        while True:
+            try:
+                data, _ = process.communicate(given, timeout=_SIGN_EVERY_S)
+                break
+            except subprocess.TimeoutExpired:
+                given = None
+                say({"busy": True})
+    finally:
+        process.kill()
+    said = data.decode("utf-8", "replace").strip()[-_MOST_SAID_CHARS:]
+    say({"trouble": "" if process.returncode == 0 else said or "exit status %d" % process.returncode})
 
 
 def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
