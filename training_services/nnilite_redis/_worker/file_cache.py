@@ -57,7 +57,10 @@ class FileCache:
             if place.exists() or time.monotonic() < self._storage_from_s:
                 return
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            trouble = await _fetch(keeper, place, storage)
+            try:
+                trouble = await _fetch(keeper, place, storage)
+            except OSError as error:
+                trouble = f"no process can be started: {error}"
             if trouble:
                 self._storage_from_s = time.monotonic() + _NOT_AGAIN_S
                 log.warning("the code comes through Redis: %s", trouble)
