@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.curves import Curve, svg
 from benchmarks.table import Result, show
 
-MEASURES = ("startup", "trials", "intake", "proposals", "packing", "scale", "web", "remote")
+MEASURES = ("startup", "trials", "intake", "proposals", "packing", "scale", "heartbeats", "web", "remote")
 
 
 PICTURES = Path(__file__).parents[1] / "docs/images/benchmarks"

@@ -20,8 +20,10 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 @contextlib.contextmanager
-def experiment(code: Path, command: str, trials: int, concurrency: int = 2) -> Iterator[tuple[RegistryEntry, Client]]:
-    """A local experiment with the Random tuner, stopped at the end."""
+def experiment(
+    code: Path, command: str, trials: int, concurrency: int = 2, platform: str = "local"
+) -> Iterator[tuple[RegistryEntry, Client]]:
+    """An experiment with the Random tuner, stopped at the end."""
     config: dict[str, Any] = {
         "searchSpace": SPACE,
         "trialCommand": command,
@@ -29,7 +31,7 @@ def experiment(code: Path, command: str, trials: int, concurrency: int = 2) -> I
         "trialConcurrency": concurrency,
         "maxTrialNumber": trials,
         "tuner": {"name": "Random"},
-        "trainingService": {"platform": "local"},
+        "trainingService": {"platform": platform},
     }
     entry = launch.create(from_dict(config, code), options=launch.ManagerOptions(port=0), detach=False)
     with Client(entry.url or "", launch.token(entry)) as client:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CONNECT_LIMIT_MS = 10_000
+_LAST_TO_SPEAK_MS = 1000
 _PAGE_JOBS = 100
 _MOST_PAGES = 20
 _LISTED_DAYS = 30
@@ -101,7 +102,8 @@ class DlcApi:
     def _runtime(self) -> Any:
         from darabonba.runtime import RuntimeOptions
 
-        limit_ms = int(float(self._config.request_timeout) * 1000)
+        # A little longer than each try may take, so that it is always `DlcCalls` that says what was not answered.
+        limit_ms = int(float(self._config.request_timeout) * 1000) + _LAST_TO_SPEAK_MS
         # So nothing is sent later by a thread that nobody waits for any more.
         return RuntimeOptions(
             autoretry=False,
