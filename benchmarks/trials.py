@@ -117,7 +117,7 @@ def nnilite(code: Path, command: str, concurrency: int) -> Run:
     wall_s = (max(ended for _, _, ended, _ in rows) - rows[0][0]) / TRIALS
     gap_ms = statistics.median(gaps_ms(rows, concurrency))
     parts = spent.shown(TRIALS, trial_s)
-    return Run(spent.total / TRIALS, wall_s, gap_ms, parts, inodes / TRIALS, size / TRIALS / 1000)
+    return Run(spent.total / TRIALS, wall_s, gap_ms, parts, inodes / TRIALS, size / TRIALS / 1024)
 
 
 def alone(command: str, code: Path, attempt: Path, experiment_folder: Path) -> float:

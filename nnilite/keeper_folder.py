@@ -89,6 +89,17 @@ class KeeperFolder:
         self.forget_spec()
         self._files.forget_note()
 
+    def tidy(self) -> bool:
+        """Take away the keeper's own files of an ended job if the manager has all that they tell; whether it has.
+
+        For `remove`, and for when the keeper has left after that. The trial's files stay.
+        """
+        return self._files.tidy()
+
+    def is_tidied(self) -> bool:
+        """Whether a trial has run here of which only its own files are left."""
+        return self._files.is_tidied()
+
     def note(self) -> Mapping[str, Any] | None:
         """What the service has noted of its job here, such as the handle; None if it has not."""
         return self._files.note()

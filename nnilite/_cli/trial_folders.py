@@ -1,6 +1,7 @@
 """Compares the folders of trials that ran on this machine with the database, for `nnictl verify`.
 
-A folder may be gone, since people delete them to make room: only what is there is compared.
+A folder may be gone, since people delete them to make room, and its reports and its end are taken away when the manager
+has them: only what is there is compared.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def _compared(folder: Path, attempt: StoredAttempt, check: SoundnessCheck) -> It
         yield Defect(place, f"its files cannot be read: {error}")
         return
     yield from _parameters(place, given, attempt)
-    yield from _metrics(place, events, check.metrics(attempt))
+    if any(isinstance(event, (Reported, Exited)) for event in events):
+        yield from _metrics(place, events, check.metrics(attempt))
     yield from _end(place, events, attempt)
 
 

@@ -2,13 +2,14 @@
 
     spec.json       the keeper's specification, readable by its owner alone, as it has the trial's token
     job.json        the service's own note on the job, written after the start of its keeper
-    .nni/...        the keeper's own files (see `folder`)
+    .nni/...        the keeper's own files (see `folder`); `tidy` takes them away when nobody needs them any more
 
 `end_state` derives the state of an ended job, for all services.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,8 @@ from typing import Any, Dict, List, Mapping, Optional
 from .folder import Folder
 
 _ASKED = ("canceled", "interrupted")
+# The end goes first and the proof last: wherever this stops, what is there is true, and it can be done again.
+_TIDIED = ("exit", "metrics", "started", "lock", "delivered")
 _LSOF = "/usr/sbin/lsof"
 
 
@@ -97,6 +100,34 @@ class AttemptFiles:
             os.close(lock)
         return False
 
+    def is_tidied(self) -> bool:
+        """Whether a trial has run here of which only its own files are left."""
+        parameters = os.path.join(self.folder.path, "parameter.cfg")
+        return os.path.exists(parameters) and not os.path.exists(self.spec_file) and not os.path.exists(self._lock)
+
+    def tidy(self) -> bool:
+        """Take away the keeper's own files if the manager has all that they tell; whether it has.
+
+        Call it when the manager has recorded the end, and no keeper is being started. What others have put beside these
+        files stays, and so does a log in which the keeper has told something. Raises: OSError.
+        """
+        delivered = self.folder.read("delivered")
+        if delivered is None or delivered.get("whole") is not True or self.has_keeper():
+            return False
+        # The trial may have put a link in the place of the folder, and what it leads to is not ours.
+        inner = os.open(self.folder.inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for name in _TIDIED:
+                _unlink(name, inner)
+        finally:
+            os.close(inner)
+        try:
+            os.rmdir(self.folder.inner)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        return True
+
     def keeper(self) -> int:
         """The process id of the keeper at work here, looked for among all; 0 if there is none. Raises: OSError."""
         if not self.has_keeper():
@@ -144,6 +175,13 @@ def write_private(path: str, text: str) -> None:
         except OSError:  # the file was never made, and the first error says why
             pass
         raise
+
+
+def _unlink(name: str, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:  # a trial that could not be started has not all of them
+        return
 
 
 def _opens(pid: int, path: str) -> bool:

@@ -417,6 +417,7 @@ class AttemptRun:
             "delivered",
             {
                 "complete": outbox.complete,
+                "whole": outbox.whole,
                 "metrics": outbox.metrics,
                 "output": outbox.output,
                 "fenced": self._courier.fenced,

@@ -69,6 +69,11 @@ class Outbox:
         """Whether the manager has everything."""
         return self._complete
 
+    @property
+    def whole(self) -> bool:
+        """Whether the manager has everything, and that is all there was: no line or file could not be read."""
+        return self._complete and not self._left_out and not self.reader.unreadable
+
     def batch(self) -> Batch:
         """The next events. A batch without events is a heartbeat.
 

@@ -78,10 +78,15 @@ def changed(*statements: str) -> Callable[[Path], None]:
     return damage
 
 
-def written(name: str, old: str, new: str) -> Callable[[Path], None]:
+def left(name: str, text: str) -> Callable[[Path], None]:
+    """A file of a keeper, in the folder of an attempt from which its keeper's files were not taken away."""
+
     def damage(folder: Path) -> None:
-        path = next(path for path in sorted(folder.rglob(name)) if old in path.read_text())
-        path.write_text(path.read_text().replace(old, new, 1))
+        with closing(sqlite3.connect(folder / "nnilite.sqlite")) as db:
+            (trial,) = db.execute("SELECT id FROM trials WHERE sequence = 3").fetchone()
+        inner = folder / "trials" / trial / "0" / ".nni"
+        inner.mkdir()
+        (inner / name).write_text(text)
 
     return damage
 
@@ -117,8 +122,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         "the tuner was not told",
     ),
     "a call is of no trial": (changed(f"UPDATE calls SET trial = 'nobody' WHERE trial = {OF_3}"), "trial nobody"),
-    "an exit code is another": (written("exit", '"code": 0', '"code": 3'), "it ended with exit code 3"),
-    "a report is another": (written("metrics", '"FINAL"', '"OTHER"'), "metrics are stored, and it reported"),
+    "an exit code is another": (left("exit", '{"time": 1.0, "code": 3}'), "it ended with exit code 3"),
+    "a report is another": (left("metrics", "intermediate 9\n"), "as metric 0, and"),
     "a column has another type": (changed("UPDATE trials SET created = 'now' WHERE sequence = 0"), "cannot be 'now'"),
     "the config is cut off": (cut, "config.json"),
 }

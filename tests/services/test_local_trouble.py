@@ -319,6 +319,32 @@ def test_closing_a_service_that_was_never_opened_is_harmless(tmp_path):
     asyncio.run(LocalService("local", LocalConfig(), fake_context(tmp_path)).close())
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_a_removed_job_leaves_five_files_and_folders_once_its_keeper_has_left(bench, early):
+    job = bench.job('echo final 0.5 >> "$NNILITE_METRICS"; sleep 0.1')
+    bench.submit(job)
+    bench.finish(job.name)
+    folder, pid = Path(bench.handles[job.name]["directory"]), bench.handles[job.name]["pid"]
+    if not early:
+        eventually(lambda: not runs(pid))
+    bench.call(bench.service.remove(bench.handles[job.name]))
+    eventually(lambda: not (folder / ".nni").exists())
+    assert sorted(path.name for path in folder.iterdir()) == ["parameter.cfg", "trial.stderr", "trial.stdout"]
+    assert bench.received(job.name).values == [0.5]
+
+
+def test_what_a_removed_job_has_not_delivered_stays_on_the_disk(bench):
+    bench.receiver.break_requests = 10**6
+    name = bench.run('echo final 0.5 >> "$NNILITE_METRICS"')
+    bench.wait(name, JobState.SUCCEEDED)
+    pid = bench.handles[name]["pid"]
+    bench.call(bench.service.remove(bench.handles[name]))
+    bench.call(bench.service.remove(bench.handles[name]))  # asked twice, the keeper leaves
+    eventually(lambda: not runs(pid), 30)
+    folder = Path(bench.handles[name]["directory"])
+    assert (folder / ".nni/metrics").read_text() == "final 0.5\n"
+
+
 def test_a_removed_job_leaves_no_note_no_token_and_no_empty_log(bench):
     name = bench.run("true")
     bench.finish(name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -142,3 +145,95 @@ print(files.spec(), files.has_keeper(), end_state({{"code": 0}}), is_running(ide
     words = [python, "-I", "-S", "-c", program, str(tmp_path / HOSTILE)]
     found = subprocess.run(words, capture_output=True, text=True, check=True, cwd="/")
     assert found.stdout == "{'a': 1} False SUCCEEDED True\n"
+
+
+def files(place):
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
+
+
+REPORTING = 'echo intermediate 0.5 >> "$NNILITE_METRICS"; echo final 0.9 >> "$NNILITE_METRICS"; echo out; exit 3'
+
+
+def test_what_the_manager_has_is_tidied_away_and_the_trials_own_files_stay(bench):
+    assert bench.run(REPORTING) == 3
+    folder = of(bench)
+    folder.forget()
+    assert not folder.is_tidied()
+    assert folder.tidy()
+    assert files(folder.path) == ["parameter.cfg", "trial.stderr", "trial.stdout"]
+    assert (folder.is_tidied(), folder.events(), folder.output("stdout", 0, 9)) == (True, [], b"out\n")
+    assert not folder.tidy()
+
+
+def test_a_keepers_log_and_strangers_files_are_not_tidied_away(bench):
+    bench.run(REPORTING + "; true")
+    inner = of(bench).path / ".nni"
+    for name in ("keeper.log", "state"):
+        (inner / name).write_text("x")
+    assert of(bench).tidy()
+    assert files(inner) == ["keeper.log", "state"]
+
+
+def test_nothing_is_tidied_away_behind_a_link_that_a_trial_has_made(bench, tmp_path):
+    bench.run(REPORTING)
+    inner, elsewhere = of(bench).path / ".nni", tmp_path / "elsewhere"
+    inner.rename(elsewhere)
+    inner.symlink_to(elsewhere)
+    before = files(elsewhere)
+    with pytest.raises(OSError):  # noqa: PT011 - by the system it is ELOOP or ENOTDIR
+        of(bench).tidy()
+    assert files(elsewhere) == before
+
+
+@pytest.mark.parametrize("line", ["what is this", "final", "final {"])
+def test_a_report_that_nobody_could_read_stays_on_the_disk(bench, line):
+    bench.run(f"echo '{line}' >> \"$NNILITE_METRICS\"; {REPORTING}")
+    assert not of(bench).tidy()
+    assert line in (of(bench).path / ".nni/metrics").read_text()
+
+
+def test_what_the_manager_does_not_have_is_not_tidied_away(bench):
+    bench.callback.script = ["forever 500"]
+    bench.run(REPORTING, linger_s=0.2)
+    before = files(of(bench).path)
+    assert not of(bench).tidy()
+    assert files(of(bench).path) == before
+
+
+def test_nothing_is_tidied_away_under_a_keeper_at_work(bench):
+    keeper = bench.start("echo up; sleep 60")
+    bench.wait_for_start()
+    (of(bench).path / ".nni/delivered").write_text('{"complete": true, "whole": true}')
+    assert not of(bench).tidy()
+    keeper.terminate()
+    assert keeper.wait(30) == 143
+
+
+@pytest.mark.parametrize("step", range(7))
+@pytest.mark.parametrize("trouble", [OSError(errno.EIO, "trouble"), KeyboardInterrupt()])
+def test_tidying_that_stops_anywhere_leaves_the_truth_and_goes_on_later(bench, monkeypatch, step, trouble):
+    bench.run(REPORTING)
+    folder = of(bench)
+    whole, left = folder.events(), [step]
+
+    def stops(call):
+        def instead(*place, **more):
+            left[0] -= 1
+            if left[0] < 0:
+                raise trouble
+            return call(*place, **more)
+
+        return instead
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", stops(os.unlink))
+        patch.setattr(os, "rmdir", stops(os.rmdir))
+        with pytest.raises(type(trouble)) if step < 6 else contextlib.nullcontext():
+            folder.tidy()
+    # An end is never told without the reports before it, nor a part of the reports.
+    assert folder.events() in (whole, whole[:-1], whole[:1], [])
+    assert bench.deliver() == 0
+    assert bench.callback.values == [0.5, 0.9]
+    assert {end.code for end in bench.callback.exits} == {3}  # the manager knows a repetition by itself
+    folder.tidy()
+    assert files(folder.path / ".nni") == []

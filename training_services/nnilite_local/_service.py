@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
+_Dismissed = list[tuple[AttemptFolder, Handle]]
 
 
 class LocalService(TrainingService):
@@ -72,7 +73,7 @@ class LocalService(TrainingService):
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
         self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
-        self._dismissed: list[tuple[AttemptFolder, Handle]] = []  # asked to end, and perhaps still at work
+        self._dismissed: _Dismissed = []  # asked to end, and perhaps still at work
 
     async def open(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,7 +181,7 @@ class LocalService(TrainingService):
         return [Host(self._host, "up", running=len(self._at_work), details=details)]
 
     async def remove(self, handle: Handle) -> None:
-        """Take away the specification, since it holds the trial's token. The trial's files stay.
+        """Take away the specification, since it holds the trial's token, and what else only its keeper needed.
 
         A keeper at work ends now. Nobody waits for what it still delivers, which it would try for a day if the manager
         ends now; and one whose trial goes on, although somebody has reported its end, would go on with it.
@@ -196,13 +197,15 @@ class LocalService(TrainingService):
             if ended or not at_work:
                 folder.forget()
             await _terminate_keeper(folder, handle)
-        self._dismissed = [known for known in self._dismissed if _is_at_work(known[1])] + [(folder, handle)]
+        self._dismissed.append((folder, handle))
+        self._dismissed = _tidied_up(self._dismissed, self._second_keepers)
         # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
         # stays: also where the keeper could not write down the end, and is about to leave.
         if at_work and not ended:
             raise ServiceError(f"the keeper of {folder.path} is still at work")
 
     async def close(self) -> None:
+        self._dismissed = _tidied_up(self._dismissed, self._second_keepers)
         for folder, handle in self._dismissed:  # a keeper that is asked twice does not wait for another manager
             await _terminate_keeper(folder, handle)
         self._gpus.close()
@@ -267,6 +270,7 @@ class LocalService(TrainingService):
         """A keeper has left, or, without a job, nobody will tell of that any more."""
         if job in self._removed:
             self._removed.discard(job)
+            self._dismissed = _tidied_up(self._dismissed, self._second_keepers)
         else:
             self.context.wake()
 
@@ -333,7 +337,7 @@ def _read(folder: AttemptFolder) -> Iterator[None]:
 def _was_begun(directory: Path, host: str) -> bool:
     """Whether the job in this folder, of whatever experiment, was begun."""
     folder = AttemptFolder(directory)
-    return folder.handle() is not None or folder.ended(host) is not None
+    return folder.handle() is not None or folder.ended(host) is not None or folder.is_tidied()
 
 
 async def _take_slot(slots: SlotDesk, job: Job, folder: AttemptFolder, terms: SlotTerms) -> None:
@@ -352,6 +356,21 @@ async def _free(job: str, gpus: GpuDesk, slots: SlotDesk) -> None:
     gpus.free(job)
     if slots.knows(job):
         await asyncio.to_thread(slots.free, job)
+
+
+def _tidied_up(dismissed: _Dismissed, second: SecondKeepers) -> _Dismissed:
+    """Those that are still at work. Of the others what only their keepers needed is taken away.
+
+    A manager that dies before this leaves these files, and nobody misses or needs them.
+    """
+    at_work = [known for known in dismissed if _is_at_work(known[1])]
+    for folder, handle in dismissed:
+        if (folder, handle) not in at_work and not second.is_at_work(folder):
+            try:
+                folder.tidy()
+            except OSError as error:
+                log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
+    return at_work
 
 
 def _is_at_work(handle: Handle) -> bool:
