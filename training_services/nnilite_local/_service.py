@@ -363,13 +363,16 @@ def _tidied_up(dismissed: _Dismissed, second: SecondKeepers) -> _Dismissed:
 
     A manager that dies before this leaves these files, and nobody misses or needs them.
     """
-    at_work = [known for known in dismissed if _is_at_work(known[1])]
+    at_work: _Dismissed = []
     for folder, handle in dismissed:
-        if (folder, handle) not in at_work and not second.is_at_work(folder):
-            try:
+        try:
+            # One that is just ending may have left the process table, and still hold its lock for a moment.
+            if _is_at_work(handle) or second.is_at_work(folder) or folder.has_keeper():
+                at_work.append((folder, handle))
+            else:
                 folder.tidy()
-            except OSError as error:
-                log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
+        except OSError as error:
+            log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
     return at_work
 
 
