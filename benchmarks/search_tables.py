@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -35,11 +35,11 @@ HELD_OUT = {
 
 @dataclass(frozen=True)
 class Table:
-    """`runs` has a row for each combination, the last parameter changing fastest, and a column for each training."""
+    """`runs` has the trainings of each combination, the last parameter changing fastest. Some have more than others."""
 
     values: dict[str, list[Any]]
     ordered: dict[str, bool]
-    runs: np.ndarray
+    runs: Sequence[np.ndarray]
     worth: np.ndarray  # of each combination, between 0 (the best one) and 1 (the median): the mean of its trainings
 
     @property
@@ -64,7 +64,8 @@ class Table:
 
         def loss(parameters: dict[str, Any]) -> float:
             row = self.row(parameters)
-            return float(self.runs[row, random.Random(f"{seed} {row}").randrange(self.runs.shape[1])])
+            runs = self.runs[row]
+            return float(runs[random.Random(f"{seed} {row}").randrange(len(runs))])
 
         return loss
 
@@ -82,10 +83,9 @@ def table(collection: str, name: str) -> Table:
     metric, values = bench.metric_names[0], bench.search_space
     lengths = [len(v) for v in values.values()]
     keys = ["".join(map(str, place)) for place in np.ndindex(*lengths)]
-    runs = np.array([bench._dataset[key][metric] for key in keys], dtype=float)  # no public way to all of it
-    if bench.directions[metric] == "maximize":
-        runs = -runs
-    means = runs.mean(axis=1)
+    sign = -1 if bench.directions[metric] == "maximize" else 1
+    runs = [sign * np.array(bench._dataset[key][metric], dtype=float) for key in keys]  # no public way to all of it
+    means = np.array([one.mean() for one in runs])
     worth = (means - means.min()) / (np.median(means) - means.min())
     ordered = {key: kind is not str for key, kind in bench.param_types.items()}
     return Table(dict(values), ordered, runs, worth)
