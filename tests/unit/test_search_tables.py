@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -55,3 +56,12 @@ def test_the_interval_is_about_the_difference_and_wider_with_noise() -> None:
     gap, low, high = numbers(search_published.interval(base - 0.5 + luck.normal(size=(4, 30)), base))
     assert low < gap < high
     assert low < -0.5 < high
+
+
+def test_with_several_at_once_there_are_as_many_results_and_each_is_of_its_parameters() -> None:
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    found = list(islice(search_published.crowded("nnilite Random", space, 1, lambda p: 2 * p["x"], 4), 50))
+    assert len({parameters["x"] for parameters, _ in found}) == 50
+    assert all(value == 2 * parameters["x"] for parameters, value in found)
+    with pytest.raises(ValueError, match="only nnilite's tuners"):
+        next(search_published.crowded("optuna TPE", space, 1, lambda p: 0.0, 4))
