@@ -110,7 +110,8 @@ def test_the_keeper_leaves_when_its_time_to_stay_is_over(tmp_path):
         began = time.monotonic()
         assert bench.run("echo 'final 1' >> \"$NNILITE_METRICS\"", linger_s=0.5) == 0
         assert 0.5 < time.monotonic() - began < 5
-        assert bench.inner("delivered") == {"complete": False, "metrics": 0, "output": {}, "fenced": False}
+        nothing = {"complete": False, "whole": False, "metrics": 0, "output": {}, "fenced": False}
+        assert bench.inner("delivered") == nothing
 
 
 def test_the_keeper_leaves_when_its_experiment_is_deleted(tmp_path):
