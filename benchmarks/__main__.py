@@ -32,8 +32,8 @@ def main(names: list[str]) -> int:
         try:
             module = importlib.import_module(f"benchmarks.{name}")
             results += module.measure()
-            if hasattr(module, "curve"):
-                draw(name, module.curve())
+            if (curve := module.curve()) is not None:
+                draw(name, curve)
         except Exception:  # noqa: BLE001 (what failed is printed, and minutes of other measurements are not lost)
             traceback.print_exc()
             broken.append(name)

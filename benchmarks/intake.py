@@ -12,12 +12,14 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.curves import Curve
 from benchmarks.experiments import experiment
 from benchmarks.table import Result
 from nnilite._engine.jobs import token
 from nnilite._keeper.proof import HEADER, ProofSession, digest
 
 METRICS = 50_000
+SIZES = (5_000, 20_000, 80_000)
 BATCH = 500
 
 
@@ -39,6 +41,15 @@ def measure() -> list[Result]:
     ]
 
 
+def curve() -> Curve:
+    points = []
+    for metrics in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["NNILITE_HOME"] = folder
+            points.append((metrics, ours(Path(folder), metrics)))
+    return Curve("metrics of one trial, taken in and committed", "metrics", "seconds", points)
+
+
 def bare(path: Path) -> float:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
@@ -54,7 +65,7 @@ def bare(path: Path) -> float:
         return time.perf_counter() - start
 
 
-def ours(folder: Path) -> float:
+def ours(folder: Path, metrics: int = METRICS) -> float:
     """One running trial whose events this process sends in its keeper's place."""
     with experiment(folder, "sleep 1000", 1, 1) as (entry, client):
         while not (running := list(client.trials(states=["RUNNING"]))):
@@ -63,12 +74,12 @@ def ours(folder: Path) -> float:
         job = f"nni-{entry.id}-{trial}-0"
         with contextlib.closing(sqlite3.connect(entry.directory / "nnilite.sqlite")) as db:
             secret = db.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0]
-        return send(entry.url or "", job, token(secret, job))
+        return send(entry.url or "", job, token(secret, job), metrics)
 
 
-def send(url: str, job: str, secret: str) -> float:
+def send(url: str, job: str, secret: str, metrics: int) -> float:
     """Signed batch by batch, as keepers do; with their signing and checking of answers."""
-    bodies = [json.dumps({"events": [event(i) for i in range(f, f + BATCH)]}) for f in range(0, METRICS, BATCH)]
+    bodies = [json.dumps({"events": [event(i) for i in range(f, f + BATCH)]}) for f in range(0, metrics, BATCH)]
     parts, path, session = urlsplit(url), f"/api/v1/callback/{job}", ProofSession(secret)
     with contextlib.closing(http.client.HTTPConnection(parts.hostname or "", parts.port)) as connection:
         start = time.perf_counter()

@@ -3,8 +3,10 @@
     python -m benchmarks.peers FOLDER     with a virtual environment for each in FOLDER, made at the first time
     python -m benchmarks.peers            in a folder that goes afterwards
 
-Each program runs with few trials and with many, and the difference counts, so that its start is left out. It installs
-about 2 GB, so `make bench` leaves it out. The table takes its place in the page on performance.
+Each program runs with few trials and with many, and the difference counts, so that its start is left out. Processor
+time is that of the whole machine, which has to be calm: what a process and its children say themselves leaves out those
+that nobody waits for, such as Ray's workers. It installs about 2 GB, so `make bench` leaves it out. The table takes its
+place in the page on performance.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import resource
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,13 +25,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/explanation/performance.md"
 BEGIN, END = "<!-- peers: made by python -m benchmarks.peers -->\n", "<!-- /peers -->\n"
 PROGRAMS = Path(__file__).with_name("peer_programs")
 FEW, MANY = 10, 60
+ROUNDS = 3  # the median counts
 _LIMIT_S = 600.0
 _LEAVE_S = 10.0
+_CALM_S, _CALM_CORES = 2.0, 0.1
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux's prctl
 
 
@@ -55,7 +61,7 @@ PEERS = (
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds: by the clock, and of processor time with all processes that were started."""
+    """Seconds: by the clock, and of processor time on the whole machine."""
 
     wall: float
     busy: float
@@ -63,7 +69,12 @@ class Cost:
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code: 1 if one could not be measured, which the table says, too."""
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # whose parent has ended becomes our child, and is counted
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # whose parent has ended becomes our child, and can be ended
+    begun_s = _busy_s()
+    time.sleep(_CALM_S)
+    if (cores := (_busy_s() - begun_s) / _CALM_S) > _CALM_CORES:
+        print(f"other work takes {cores:.2f} cores of this machine, and would count", file=sys.stderr)
+        return 1
     with contextlib.ExitStack() as stack:
         folder = Path(arguments[0] if arguments else stack.enter_context(tempfile.TemporaryDirectory()))
         found = [(peer, measured(peer, folder)) for peer in PEERS]
@@ -86,8 +97,12 @@ def shown(found: Sequence[tuple[Peer, Cost | str]]) -> str:
             lines.append(f"| {peer.name} | {cost} | | |")
             continue
         ratio = f"{cost.busy / base.busy:.1f}" if isinstance(base, Cost) else ""
-        lines.append(f"| {peer.name} | {cost.wall * 1000:.3g} ms | {cost.busy * 1000:.3g} ms | {ratio} |")
+        lines.append(f"| {peer.name} | {_ms(cost.wall)} | {_ms(cost.busy)} | {ratio} |")
     return "\n".join([*lines, ""])
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds * 1000:,.0f} ms"
 
 
 def measured(peer: Peer, folder: Path) -> Cost | str:
@@ -95,15 +110,16 @@ def measured(peer: Peer, folder: Path) -> Cost | str:
     print(f"measuring {peer.name} ...", file=sys.stderr)
     try:
         python = installed(peer, folder)
-        few, many = run(peer, python, FEW), run(peer, python, MANY)
+        rounds = [(run(peer, python, FEW), run(peer, python, MANY)) for _ in range(ROUNDS)]
     except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
         print("\n".join(said[-20:]), file=sys.stderr)
         return f"not measured: {Path(error.cmd[0]).name} ended with {error.returncode}"
     except subprocess.TimeoutExpired:
         return f"not measured: it had not ended after {_LIMIT_S:.0f} s"
-    trials = MANY - FEW
-    return Cost((many.wall - few.wall) / trials, (many.busy - few.busy) / trials)
+    wall_s = statistics.median(many.wall - few.wall for few, many in rounds)
+    busy_s = statistics.median(many.busy - few.busy for few, many in rounds)
+    return Cost(wall_s / (MANY - FEW), busy_s / (MANY - FEW))
 
 
 def installed(peer: Peer, folder: Path) -> Path:
@@ -123,17 +139,17 @@ def installed(peer: Peer, folder: Path) -> Path:
 def run(peer: Peer, python: Path, trials: int) -> Cost:
     """Run it once, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        before, start = _children_s(), time.perf_counter()
+        before, start = _busy_s(), time.perf_counter()
         words = [str(python), str(PROGRAMS / f"{peer.program}.py"), str(trials), folder]
         env = {**os.environ, "NNILITE_HOME": folder}
         subprocess.run(words, check=True, capture_output=True, timeout=_LIMIT_S, cwd=folder, env=env)
         wall_s = time.perf_counter() - start
         _reap()
-        return Cost(wall_s, _children_s() - before)
+        return Cost(wall_s, _busy_s() - before)
 
 
 def _reap() -> None:
-    """Wait for what is left, so that its time counts; what does not leave is killed."""
+    """Wait for what is left, since its end counts, too; what does not leave is killed."""
     deadline = time.monotonic() + _LEAVE_S
     while True:
         try:
@@ -152,9 +168,10 @@ def _children() -> Iterator[int]:
     yield from map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
-def _children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _busy_s() -> float:
+    """Processor time that this machine has spent on anything."""
+    times = psutil.cpu_times()
+    return times.user + times.system + times.nice + times.irq + times.softirq
 
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.curves import Curve
 from benchmarks.table import Result
 from nnilite import codedir
 from nnilite.testing import ServiceBench, eventually
 
 TESTS = Path(__file__).parents[1] / "tests"
 FILES = 2000
+SIZES = (20, 200, FILES)
 BYTES = 150_000
 LAUNCHES = 15
 FAR_S = 0.02  # there and back
@@ -40,6 +42,28 @@ def measure() -> list[Result]:
             return results + uploads(Path(folder), network, host, [(host.address, 22, 0.0), ("127.0.0.1", port, FAR_S)])
     finally:
         network.close()
+
+
+def curve() -> Curve | None:
+    sys.path.insert(0, str(TESTS))
+    from platforms.hosts.hosts import Network, missing
+
+    if missing():
+        return None
+    points = []
+    network = Network()
+    try:
+        network.open()
+        host = network.host()
+        for files in SIZES:
+            host.run("rm -rf ~tester/nnilite")
+            with tempfile.TemporaryDirectory() as folder:
+                fill(Path(folder) / "code", files)
+                archive = codedir.pack(Path(folder) / "code", Path(folder) / "cache").archive
+                points.append((files, upload(Path(folder), network, archive, host.address, 22)))
+    finally:
+        network.close()
+    return Curve("sending code to a host, connection included", "files of 150 kB", "seconds", points)
 
 
 @contextlib.contextmanager
@@ -87,7 +111,7 @@ def launch(bench: ServiceBench) -> float:
 
 def uploads(folder: Path, network: Any, host: Any, ways: list[tuple[str, int, float]]) -> list[Result]:
     code = folder / "code"
-    fill(code)
+    fill(code, FILES)
     began = time.perf_counter()
     archive = codedir.pack(code, folder / "cache").archive
     pack_s = time.perf_counter() - began
@@ -103,9 +127,9 @@ def uploads(folder: Path, network: Any, host: Any, ways: list[tuple[str, int, fl
     return results
 
 
-def fill(code: Path) -> None:
+def fill(code: Path, files: int) -> None:
     luck = random.Random(0)
-    for number in range(FILES):
+    for number in range(files):
         place = code / f"folder{number % 40}" / f"file{number}.bin"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(luck.randbytes(BYTES))

@@ -1,21 +1,27 @@
-"""Imports and start-up times, above bare Python."""
+"""Imports and start-up times, above bare Python; and how `nnictl` feels the number of experiments that there are."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.curves import Curve
+from benchmarks.experiments import experiment
 from benchmarks.table import Result
+from nnilite import _registry
 
 ROUNDS = 25
+SIZES = (10, 100, 1000)
 
 
 def measure() -> list[Result]:
-    python = sys.executable
-    nnictl = str(Path(python).with_name("nnictl"))
+    python, nnictl = sys.executable, _nnictl()
     bare, sdk, search, full, help_ = interleaved(
         [python, "-c", "pass"],
         [python, "-c", "import nnilite; nnilite.report_final_result"],
@@ -31,6 +37,23 @@ def measure() -> list[Result]:
     ]
 
 
+def curve() -> Curve:
+    points = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["NNILITE_HOME"] = folder
+        with experiment(Path(folder), "true", 1) as (entry, client):
+            while client.profile()["state"] != "DONE":
+                time.sleep(0.05)
+        for number in range(1, max(SIZES) + 1):
+            if number > 1:
+                copy = Path(folder) / f"copy{number}"
+                shutil.copytree(entry.directory, copy, ignore=shutil.ignore_patterns("trials", "code"))
+                _registry.add(copy.name, "", copy, entry.platform, entry.started)
+            if number in SIZES:
+                points.append((number, interleaved([_nnictl(), "experiment", "list", "--all"])[0]))
+    return Curve("nnictl experiment list", "experiments of this user", "ms", points)
+
+
 def above(what: str, measured: float, bare: float, budget_ms: float) -> Result:
     extra = measured - bare
     return Result(
@@ -41,6 +64,10 @@ def above(what: str, measured: float, bare: float, budget_ms: float) -> Result:
         f"+{budget_ms:.0f} ms",
         extra < budget_ms,
     )
+
+
+def _nnictl() -> str:
+    return str(Path(sys.executable).with_name("nnictl"))
 
 
 def interleaved(*commands: list[str]) -> list[float]:

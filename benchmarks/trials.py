@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import costs
+from benchmarks.curves import Curve
 from benchmarks.experiments import experiment
 from benchmarks.table import Result
 
 TRIALS = 200
+SIZES = (50, 200, 800)
 ALONE = 25  # runs of a trial's command by itself
 PYTHON = shlex.quote(sys.executable)
 PLAIN = "import sys\nwith open('results', 'a') as file:\n    file.write(sys.argv[1] + '\\n')\n"
@@ -38,7 +40,7 @@ class Run:
     wall_s: float
     gap_ms: float = 0.0
     parts: str = ""
-    inodes: float = 0.0
+    inodes: float = 0.0  # of each trial, as the disk
     disk_kb: float = 0.0
 
 
@@ -56,6 +58,15 @@ def measure() -> list[Result]:
             plain, sdk = (cheaper(*both) for both in zip(before, baselines(code, concurrency), strict=True))
             results += of_python(concurrency, plain, sdk, ours)
         return [*results, *of_shell(nnilite(code, SHELL, 2)), *of_disk(ours)]
+
+
+def curve() -> Curve:
+    points = []
+    for trials in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["NNILITE_HOME"] = folder
+            points.append((trials, nnilite(Path(folder), SHELL, 2, trials).cpu_s * trials))
+    return Curve("an experiment of two-line shell trials", "trials", "seconds of processor time", points)
 
 
 def of_python(concurrency: int, plain: Run, sdk: Run, ours: Run) -> list[Result]:
@@ -99,8 +110,8 @@ def xargs(code: Path, command: str, concurrency: int) -> Run:
     return Run(cpu_s / TRIALS, wall_s / TRIALS)
 
 
-def nnilite(code: Path, command: str, concurrency: int) -> Run:
-    with experiment(code, command, TRIALS, concurrency) as (entry, client):
+def nnilite(code: Path, command: str, concurrency: int, number: int = TRIALS) -> Run:
+    with experiment(code, command, number, concurrency) as (entry, client):
         before = costs.spent(entry.pid or 0)
         while client.profile()["state"] not in ("DONE", "ERROR"):
             time.sleep(0.5)
@@ -114,10 +125,10 @@ def nnilite(code: Path, command: str, concurrency: int) -> Run:
         rows = db.execute("SELECT created, started, ended, state FROM trials ORDER BY sequence").fetchall()
     if any(state != "SUCCEEDED" for *_, state in rows):
         raise SystemExit(f"trials failed: {rows[:3]}")
-    wall_s = (max(ended for _, _, ended, _ in rows) - rows[0][0]) / TRIALS
+    wall_s = (max(ended for _, _, ended, _ in rows) - rows[0][0]) / number
     gap_ms = statistics.median(gaps_ms(rows, concurrency))
-    parts = spent.shown(TRIALS, trial_s)
-    return Run(spent.total / TRIALS, wall_s, gap_ms, parts, inodes / TRIALS, size / TRIALS / 1024)
+    parts = spent.shown(number, trial_s)
+    return Run(spent.total / number, wall_s, gap_ms, parts, inodes / number, size / number / 1024)
 
 
 def alone(command: str, code: Path, attempt: Path, experiment_folder: Path) -> float:

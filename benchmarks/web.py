@@ -10,12 +10,14 @@ import statistics
 import time
 from typing import Any
 
+from benchmarks.curves import Curve
 from benchmarks.table import Result
 from nnilite._running.manager_client import Client
 from tests.platforms.chromium import ARGUMENTS, executable
 from tests.platforms.many_trials import many_trials
 
 TRIALS = 10_000
+SIZES = (100, 1_000, TRIALS)
 METRICS = 50
 ROUNDS = 5
 _PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
@@ -33,7 +35,7 @@ def measure() -> list[Result]:
         empty_ms = statistics.median(_paint(browser, "data:text/html,<p>empty") for _ in range(ROUNDS))
         paint_ms = statistics.median(_paint(browser, f"{url}/") for _ in range(ROUNDS))
         shown_ms = statistics.median(_shown(browser, f"{url}/") for _ in range(ROUNDS))
-        full_ms, sent_mb = _full(browser, url)
+        full_ms, sent_mb = _full(browser, url, TRIALS)
         new_ms = _new_trial(browser, url, client)
         browser.close()
     base = f"an empty page: {empty_ms:.0f} ms"
@@ -45,6 +47,22 @@ def measure() -> list[Result]:
         Result("... all trials in the table", f"{full_ms:.0f} ms, {sent_mb:.1f} MB sent", base, "", "", None),
         Result("... a new trial shows", f"{new_ms:.0f} ms", base, "", "500 ms", new_ms < 500),
     ]
+
+
+def curve() -> Curve | None:
+    path = executable()
+    if path is None:
+        return None
+    from playwright.sync_api import sync_playwright
+
+    points = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        for trials in SIZES:
+            with many_trials(trials, METRICS) as (url, _):
+                points.append((trials, statistics.median(_full(browser, url, trials)[0] for _ in range(ROUNDS))))
+        browser.close()
+    return Curve("all trials in the table of the web page", "trials", "ms", points)
 
 
 def _paint(browser: Any, address: str) -> float:
@@ -67,11 +85,11 @@ def _shown(browser: Any, address: str) -> float:
     return took_ms
 
 
-def _full(browser: Any, url: str) -> tuple[float, float]:
+def _full(browser: Any, url: str, trials: int) -> tuple[float, float]:
     page = browser.new_context().new_page()
     begun = time.perf_counter()
     page.goto(f"{url}/#/trials")
-    page.get_by_text(f"{TRIALS:,} trials", exact=True).wait_for(timeout=60_000)
+    page.get_by_text(f"{trials:,} trials", exact=True).wait_for(timeout=60_000)
     took_ms = (time.perf_counter() - begun) * 1000
     sent_mb = float(page.evaluate(_BYTES)) / 1e6
     page.context.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -40,10 +42,31 @@ def test_equal_values_can_be_drawn() -> None:
     assert len(list(ElementTree.fromstring(picture).iter(f"{SVG}circle"))) == 2
 
 
-@pytest.mark.parametrize("name", ["packing", "proposals"])
-def test_each_curve_is_measured_at_its_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+SMALL = {
+    "packing": (2, 4, 8),
+    "proposals": (2, 4, 8),
+    "startup": (1, 2, 4),
+    "trials": (3, 4, 8),
+    "intake": (500, 1000, 2000),
+    "scale": (2, 4, 8),
+    "heartbeats": (5, 20),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_each_curve_is_measured_at_its_sizes(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
-    monkeypatch.setattr(module, "SIZES", (2, 4, 8))
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))  # set by the benchmark, and put back in the end
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setattr(module, "SIZES", SMALL[name])
+    if name == "startup":
+        monkeypatch.setattr(module, "ROUNDS", 2)
+    if name == "heartbeats":
+        monkeypatch.setattr(module, "EVERY_S", 0.1)
+        monkeypatch.setattr(module, "WARM_S", 0.5)
+        monkeypatch.setattr(module, "WINDOW_S", 2.0)
     curve = module.curve()
-    assert [size for size, _ in curve.points] == [2, 4, 8]
+    assert tuple(size for size, _ in curve.points) == SMALL[name]
     assert all(value > 0 for _, value in curve.points)
+    if name == "heartbeats":
+        assert [load.answers >= load.trials for load in module.measured()] == [True] * 2
