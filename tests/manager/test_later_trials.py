@@ -92,7 +92,8 @@ def opened(tuner: Tuner) -> LaterTrials:
 def play(tuner: Tuner, slots: int, order: random.Random, known: list[Call] | None = None) -> list[Call]:
     """Run an experiment to its end; all calls as the manager records them."""
     calls = list(known or [])
-    number = sum(call.kind is CallKind.GENERATE for call in calls)
+    asked = [call.parameter_id for call in calls if call.kind is CallKind.GENERATE]
+    number = max((one for one in asked if one is not None), default=-1) + 1  # no id goes out twice
     running = {
         call.parameter_id: call
         for call in calls
