@@ -52,19 +52,18 @@ class Spent:
 
 
 def spent(manager: int) -> Spent:
-    """What the processes of a local experiment have spent so far; of keepers, those that have ended."""
+    """What the processes of a local experiment have spent so far; of trials, those that have ended."""
     process = psutil.Process(manager)
     tuner, server = (_child(process, word) for word in ("nnilite._tuner_host.child", "serve"))
-    ended = server.cpu_times()
-    keepers = ended.children_user + ended.children_system
+    keepers = _of_children(server) + sum(_own(keeper) + _of_children(keeper) for keeper in server.children())
     return Spent(_own(process), _own(tuner), _own(server), keepers)
 
 
 def await_keepers(manager: int) -> None:
-    """Wait until the last keeper has ended, since only then its time is known."""
+    """Wait until no keeper has a trial any more, since only then all of its time is known."""
     server = _child(psutil.Process(manager), "serve")
     until = time.monotonic() + _QUIET_S
-    while server.children() and time.monotonic() < until:
+    while any(keeper.children() for keeper in server.children()) and time.monotonic() < until:
         time.sleep(0.02)
 
 
@@ -89,6 +88,11 @@ def _children_s() -> float:
 
 def _child(process: psutil.Process, word: str) -> psutil.Process:
     return next(child for child in process.children() if word in child.cmdline())
+
+
+def _of_children(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.children_user + times.children_system)
 
 
 def _own(process: psutil.Process) -> float:

@@ -147,11 +147,16 @@ class KeeperFolder:
         return self._files.was_begun()
 
     def has_keeper(self) -> bool:
-        """Whether a keeper is at work here, by the lock that it holds.
-
-        Ask only if none is being started: it would take the question for another keeper.
-        """
+        """Whether a keeper is at work here, by the lock that it holds."""
         return self._files.has_keeper()
+
+    def waits_for_keeper(self) -> bool:
+        """Whether the attempt is to be run and no keeper has begun."""
+        return self._files.waits_for_keeper()
+
+    def may_have_keeper(self) -> bool:
+        """The same, but True as well where no keeper has begun yet, or the file system has no locks."""
+        return self._files.waits_for_keeper() or self._files.is_locked() is not False
 
     def keeper(self) -> int:
         """The process id of the keeper at work here, looked for among all processes; 0 if there is none. Slow."""

@@ -81,10 +81,13 @@ class AttemptFiles:
         return os.path.exists(self._lock)
 
     def has_keeper(self) -> bool:
-        """Whether a keeper is at work here.
+        """Whether a keeper is at work here, as far as locks tell. Raises: OSError if it cannot be looked at now."""
+        return self.is_locked() is True
 
-        Do not call it while a keeper is being started, which would take this look for another keeper. Raises: OSError
-        if the lock cannot be looked at now.
+    def is_locked(self) -> Optional[bool]:
+        """Whether a keeper is at work here; None if this file system has no locks.
+
+        Raises: OSError if the lock cannot be looked at now.
         """
         try:
             lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
@@ -94,11 +97,15 @@ class AttemptFiles:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        except OSError:  # this file system has no locks
-            return False
+        except OSError:
+            return None
         finally:
             os.close(lock)
         return False
+
+    def waits_for_keeper(self) -> bool:
+        """Whether the attempt is to be run and no keeper has begun."""
+        return os.path.exists(self.spec_file) and not os.path.exists(self._lock)
 
     def is_tidied(self) -> bool:
         """Whether a trial has run here of which only its own files are left."""

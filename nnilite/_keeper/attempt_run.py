@@ -39,6 +39,7 @@ _LAST_TRY_S = 10.0
 _LOOK_EVERY_S = 2.0
 _SIGTERM_LAG_S = 0.5
 _BY_SIGTERM = (-signals.SIGTERM, 128 + signals.SIGTERM)  # the latter is what a shell says of its command
+_THREADS_END_S = 0.5
 _READ_PATIENCE_S, _READ_AGAIN_S = 10.0, 0.5
 _NOT_FOR_TRIALS = (
     "NNI_TRIAL_COMMAND_CHANNEL",  # it would keep NNI's own SDK from writing to the spool
@@ -62,7 +63,26 @@ def run(spec: Spec, wake: Wake) -> int:
 
     An attempt runs only once: if an earlier keeper has run it, its undelivered events are delivered instead.
     """
+    return _run(spec, wake, Folder(spec.directory))
+
+
+def run_one_of_several(spec: Spec, wake: Wake) -> Tuple[int, bool]:
+    """The same. Also returns whether nothing is left of it in this process, which so can run another attempt.
+
+    By then the attempt's folder is unlocked, so that nobody takes this process for its keeper.
+    """
+    import threading
+
     folder = Folder(spec.directory)
+    code = _run(spec, wake, folder)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(_THREADS_END_S)
+    folder.unlock()
+    return code, folder.can_lock and threading.active_count() == 1
+
+
+def _run(spec: Spec, wake: Wake, folder: Folder) -> int:
     attempt = AttemptRun(spec, folder, wake)
     try:
         folder.create()
@@ -292,6 +312,7 @@ class AttemptRun:
             self._wake.wait(pause)
             code = process.reap(pid)
             if code is not None:
+                starting.ended(pid, code)
                 if code and not self._why and _sigterm_came(self._wake, code):
                     self._why, self._cause = self._reason(time.monotonic())
                 return code

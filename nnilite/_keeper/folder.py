@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Optional
 
 _RESERVED_BYTES = 16384
+_LOCK_TRIES, _LOCK_AGAIN_S = 3, 0.01
 _MAX_LOG_BYTES = 1_000_000
 _MAX_RECORD_CHARS = 1_000_000
 
@@ -40,7 +41,8 @@ class Folder:
         self.metrics = os.path.join(self.inner, "metrics")
         self.stdout = os.path.join(path, "trial.stdout")
         self.stderr = os.path.join(path, "trial.stderr")
-        self._lock: Optional[int] = None
+        self.can_lock = True  # False on a file system without locks
+        self._held: Optional[int] = None
 
     def create(self) -> None:
         """Make the folder, which only its user can open. Raises: OSError."""
@@ -48,17 +50,24 @@ class Folder:
         os.makedirs(self.inner, mode=0o700, exist_ok=True)
 
     def lock(self) -> bool:
-        """Become the keeper of this attempt until this process ends. False if there is another keeper."""
+        """Become the keeper of this attempt, until `unlock` or the end of this process. False if there is another."""
         lock = os.open(os.path.join(self.inner, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(lock)
         except BlockingIOError:
             os.close(lock)
             return False
         except OSError as error:  # this file system has no locks
             self.note("no lock: {}".format(error))
-        self._lock = lock
+            self.can_lock = False
+        self._held = lock
         return True
+
+    def unlock(self) -> None:
+        """Be this attempt's keeper no longer."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def reserve(self) -> bool:
         """Reserve disk space for later files. False: an earlier keeper has run this attempt.
@@ -146,6 +155,16 @@ def is_gone(path: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def _lock(file: int) -> None:
+    """Raises: BlockingIOError if another process keeps its lock; one that only looks has it for a moment."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_AGAIN_S)
+    return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,12 +1,20 @@
-"""Forks a keeper for each job, which saves starting Python and importing.
+"""Forks a keeper for each job, which saves starting Python and importing; or gives the job to one that is free.
 
-Each line is one JSON object. On standard input:   {"spec": "/path/spec.json"}
+Each line is one JSON object. On standard input:   {"spec": "/path/spec.json", "again": true}
+                                                   {"end": job}
 On standard output, `job` as in the spec:    {"event": "started", "job": ..., "pid": ..., "start": ...}
                                              {"event": "ended", "job": ..., "pid": ..., "status": exit code}
                                              {"event": "refused", "spec": ..., "message": ...}
+                                             {"event": "told", "job": ..., "found": true}
 
 `pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is
 a signal. The server ends when its standard input is closed. Keepers have sessions of their own and go on.
+
+With `again` the keeper may run further jobs afterwards, one at a time: to fork and end a process takes longer than all
+that a keeper does for a short trial. It gets them over a socket, from this server alone, and leaves when the other end
+is closed. So the process id of such a keeper does not tell at which job it is at work: the lock of the attempt's folder
+does. And only this server can send it a signal (`end`) that cannot hit the next job, since it gives none to a keeper to
+which it has sent one.
 """
 
 from __future__ import annotations
@@ -15,17 +23,21 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
-from typing import Any, Dict, NoReturn, Optional
+import time
+from typing import Any, Dict, List, NoReturn, Optional
 
 from . import process
-from .attempt_run import run
+from .attempt_run import run_one_of_several
 from .spec import Spec, SpecError, load
 from .wake import Wake
 
 _MAX_LINE_BYTES = 1_000_000
 _READ_BYTES = 65536
+_MAX_PATH_BYTES = 65536
 _WAIT_S = 60.0
+_FREE_S = 5.0  # a keeper that is free leaves after so long
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _CRASHED = 70
 
@@ -54,17 +66,40 @@ def serve() -> int:
     return 0
 
 
+class _Forked:
+    """A keeper that was forked. One that may run further jobs has a link, a socket; others have none."""
+
+    def __init__(self, pid: int, job: str, link: Optional[socket.socket]) -> None:
+        self.pid = pid
+        self.job = job  # "" while it is free
+        self.link = link
+        self.free_since = 0.0
+        self.start = process.started_at(pid)
+
+    def close(self) -> None:
+        """Let it leave, at the end of its job."""
+        if self.link is not None:
+            self.link.close()
+            self.link = None
+
+
 class _ForkServer:
     def __init__(self) -> None:
         self.wake = Wake()
-        self._jobs: Dict[int, str] = {}
+        self._forked: Dict[int, _Forked] = {}  # by process id
+        self._links: Dict[int, _Forked] = {}  # by the file of the link
+        self._free: List[_Forked] = []  # the last one has become free last
         self._line = b""
 
     def turn(self) -> bool:
         """Wait for something and handle it; False at the end of the input."""
-        readable = self.wake.wait(_WAIT_S, 0)
+        readable = self.wake.wait(_FREE_S if self._free else _WAIT_S, 0, *self._links)
+        for file in readable:
+            if file in self._links:
+                self._hear(file)
         self._reap()
-        if not readable:
+        self._dismiss()
+        if 0 not in readable:
             return True
         data = os.read(0, _READ_BYTES)
         *lines, self._line = (self._line + data).split(b"\n")
@@ -80,6 +115,9 @@ class _ForkServer:
         path: Any = None
         try:
             order = json.loads(line.decode("utf-8"))
+            if isinstance(order, dict) and isinstance(order.get("end"), str):
+                self._end(order["end"])
+                return
             path = order.get("spec") if isinstance(order, dict) else None
             if not isinstance(path, str) or path == "-":
                 raise SpecError('the input is not of the form {"spec": "/path/spec.json"}')
@@ -89,9 +127,26 @@ class _ForkServer:
         except (ValueError, RecursionError) as error:
             self._refuse(path, str(error))
             return
-        self._fork(spec, path)
+        if order.get("again") is not True:
+            self._fork(spec, path, None)
+        elif not self._give(spec, path):
+            self._fork(spec, path, _pair())
 
-    def _fork(self, spec: Spec, path: str) -> None:
+    def _give(self, spec: Spec, path: str) -> bool:
+        """Give the job to a keeper that is free. False if there is none."""
+        while self._free:
+            keeper = self._free.pop()
+            try:
+                if keeper.link is not None:
+                    keeper.link.sendall(os.fsencode(path) + b"\n")
+                    keeper.job = spec.job
+                    self._say_started(keeper)
+                    return True
+            except OSError:  # it has died, of which the next turn hears
+                self._forget_link(keeper)
+        return False
+
+    def _fork(self, spec: Spec, path: str, link: "Optional[tuple[socket.socket, socket.socket]]") -> None:
         # Until the keeper has its own handlers, a signal for it must wait.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
@@ -100,22 +155,74 @@ class _ForkServer:
             self._refuse(path, "no keeper can be forked: {}".format(error.strerror))
             pid = -1
         if pid == 0:
-            _be_keeper(spec)
+            for other in self._links.values():  # otherwise these would not hear of the end of this server
+                other.close()
+            if link is not None:
+                link[0].close()
+            _be_keeper(spec, None if link is None else link[1])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if link is not None:
+            link[1].close()
         if pid > 0:
-            self._jobs[pid] = spec.job
-            self._say({"event": "started", "job": spec.job, "pid": pid, "start": process.started_at(pid)})
+            keeper = self._forked[pid] = _Forked(pid, spec.job, None if link is None else link[0])
+            if keeper.link is not None:
+                self._links[keeper.link.fileno()] = keeper
+            self._say_started(keeper)
+
+    def _end(self, job: str) -> None:
+        """Send SIGTERM to the keeper of the job, which gets no further one."""
+        keeper = next((one for one in self._forked.values() if one.job == job), None)
+        if keeper is not None:
+            self._forget_link(keeper)
+            os.kill(keeper.pid, signal.SIGTERM)
+        self._say({"event": "told", "job": job, "found": keeper is not None})
+
+    def _hear(self, file: int) -> None:
+        """A keeper has done its job, or has left."""
+        keeper = self._links[file]
+        try:
+            said = keeper.link.recv(64) if keeper.link is not None else b""
+        except OSError:
+            said = b""
+        if not said:
+            self._forget_link(keeper)
+            return
+        job, keeper.job = keeper.job, ""
+        keeper.free_since = time.monotonic()
+        self._free.append(keeper)
+        self._say({"event": "ended", "job": job, "pid": keeper.pid, "status": int(said)})
+
+    def _dismiss(self) -> None:
+        """Let those go that nobody has needed for a while."""
+        while self._free and time.monotonic() - self._free[0].free_since > _FREE_S:
+            self._forget_link(self._free[0])
+
+    def _forget_link(self, keeper: _Forked) -> None:
+        """Give it no further job."""
+        if keeper.link is not None:
+            del self._links[keeper.link.fileno()]
+        if keeper in self._free:
+            self._free.remove(keeper)
+        keeper.close()
 
     def _reap(self) -> None:
-        while self._jobs:
+        while self._forked:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            self._say({"event": "ended", "job": self._jobs.pop(pid, ""), "pid": pid, "status": code})
+            keeper = self._forked.pop(pid, None)
+            if keeper is None:
+                continue
+            self._forget_link(keeper)
+            if keeper.job:
+                code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                self._say({"event": "ended", "job": keeper.job, "pid": pid, "status": code})
+
+    def _say_started(self, keeper: _Forked) -> None:
+        self._say({"event": "started", "job": keeper.job, "pid": keeper.pid, "start": keeper.start})
 
     def _refuse(self, path: Optional[str], message: str) -> None:
         self._say({"event": "refused", "spec": path, "message": message})
@@ -128,21 +235,57 @@ class _ForkServer:
             return
 
 
-def _be_keeper(spec: Spec) -> NoReturn:
+def _pair() -> "Optional[tuple[socket.socket, socket.socket]]":
+    """A link's two ends; None if no more files can be opened: then the keeper runs only one job."""
+    try:
+        return socket.socketpair()
+    except OSError:
+        return None
+
+
+def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
     """Run a keeper in the forked process until its end."""
     code = _CRASHED
     try:
         os.setsid()
-        _leave_streams(os.path.join(spec.directory, ".nni"))
         wake = Wake()
         wake.listen()
-        code = run(spec, wake)
+        while True:
+            _leave_streams(os.path.join(spec.directory, ".nni"))
+            code, can_go_on = run_one_of_several(spec, wake)
+            _leave_no_empty_log(os.path.join(spec.directory, ".nni", "keeper.log"))
+            if link is None or not can_go_on or wake.terminations:
+                break
+            following = _next_job(link, wake, code)
+            if following is None:
+                break
+            spec, code = following, _CRASHED
     finally:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
-        _leave_no_empty_log(os.path.join(spec.directory, ".nni", "keeper.log"))
         os._exit(code)
+
+
+def _next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
+    """Say how the last one ended, and wait for the next. None: this keeper is to leave, or the server has gone."""
+    data = b""
+    try:
+        link.sendall(b"%d\n" % code)
+        while not data.endswith(b"\n"):
+            if wake.wait(_WAIT_S, link.fileno()):
+                piece = link.recv(_MAX_PATH_BYTES)
+                if not piece:
+                    return None
+                data += piece
+            elif wake.terminations:
+                return None
+        return load(os.fsdecode(data[:-1]))
+    except OSError:  # the link has gone
+        return None
+    except SpecError as error:  # the job is not wanted any more: it was taken away after the server had read it
+        sys.stderr.write("{}\n".format(error))
+        return None
 
 
 def _leave_no_empty_log(path: str) -> None:

@@ -17,7 +17,7 @@ from . import signals
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import List, Mapping, NoReturn, Sequence
+    from typing import Dict, List, Mapping, NoReturn, Sequence
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+=.,:/@%")
@@ -31,7 +31,8 @@ _OF_THE_SHELL = frozenset(_SHELL_WORDS.split())
 _OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append, since the cap may cut the file
 _MAX_PROBLEM_BYTES = 4096
 _MOST_FILES = 1024
-_children: List[subprocess.Popen[bytes]] = []  # kept, since one that is forgotten is waited for by `subprocess` itself
+# By process id, until their ends are known, since one that is forgotten is waited for by `subprocess` itself.
+_children: Dict[int, subprocess.Popen[bytes]] = {}
 
 
 def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> int:
@@ -108,8 +109,15 @@ def _spawn_by_subprocess(words: List[str], directory: str, env: Mapping[str, str
     finally:
         os.close(out)
         os.close(err)
-    _children.append(child)
+    _children[child.pid] = child
     return child.pid
+
+
+def ended(pid: int, code: int) -> None:
+    """Note that somebody else has waited for this program."""
+    child = _children.pop(pid, None)
+    if child is not None:
+        child.returncode = code
 
 
 def _keep_inherited_files() -> None:

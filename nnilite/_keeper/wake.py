@@ -10,7 +10,7 @@ from . import signals
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Optional
+    from typing import List, Optional
 
 
 class Wake:
@@ -41,12 +41,15 @@ class Wake:
         except BlockingIOError:  # the pipe is full, so the wait ends anyway
             return
 
-    def wait(self, timeout_s: float, *more: int) -> bool:
-        """Wait for a signal, a poke, the time, or until one of the files `more` is readable (then True)."""
-        ready, _, _ = select.select([self._reader, *more], [], [], max(0.0, timeout_s))
+    def wait(self, timeout_s: float, *more: int) -> List[int]:
+        """Wait for a signal, a poke, the time, or until some of the files `more` are readable; which of them are."""
+        files = select.poll()  # `select` knows none of the files from 1024 on
+        for file in (self._reader, *more):
+            files.register(file, select.POLLIN)
+        ready = [file for file, _ in files.poll(max(0.0, timeout_s) * 1000)]
         if self._reader in ready:
             os.read(self._reader, 4096)
-        return any(file in ready for file in more)
+        return [file for file in ready if file != self._reader]
 
     def _end(self, number: int, frame: Optional[FrameType]) -> None:
         self.terminations += 1

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _START_S = 30.0
 _END_S = 5.0
+_TOLD_S = 10.0
 
 
 class ForkServerClient:
@@ -35,6 +36,8 @@ class ForkServerClient:
         self._listener: asyncio.Task[None] | None = None
         self._waiting: dict[str, asyncio.Future[int]] = {}  # by job
         self._jobs: dict[str, str] = {}  # by specification
+        self._at_work: set[str] = set()  # jobs whose keepers' ends this server will tell
+        self._asked: dict[str, asyncio.Future[bool]] = {}  # jobs whose keepers are to be told to end
 
     @property
     def pid(self) -> int | None:
@@ -65,7 +68,7 @@ class ForkServerClient:
         self._waiting[job] = answer
         self._jobs[str(spec)] = job
         try:
-            await self._write({"spec": str(spec)})
+            await self._write({"spec": str(spec), "again": True})
             return await asyncio.wait_for(answer, _START_S)
         except asyncio.TimeoutError:
             raise ServiceError(f"no keeper was started within {_START_S:g} s") from None
@@ -75,7 +78,35 @@ class ForkServerClient:
             self._waiting.pop(job, None)
             self._jobs.pop(str(spec), None)
 
-    async def _write(self, order: dict[str, str]) -> None:
+    def runs(self, job: str) -> bool:
+        """Whether a keeper of this server is at work for the job, by what the server has said."""
+        return job in self._at_work
+
+    async def end(self, job: str) -> bool:
+        """Send SIGTERM to the job's keeper. False if the server has none at work for it, or does not run any more.
+
+        Only the server can do that for a keeper that may get another job in this moment.
+        """
+        if not self.runs(job) or self.pid is None:
+            return False
+        answer = self._asked.get(job)
+        if answer is None:
+            answer = self._asked[job] = asyncio.get_running_loop().create_future()
+            try:
+                await self._write({"end": job})
+            except (OSError, ServiceError):
+                self._tell(job, False)
+        try:
+            return await asyncio.wait_for(asyncio.shield(answer), _TOLD_S)
+        except asyncio.TimeoutError:  # it is stopped: it has the order, and gives no job to anybody until it goes on
+            return True
+
+    def _tell(self, job: str, found: bool) -> None:
+        answer = self._asked.pop(job, None)
+        if answer is not None and not answer.done():
+            answer.set_result(found)
+
+    async def _write(self, order: dict[str, Any]) -> None:
         if self._process is None or self._process.stdin is None:
             raise ServiceError("the fork server does not run")
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -92,13 +123,22 @@ class ForkServerClient:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
+        self._at_work.clear()
+        for job in list(self._asked):
+            self._tell(job, False)
         self._heard("")
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "ended":
+            self._at_work.discard(event["job"])
             self._heard(str(event["job"]))
             return
+        if kind == "told":
+            self._tell(event["job"], event["found"] is True)
+            return
+        if kind == "started":
+            self._at_work.add(event["job"])
         job = event["job"] if kind == "started" else self._jobs.get(event["spec"] or "", "")
         answer = self._waiting.get(job)
         if answer is None or answer.done():
@@ -112,6 +152,9 @@ class ForkServerClient:
         """End the server; its keepers go on."""
         process, listener = self._process, self._listener
         self._process = self._listener = None
+        self._at_work.clear()
+        for job in list(self._asked):
+            self._tell(job, False)
         if process is None:
             return
         if process.stdin is not None:

@@ -18,7 +18,6 @@ import contextlib
 import logging
 import os
 import re
-import signal
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,25 +30,25 @@ from nnilite.keeper_folder import copy_attempt
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
-from nnilite.worker_side import HostMeter, boot_id, started_at, write_private
+from nnilite.worker_side import HostMeter, write_private
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import LocalConfig
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, rules_of
+from nnilite_local._keepers import Keepers, other_keeper, start_of
 from nnilite_local._second_keepers import SecondKeepers
 
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
-_Dismissed = list[tuple[AttemptFolder, Handle]]
 
 
 class LocalService(TrainingService):
     """Runs trials as processes of this machine, beside the manager.
 
-    A handle is {"job", "directory", "pid", "start", "gpus"}: pid and start are the keeper's, gpus the indices of
-    the GPUs that the job holds, or null.
+    A handle is {"job", "directory", "pid", "start", "again", "gpus"}: pid and start are the keeper's, again is true if
+    it may run other jobs afterwards, gpus are the indices of the GPUs that the job holds, or null.
     """
 
     Config = LocalConfig
@@ -71,9 +70,10 @@ class LocalService(TrainingService):
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
+        self._keepers = Keepers(self._server, self._second_keepers)
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
         self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
-        self._dismissed: _Dismissed = []  # asked to end, and perhaps still at work
+        self._dismissed: list[tuple[AttemptFolder, Handle]] = []  # asked to end, and perhaps still at work
 
     async def open(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ class LocalService(TrainingService):
         with _read(folder):
             if folder.ended(self._host) is not None:  # a second SIGTERM would cut short what the keeper still delivers
                 return
-            await _terminate_keeper(folder, handle)
+            await self._keepers.terminate(folder, handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         folder = AttemptFolder(Path(str(handle["directory"])))
@@ -184,30 +184,32 @@ class LocalService(TrainingService):
         """Take away the specification, since it holds the trial's token, and what else only its keeper needed.
 
         A keeper at work ends now. Nobody waits for what it still delivers, which it would try for a day if the manager
-        ends now; and one whose trial goes on, although somebody has reported its end, would go on with it.
+        ends now; and one whose trial goes on, although somebody has reported its end, would go on with it. Only one of
+        this fork server that has recorded the end is left alone until `close`: it is about to take the next job.
         """
         folder = AttemptFolder(Path(str(handle["directory"])))
         await _free(str(handle["job"]), self._gpus, self._slots)
         self._at_work.discard(str(handle["job"]))  # the last job of all is polled no more
         with _read(folder):
             ended = folder.ended(self._host) is not None
-            at_work = self._has_keeper(folder, handle)
+            at_work = self._keepers.has(folder, handle)
             if at_work:
                 self._removed.add(str(handle["job"]))
             if ended or not at_work:
                 folder.forget()
-            await _terminate_keeper(folder, handle)
+            if not ended or not self._server.runs(str(handle["job"])):
+                await self._keepers.terminate(folder, handle)
         self._dismissed.append((folder, handle))
-        self._dismissed = _tidied_up(self._dismissed, self._second_keepers)
+        self._tidy_up()
         # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
         # stays: also where the keeper could not write down the end, and is about to leave.
         if at_work and not ended:
             raise ServiceError(f"the keeper of {folder.path} is still at work")
 
     async def close(self) -> None:
-        self._dismissed = _tidied_up(self._dismissed, self._second_keepers)
+        self._tidy_up()
         for folder, handle in self._dismissed:  # a keeper that is asked twice does not wait for another manager
-            await _terminate_keeper(folder, handle)
+            await self._keepers.terminate(folder, handle)
         self._gpus.close()
         await self._second_keepers.close()
         await self._server.close()
@@ -229,7 +231,7 @@ class LocalService(TrainingService):
         """The handle of a job that was submitted before, also if the manager died before it got that handle."""
         handle = folder.handle()
         if handle is None and folder.was_begun():
-            pid = await _other_keeper(folder)
+            pid = await other_keeper(folder)
             if pid is None and folder.started() is None and folder.ended(self._host) is None:
                 return None
             handle = _handle(job, folder, pid or 0, folder.gpus() if job.gpus else None)
@@ -270,7 +272,7 @@ class LocalService(TrainingService):
         """A keeper has left, or, without a job, nobody will tell of that any more."""
         if job in self._removed:
             self._removed.discard(job)
-            self._dismissed = _tidied_up(self._dismissed, self._second_keepers)
+            self._tidy_up()
         else:
             self.context.wake()
 
@@ -278,18 +280,27 @@ class LocalService(TrainingService):
         """What process table and disk say of a job; UNKNOWN where the disk does not tell."""
         folder = AttemptFolder(Path(str(handle["directory"])))
         try:
-            return folder, folder.status(lambda: self._has_keeper(folder, handle), self._host)
+            return folder, folder.status(lambda: self._keepers.has(folder, handle), self._host)
         except OSError as error:
             reason = f"its folder {folder.path} cannot be read now: {error.strerror}"
             return folder, JobStatus(JobState.UNKNOWN, reason, host=self._host)
 
-    def _has_keeper(self, folder: AttemptFolder, handle: Handle) -> bool:
-        """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""
-        if _is_at_work(handle):
-            return True
-        if self._second_keepers.is_at_work(folder):  # `has_keeper` could be in its way
-            return False
-        return folder.has_keeper()
+    def _tidy_up(self) -> None:
+        """Take away what only keepers needed that have left their folders.
+
+        A manager that dies before this leaves these files, and nobody misses or needs them.
+        """
+        at_work: list[tuple[AttemptFolder, Handle]] = []
+        for folder, handle in self._dismissed:
+            try:
+                # One that is just ending may have left the process table, and still hold its lock for a moment.
+                if self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder):
+                    at_work.append((folder, handle))
+                else:
+                    folder.tidy()
+            except OSError as error:
+                log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
+        self._dismissed = at_work
 
     def _abandoned(self, folder: AttemptFolder, started: float | None) -> JobStatus:
         """The status of a job whose keeper is gone without a word."""
@@ -308,7 +319,7 @@ class LocalService(TrainingService):
         handle = folder.handle()
         if handle is None or folder.ended(self._host) is not None:
             return False
-        return self._has_keeper(folder, handle) or self._second_keepers.is_at_work(folder)
+        return self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder)
 
 
 def _handle(job: Job, folder: AttemptFolder, pid: int, gpus: Sequence[int] | None) -> Handle:
@@ -316,7 +327,8 @@ def _handle(job: Job, folder: AttemptFolder, pid: int, gpus: Sequence[int] | Non
         "job": job.name,
         "directory": str(folder.path),
         "pid": pid,
-        "start": _start_of(pid),
+        "start": start_of(pid),
+        "again": True,
         "gpus": None if gpus is None else list(gpus),
     }
 
@@ -356,45 +368,3 @@ async def _free(job: str, gpus: GpuDesk, slots: SlotDesk) -> None:
     gpus.free(job)
     if slots.knows(job):
         await asyncio.to_thread(slots.free, job)
-
-
-def _tidied_up(dismissed: _Dismissed, second: SecondKeepers) -> _Dismissed:
-    """Those that are still at work. Of the others what only their keepers needed is taken away.
-
-    A manager that dies before this leaves these files, and nobody misses or needs them.
-    """
-    at_work: _Dismissed = []
-    for folder, handle in dismissed:
-        try:
-            # One that is just ending may have left the process table, and still hold its lock for a moment.
-            if _is_at_work(handle) or second.is_at_work(folder) or folder.has_keeper():
-                at_work.append((folder, handle))
-            else:
-                folder.tidy()
-        except OSError as error:
-            log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
-    return at_work
-
-
-def _is_at_work(handle: Handle) -> bool:
-    """Whether the keeper of the handle runs. A job that was found again without its keeper has none: pid 0."""
-    return bool(handle["start"]) and _start_of(handle["pid"]) == handle["start"]
-
-
-def _start_of(pid: int) -> str:
-    """What tells the running process of this id from later ones of the same id; "" if none runs."""
-    start = started_at(pid) if pid > 1 else ""
-    return f"{boot_id()}/{start}" if start else ""
-
-
-async def _terminate_keeper(folder: AttemptFolder, handle: Handle) -> None:
-    """SIGTERM: it ends its trial, or, if that has ended, tries for the last time to deliver."""
-    pid = handle["pid"] if _is_at_work(handle) else await _other_keeper(folder)
-    if pid is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-
-
-async def _other_keeper(folder: AttemptFolder) -> int | None:
-    """The keeper at work in a folder, if it is not the one of the handle."""
-    return await asyncio.to_thread(folder.keeper) or None

@@ -1,0 +1,61 @@
+"""Which keepers are at work in which folders, and how one is told to end.
+
+A keeper of the fork server runs one job after the other, so its process id alone does not tell at which it is at work,
+and a signal to it could hit the next one. While its server runs, that knows both. Without that server no keeper gets a
+further job: then the lock of the folder tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+from nnilite.service import Handle
+from nnilite.worker_side import boot_id, started_at
+from nnilite_local._attempt_folder import AttemptFolder
+from nnilite_local._fork_server_client import ForkServerClient
+from nnilite_local._second_keepers import SecondKeepers
+
+
+class Keepers:
+    """Those of one service. A handle is as in `nnilite_local._service`. All raise OSError on a disk in trouble."""
+
+    def __init__(self, server: ForkServerClient, second_keepers: SecondKeepers) -> None:
+        self._server = server
+        self._second_keepers = second_keepers
+
+    def has(self, folder: AttemptFolder, handle: Handle) -> bool:
+        """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""
+        if self._is_at_work(folder, handle):
+            return True
+        return not self._second_keepers.is_at_work(folder) and folder.has_keeper()
+
+    async def terminate(self, folder: AttemptFolder, handle: Handle) -> None:
+        """SIGTERM: it ends its trial, or, if that has ended, tries for the last time to deliver."""
+        if await self._server.end(str(handle["job"])):
+            return
+        pid: int | None = handle["pid"]
+        if not self._is_at_work(folder, handle) or (handle.get("again") and not folder.waits_for_keeper()):
+            pid = await other_keeper(folder)
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def _is_at_work(self, folder: AttemptFolder, handle: Handle) -> bool:
+        """Whether the keeper of the handle is at work for its job. One that was found without its keeper has pid 0."""
+        if not handle["start"] or start_of(handle["pid"]) != handle["start"]:
+            return False
+        return not handle.get("again") or self._server.runs(str(handle["job"])) or folder.may_have_keeper()
+
+
+def start_of(pid: int) -> str:
+    """What tells the running process of this id from later ones of the same id; "" if none runs."""
+    start = started_at(pid) if pid > 1 else ""
+    return f"{boot_id()}/{start}" if start else ""
+
+
+async def other_keeper(folder: AttemptFolder) -> int | None:
+    """The keeper at work in a folder, looked for among all processes."""
+    return await asyncio.to_thread(folder.keeper) or None
