@@ -257,9 +257,10 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
             if link is None or not can_go_on or wake.terminations:
                 break
             following = _next_job(link, wake, code)
+            code = _CRASHED
             if following is None:
                 break
-            spec, code = following, _CRASHED
+            spec = following
     finally:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())

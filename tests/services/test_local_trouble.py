@@ -384,3 +384,76 @@ def test_a_file_that_goes_while_a_trials_folder_is_copied_is_left_out(bench, mon
     target = bench.scratch / "fetched"
     bench.call(bench.service.fetch(bench.handles[name], target))
     assert [path.name for path in target.rglob("*") if path.name in ("model.bin", "draft")] == ["model.bin"]
+
+
+# keepers that run one job after the other
+
+
+def in_one_keeper(bench: ServiceBench, second: str) -> tuple[str, str]:
+    """Two jobs, of which the first has ended, and its keeper runs the other one."""
+    first = bench.run("exit 3")
+    bench.finish(first)
+    eventually(lambda: not bench.service._server.runs(first))
+    name = running(bench, second)
+    assert bench.handles[first]["pid"] == bench.handles[name]["pid"]
+    return first, name
+
+
+def test_to_cancel_an_ended_job_does_not_end_the_one_that_its_keeper_runs_now(bench):
+    first, second = in_one_keeper(bench, "sleep 0.5; exit 4")
+    Path(bench.handles[first]["directory"], ".nni/exit").unlink()  # as if nobody knew how it ended
+    bench.call(bench.service.cancel(bench.handles[first]))
+    assert bench.wait(second).exit_code == 4
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["fork server", "manager"])
+def test_the_same_when_the_fork_server_has_died(bench, restart):
+    first, second = in_one_keeper(bench, "sleep 1; exit 4")
+    kill(bench.service._server.pid)
+    if restart:
+        bench.restart()
+    bench.call(bench.service.cancel(bench.handles[first]))
+    bench.call(bench.service.remove(bench.handles[first]))
+    assert (bench.status(first).state, bench.status(second).state) == (JobState.LOST, JobState.RUNNING)
+    assert bench.wait(second).exit_code == 4
+
+
+def test_the_end_of_a_job_is_seen_though_its_keeper_runs_another_one(bench):
+    first, second = in_one_keeper(bench, "sleep 60")
+    assert bench.status(first).exit_code == 3
+    kill(bench.service._server.pid)
+    bench.restart()
+    assert bench.status(first).exit_code == 3
+    bench.call(bench.service.cancel(bench.handles[second]))
+    assert bench.wait(second).state is JobState.CANCELED
+
+
+def test_a_keeper_that_is_killed_in_its_second_job_costs_only_that_one(bench):
+    first, second = in_one_keeper(bench, "sleep 60")
+    kill(bench.handles[second]["pid"])
+    assert bench.wait(second).state is JobState.LOST
+    assert bench.status(first).exit_code == 3
+    assert bench.wait(bench.run("exit 5")).exit_code == 5
+
+
+def test_a_job_can_be_canceled_while_the_fork_server_is_stopped(bench, monkeypatch):
+    monkeypatch.setattr("nnilite_local._fork_server_client._TOLD_S", 0.2)
+    name = running(bench)
+    server = bench.service._server.pid
+    os.kill(server, signal.SIGSTOP)
+    bench.call(bench.service.cancel(bench.handles[name]))
+    bench.call(bench.service.cancel(bench.handles[name]))
+    assert bench.status(name).state is JobState.RUNNING
+    os.kill(server, signal.SIGCONT)
+    assert bench.wait(name).state is JobState.CANCELED
+
+
+def test_a_look_at_the_lock_does_not_keep_a_keeper_from_its_job(bench):
+    """As after a restart of the manager, which cannot know whether the keeper has begun."""
+    looks = [bench.job(f"exit {number}") for number in range(5)]
+    for number, job in enumerate(looks):
+        folder = bench.service._folder(job)
+        bench.submit(job)
+        while folder.ended("") is None:
+            folder.has_keeper()
+        assert bench.wait(job.name).exit_code == number

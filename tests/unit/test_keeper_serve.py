@@ -7,10 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keeper_bench import Bench, pythons, running, until
+from nnilite._keeper.attempt_files import AttemptFiles
+from waiting import pause
 
 
 class Server:
@@ -117,3 +122,180 @@ def test_what_every_keeper_needs_is_imported_before_they_are_forked():
         [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["True"]
+
+
+class Jobs:
+    """Jobs for keepers that may be used again. They report to nobody, so that each is over when its command is."""
+
+    def __init__(self, bench: Bench, folder: Path) -> None:
+        self.server = Server(bench)
+        self._bench, self._folder = bench, folder
+        self.pids: dict[str, int] = {}
+        self.ends: dict[str, int] = {}
+        self.told: list[tuple[str, bool]] = []
+
+    def give(self, job: str, command: str) -> None:
+        place = self._bench.spec(command, job=job, callback=None, directory=str(self._folder / job / "0"))
+        spec = self._folder / f"{job}.json"
+        place.rename(spec)
+        self.server.order(json.dumps({"spec": str(spec), "again": True}))
+
+    def end(self, job: str) -> None:
+        self.server.order(json.dumps({"end": job}))
+
+    def hear(self) -> str:
+        """Take the next event."""
+        event = self.server.event()
+        if event["event"] == "started":
+            self.pids[event["job"]] = event["pid"]
+        elif event["event"] == "ended":
+            assert event["job"] not in self.ends, "an end was told twice"
+            self.ends[event["job"]] = event["status"]
+        elif event["event"] == "told":
+            self.told.append((event["job"], event["found"]))
+        return event["event"]
+
+    def finish(self, *jobs: str) -> list[int]:
+        while not set(jobs) <= set(self.ends):
+            self.hear()
+        return [self.ends[job] for job in jobs]
+
+    def cause(self, job: str) -> tuple[int | None, str]:
+        """Code and cause of the end that the keeper has recorded."""
+        exited = json.loads((self._folder / job / "0/.nni/exit").read_text())
+        return exited["code"], exited["cause"]
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    with Bench(tmp_path) as bench:
+        yield Jobs(bench, tmp_path)
+
+
+def test_a_keeper_runs_one_job_after_the_other(jobs):
+    for number in range(3):
+        jobs.give(f"j{number}", f"exit {number}")
+        assert jobs.finish(f"j{number}") == [number]
+        assert jobs.cause(f"j{number}") == (number, "")
+    assert len(set(jobs.pids.values())) == 1
+
+
+def test_two_jobs_at_once_have_two_keepers(jobs):
+    jobs.give("a", "sleep 0.3")
+    jobs.give("b", "exit 3")
+    assert jobs.finish("a", "b") == [0, 3]
+    assert jobs.pids["a"] != jobs.pids["b"]
+
+
+def test_nothing_of_a_job_is_left_for_the_next_one(jobs, tmp_path):
+    jobs.give("a", 'echo out; echo err >&2; echo "final 1" >> "$NNILITE_METRICS"; export A=1; cd /; exit 3')
+    jobs.finish("a")
+    jobs.give("b", 'pwd; env | grep -c "^A=\\|j0"; echo $NNILITE_JOB $(basename $(dirname $NNI_OUTPUT_DIR))')
+    jobs.finish("b")
+    assert (tmp_path / "b/0/trial.stdout").read_text().split() == [str(tmp_path / "b/0"), "0", "b", "b"]
+    spool = tmp_path / "b/0/.nni/metrics"
+    assert not spool.exists() or spool.read_text() == ""
+    assert (tmp_path / "b/0/trial.stderr").read_text() == ""
+
+
+def test_a_keeper_that_was_told_to_end_gets_no_further_job(jobs):
+    jobs.give("a", "sleep 100")
+    jobs.hear()
+    jobs.end("a")
+    jobs.give("b", "exit 3")
+    assert jobs.finish("a", "b")[1] == 3
+    assert jobs.pids["a"] != jobs.pids["b"]
+    assert jobs.told == [("a", True)]
+    assert (jobs.cause("a")[1], jobs.cause("b")) == ("interrupted", (3, ""))
+
+
+def test_a_job_that_has_ended_is_not_ended_again(jobs):
+    jobs.give("a", "true")
+    jobs.finish("a")
+    jobs.end("a")
+    jobs.end("nobody")
+    while len(jobs.told) < 2:
+        jobs.hear()
+    assert jobs.told == [("a", False), ("nobody", False)]
+    jobs.give("b", "exit 3")
+    assert jobs.finish("b") == [3]
+
+
+def test_a_job_is_unlocked_before_its_end_is_told(jobs, tmp_path):
+    for number in range(5):
+        jobs.give(f"j{number}", "true")
+        jobs.finish(f"j{number}")
+        assert AttemptFiles(str(tmp_path / f"j{number}" / "0")).is_locked() is False
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_free_keepers_leave_with_their_server(jobs, kill):
+    jobs.give("a", "true")
+    jobs.finish("a")
+    assert running(jobs.pids["a"])
+    if kill:
+        jobs.server.process.kill()
+    else:
+        jobs.server.process.stdin.close()
+    until(lambda: not running(jobs.pids["a"]))
+
+
+def test_a_free_keeper_leaves_after_a_while(jobs):
+    jobs.give("a", "true")
+    jobs.finish("a")
+    jobs.give("b", "sleep 12")  # which the same one runs; nobody is free then
+    until(lambda: "b" in jobs.pids or (jobs.hear() and False))
+    jobs.give("c", "true")
+    jobs.finish("c")
+    until(lambda: not running(jobs.pids["c"]), 30)
+    assert running(jobs.pids["b"])
+    assert jobs.finish("b") == [0]
+
+
+def test_a_keeper_that_dies_while_it_is_free_costs_at_most_the_job_that_it_was_given(jobs):
+    ends = []
+    for number in range(10):
+        jobs.give(f"a{number}", "true")
+        jobs.finish(f"a{number}")
+        os.kill(jobs.pids[f"a{number}"], signal.SIGKILL)
+        jobs.give(f"b{number}", "exit 3")
+        ends += jobs.finish(f"b{number}")
+    assert set(ends) <= {3, -9}
+    jobs.give("last", "exit 3")
+    assert jobs.finish("last") == [3]
+
+
+def test_a_job_whose_specification_has_gone_is_over(jobs, tmp_path):
+    jobs.give("a", "true")
+    jobs.finish("a")
+    os.kill(jobs.pids["a"], signal.SIGSTOP)
+    jobs.give("b", "true")
+    jobs.hear()
+    (tmp_path / "b.json").unlink()
+    os.kill(jobs.pids["a"], signal.SIGCONT)
+    assert jobs.finish("b") == [70]
+    assert not (tmp_path / "b/0/.nni/started").exists()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.booleans()), min_size=1, max_size=25))
+@settings(max_examples=15, deadline=None)
+def test_an_order_to_end_never_hits_another_job(tmp_path_factory, plan):
+    """Each job lasts some milliseconds, and some are told to end in that time or just after it."""
+    folder = tmp_path_factory.mktemp("ends")
+    with Bench(folder) as bench:
+        jobs, asked = Jobs(bench, folder), set()
+        for number, (wait, lasts_ms, ends) in enumerate(plan):
+            jobs.give(f"j{number}", f"sleep 0.0{lasts_ms:02}; exit 3")
+            while f"j{number}" not in jobs.pids:
+                jobs.hear()
+            pause(wait * 0.01, "the job may end meanwhile, or not")
+            if ends:
+                asked.add(f"j{number}")
+                jobs.end(f"j{number}")
+        every = [f"j{number}" for number in range(len(plan))]
+        jobs.finish(*every)
+        for job in set(every) - asked:
+            assert jobs.cause(job) == (3, ""), f"{job} was ended in place of another"
+        for job in asked:
+            code, cause = jobs.cause(job)
+            assert (cause == "interrupted") or code == 3

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 
@@ -18,6 +19,10 @@ from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._second_keepers import SecondKeepers
 
+log = logging.getLogger(__name__)
+
+_MOMENT_S = 1.0
+
 
 class Keepers:
     """Those of one service. A handle is as in `nnilite_local._service`. All raise OSError on a disk in trouble."""
@@ -25,12 +30,29 @@ class Keepers:
     def __init__(self, server: ForkServerClient, second_keepers: SecondKeepers) -> None:
         self._server = server
         self._second_keepers = second_keepers
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def has(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""
         if self._is_at_work(folder, handle):
             return True
         return not self._second_keepers.is_at_work(folder) and folder.has_keeper()
+
+    def terminate_later(self, folder: AttemptFolder, handle: Handle) -> None:
+        """SIGTERM to a keeper of the fork server that is still at work in a moment."""
+        asyncio.get_running_loop().call_later(_MOMENT_S, self._terminate_late, folder, handle)
+
+    def _terminate_late(self, folder: AttemptFolder, handle: Handle) -> None:
+        if self._server.runs(str(handle["job"])):
+            task = asyncio.get_running_loop().create_task(self._try_to_terminate(folder, handle))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _try_to_terminate(self, folder: AttemptFolder, handle: Handle) -> None:
+        try:
+            await self.terminate(folder, handle)
+        except OSError as error:  # it will have heard of the end of its manager by then
+            log.info("the keeper of %s cannot be told to end: %s", folder.path, error.strerror)
 
     async def terminate(self, folder: AttemptFolder, handle: Handle) -> None:
         """SIGTERM: it ends its trial, or, if that has ended, tries for the last time to deliver."""

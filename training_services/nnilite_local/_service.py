@@ -184,8 +184,8 @@ class LocalService(TrainingService):
         """Take away the specification, since it holds the trial's token, and what else only its keeper needed.
 
         A keeper at work ends now. Nobody waits for what it still delivers, which it would try for a day if the manager
-        ends now; and one whose trial goes on, although somebody has reported its end, would go on with it. Only one of
-        this fork server that has recorded the end is left alone until `close`: it is about to take the next job.
+        ends now; and one whose trial goes on, although somebody has reported its end, would go on with it. Only one
+        that has recorded the end is left alone for a moment, since it is probably about to take the next job.
         """
         folder = AttemptFolder(Path(str(handle["directory"])))
         await _free(str(handle["job"]), self._gpus, self._slots)
@@ -193,11 +193,14 @@ class LocalService(TrainingService):
         with _read(folder):
             ended = folder.ended(self._host) is not None
             at_work = self._keepers.has(folder, handle)
+            asked = str(handle["job"]) in self._removed
             if at_work:
                 self._removed.add(str(handle["job"]))
             if ended or not at_work:
                 folder.forget()
-            if not ended or not self._server.runs(str(handle["job"])):
+            if ended and not asked and self._server.runs(str(handle["job"])):
+                self._keepers.terminate_later(folder, handle)
+            else:
                 await self._keepers.terminate(folder, handle)
         self._dismissed.append((folder, handle))
         self._tidy_up()
