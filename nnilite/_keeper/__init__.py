@@ -60,6 +60,7 @@ job                runs an attempt as the job of such a platform
 proof              how keeper and manager prove to each other who they are, without sending the token
 courier            the thread that takes batches to the manager, and brings its answers
 link               the ways to the manager: its REST callback, or marked lines on standard output
+local_link         the short way to a manager on this machine: a Unix socket
 plain_json         JSON without the time that the import of `json` takes
 plain_hash         the same for `hashlib`
 signals            the same for `signal`

@@ -53,7 +53,7 @@ def serve() -> int:
     import subprocess  # noqa: F401
     import tarfile  # noqa: F401
 
-    from . import courier, link, outbox, sdk_folder, use, working_copy  # noqa: F401
+    from . import courier, link, local_link, outbox, sdk_folder, use, working_copy  # noqa: F401
 
     server = _ForkServer()
     signal.signal(signal.SIGCHLD, server.wake.nothing)

@@ -50,7 +50,7 @@ class RestLink:
         """Deliver a batch. Raises: LinkDown."""
         body = json.dumps({"events": events}, separators=(",", ":")).encode("ascii")
         status, content = self._exchange("POST", self._callback_path(), body)
-        return _answer(status, content)
+        return read_answer(status, _parsed(content))
 
     def prepare(self) -> None:
         """Connect, so that the next request takes less time. Raises: LinkDown."""
@@ -269,12 +269,15 @@ def link_of(spec: Spec) -> Link:
     """The way to the manager that the specification asks for."""
     if spec.report == "stdout":
         return StdoutLink()
-    return RestLink(spec) if spec.callback or spec.callback_file else NoLink()
+    if spec.callback_file:
+        from .local_link import LocalLink
+
+        return LocalLink(spec)
+    return RestLink(spec) if spec.callback else NoLink()
 
 
-def _answer(status: int, content: bytes) -> ManagerAnswer:
-    """Read the manager's answer. Raises: LinkDown for a 200 or 409 that no manager of nnilite would send."""
-    data = _parsed(content)
+def read_answer(status: int, data: Dict[str, Any]) -> ManagerAnswer:
+    """The manager's answer from its JSON. Raises: LinkDown for a 200 or 409 that no manager of nnilite would send."""
     if status in (200, 409) and not _is_count(data.get("metrics")):
         raise LinkDown("what answers at the manager's address is not the manager")
     output = data.get("output")

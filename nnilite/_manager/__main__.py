@@ -29,7 +29,7 @@ from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
 from nnilite._manager.viewer import About, Viewer
 from nnilite._network import is_loopback
-from nnilite._rest import Options, Premises, SecretFilter, listen, make_application
+from nnilite._rest import CallbackSocket, Options, Premises, SecretFilter, listen, make_application
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
 from nnilite._trackers.keeping import Feeder, keep_fed, trackers_of
@@ -200,6 +200,8 @@ class Program:
     async def _serve(self, parts: assembly.Assembled, new: bool) -> None:
         server = self._listen(parts.manager)
         self._write("callback", Kept(self._address.url.encode("ascii")))
+        short_way = CallbackSocket(self._directory / "callback", parts.manager)
+        await short_way.listen()
         try:
             if new:
                 await self._open(parts)
@@ -211,6 +213,7 @@ class Program:
             await asyncio.sleep(_LAST_WORDS_S)
         finally:
             server.stop()
+            short_way.close()
             if self._guard is not None:
                 # The thread of a look goes on when its task is canceled.
                 with contextlib.suppress(asyncio.TimeoutError):

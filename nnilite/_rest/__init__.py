@@ -43,6 +43,7 @@ refusal_log          keeps refused sign-ins from filling the log
 from nnilite._answers.backend import Backend
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_path
+from nnilite._rest.callback_socket import CallbackSocket
 from nnilite._rest.handler import Premises, Site
 from nnilite._rest.log_filter import SecretFilter
 from nnilite._rest.options import Options
@@ -50,6 +51,7 @@ from nnilite._rest.server_connections import RestServer
 
 __all__ = [
     "Backend",
+    "CallbackSocket",
     "Changes",
     "Options",
     "Premises",

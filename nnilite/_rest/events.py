@@ -6,7 +6,7 @@ from nnilite._rest import wire
 from nnilite._rest.refusal import HttpRefusal
 from nnilite.errors import ConfigError, Place
 from nnilite.keeper_events import read_batch
-from nnilite.records import KeeperEvent
+from nnilite.records import Json, KeeperEvent
 
 EVENTS_MAX = 10_000
 
@@ -16,7 +16,11 @@ def parse_batch(body: bytes) -> list[KeeperEvent]:
 
     Example: `parse_batch(b'{"events": []}')` is `[]`, a heartbeat.
     """
-    batch = wire.loads(body)
+    return events_of(wire.loads(body))
+
+
+def events_of(batch: Json) -> list[KeeperEvent]:
+    """The same for a body that has been parsed."""
     events = batch.get("events") if isinstance(batch, dict) else None
     if not isinstance(events, list):
         raise ConfigError('the body must be {"events": [...]}', Place(field="events"))
