@@ -251,9 +251,10 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
         wake = Wake()
         wake.listen()
         while True:
-            _leave_streams(os.path.join(spec.directory, ".nni"))
+            inner = os.path.join(spec.directory, ".nni")
+            _leave_streams(inner)
             code, can_go_on = run_one_of_several(spec, wake)
-            _leave_no_empty_log(os.path.join(spec.directory, ".nni", "keeper.log"))
+            _close_log(os.path.join(inner, "keeper.log"))
             if link is None or not can_go_on or wake.terminations:
                 break
             following = _next_job(link, wake, code)
@@ -289,8 +290,10 @@ def _next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
         return None
 
 
-def _leave_no_empty_log(path: str) -> None:
-    """Remove the log if nothing was written to it, so that a trial leaves a file less behind."""
+def _close_log(path: str) -> None:
+    """Let go of the log, and remove it if nothing was written to it, so that a trial leaves a file less behind."""
+    sys.stderr.flush()
+    os.dup2(1, 2)  # which is /dev/null
     try:
         if os.stat(path).st_size == 0:
             os.unlink(path)

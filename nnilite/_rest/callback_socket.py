@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import resource
 import socket
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from nnilite._rest import wire
 from nnilite._rest.events import events_of
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import SERVER_BODY_MAX
+from nnilite._rest.server_connections import room
 from nnilite._shapes import to_json
 from nnilite.errors import NniliteError
 from nnilite.records import Json
@@ -39,6 +41,7 @@ class CallbackSocket:
         self._backend = backend
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._most = room(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) // 2
 
     async def listen(self) -> None:
         """Begin to serve. What an earlier manager has left there is taken away."""
@@ -67,6 +70,9 @@ class CallbackSocket:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= self._most:  # others need file descriptors, too; this keeper goes to the REST callback
+            writer.close()
+            return
         self._open.add(writer)
         try:
             while line := await reader.readline():

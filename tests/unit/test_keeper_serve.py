@@ -198,6 +198,18 @@ def test_nothing_of_a_job_is_left_for_the_next_one(jobs, tmp_path):
     assert (tmp_path / "b/0/trial.stderr").read_text() == ""
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc")
+def test_a_keeper_keeps_no_files_of_what_it_has_run(jobs, tmp_path):
+    seen = []
+    for number in range(4):
+        jobs.give(f"j{number}", 'echo out; echo "final 1" >> "$NNILITE_METRICS"')
+        jobs.finish(f"j{number}")
+        files = [str(one.readlink()) for one in Path(f"/proc/{jobs.pids['j0']}/fd").iterdir()]
+        assert not [file for file in files if str(tmp_path) in file]
+        seen.append(len(files))
+    assert len(set(seen)) == 1
+
+
 def test_a_keeper_that_was_told_to_end_gets_no_further_job(jobs):
     jobs.give("a", "sleep 100")
     jobs.hear()

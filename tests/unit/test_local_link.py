@@ -267,6 +267,18 @@ def test_a_manager_that_does_not_answer_in_time_is_asked_over_rest(side, address
     link.close()
 
 
+def test_too_many_connections_leave_the_rest_callback(side, address_file, rest):
+    side.socket._most = 1
+    with socket.socket(socket.AF_UNIX) as other:
+        other.connect(str(side.path))
+        other.sendall(json.dumps({"job": JOB, "token": TOKEN, "events": []}).encode() + b"\n")
+        other.recv(1000)
+        link = link_to(address_file, rest.url)
+        assert link.post([METRIC]).status == 200
+        assert (side.backend.taken, rest.values) == ([], [0.5])
+        link.close()
+
+
 def test_long_paths_work(tmp_path):
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
