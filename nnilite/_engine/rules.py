@@ -45,7 +45,7 @@ class Rules(Reports):
         self._out = s.Outcome()
         self._pass_time(getattr(message, "now", self._now))
         _HANDLERS[type(message)](self, message)
-        # A job that has not ended frees no slot. A poll brings thousands of these, and what follows looks at all trials.
+        # A job that has not ended frees no slot. A poll brings thousands of these, and the rest looks at all trials.
         if isinstance(message, s.Polled) and not message.status.state.ended:
             return self._out
         # An ending experiment needs no parameters; its last trials may still need a submission (`_CANCEL_TRIES`).
