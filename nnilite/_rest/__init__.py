@@ -25,6 +25,7 @@ remark_handlers      handlers about what people have written about trials
 trials               handlers about trials, their metrics, output and files
 insight              handlers about many trials at once
 callbacks            handlers for keepers: they take events and send code
+callback_socket      the callback for keepers on this machine, over a Unix socket
 nni_api              handlers for the REST interface of NNI 3.0
 export               all ended trials as one file
 prometheus           the experiment in Prometheus' text format

@@ -13,10 +13,9 @@ from nnilite._store.writer import Store
 def test_the_large_experiment_can_be_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     scale = importlib.import_module("benchmarks.scale")
-    monkeypatch.setattr(scale, "TRIALS", 3)
     path = tmp_path / "nnilite.sqlite"
     Store.create(path, "abcdef12", 0.0).close()
-    scale.fill(path)
+    scale.fill(path, 3)
     store = Store(path)
     store.open()
     assert len(store.calls(100)) == 4

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
+_ASKED_TO_LEAVE, _BETWEEN_S = 2, 0.05
 
 
 class LocalService(TrainingService):
@@ -210,9 +211,11 @@ class LocalService(TrainingService):
             raise ServiceError(f"the keeper of {folder.path} is still at work")
 
     async def close(self) -> None:
-        self._tidy_up()
-        for folder, handle in self._dismissed:  # a keeper that is asked twice does not wait for another manager
-            await self._keepers.terminate(folder, handle)
+        for _ in range(_ASKED_TO_LEAVE):  # a keeper that is asked twice does not wait for another manager
+            self._tidy_up()
+            for folder, handle in self._dismissed:
+                await self._keepers.terminate(folder, handle)
+            await asyncio.sleep(_BETWEEN_S if self._dismissed else 0)
         self._gpus.close()
         await self._second_keepers.close()
         await self._server.close()
