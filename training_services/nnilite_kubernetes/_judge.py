@@ -117,7 +117,7 @@ class Judge:
         if role is not None:
             self._roles.note(pod, role, gone)
         if content is not None and not self._known.memory_of(content).removed:
-            if role is not None and role.reports and not is_alive(pod):
+            if role is not None and role.reports and (gone or not is_alive(pod)):
                 self._known.memory_of(content).reporter = pod
             self._remember(content, pod)
             if role is not None:

@@ -159,9 +159,12 @@ def _by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
         if end is not None and end.state is JobState.CANCELED and outcome.exit_code in (None, code):
             reason = " ".join(filter(None, (removal(pod), outcome.message and f"({outcome.message})")))
             return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
+    # No pod has failed: they were taken away.
+    if outcome.exit_code is None and outcome.state in (None, JobState.FAILED):
+        gone = next((pod for pod in pods if pod["metadata"].get("deletionTimestamp")), None)
+        reason = outcome.message if gone is None else f"{removal(gone)} ({outcome.message})"
+        return JobStatus(JobState.LOST, reason)
     state = outcome.state or JobState.FAILED
-    if state is JobState.FAILED and outcome.exit_code is None:
-        state = JobState.LOST  # no pod has failed: they were taken away
     return JobStatus(state, outcome.message, outcome.exit_code if state is JobState.FAILED else None)
 
 
