@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import ssl
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -41,7 +43,7 @@ class Listener:
     def start(self, port: int | None = None) -> None:
         """Listen, on the same port as before if there was one, or on this one; 0 is any that is free."""
         wanted = self._port if port is None else port
-        self._server = self._bind(wanted) if wanted else self._bind_any()
+        self._server = self._bind_again(wanted) if wanted else self._bind_any()
         if self.tls is not None:
             self._server.socket = self.tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
@@ -51,6 +53,17 @@ class Listener:
 
     def _bind(self, port: int) -> _HttpServer:
         return _HttpServer((self.host, port), self._handler)
+
+    def _bind_again(self, port: int, limit_s: float = 10.0) -> _HttpServer:
+        # A process that another thread is starting at the moment holds the stopped server's socket until its exec.
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._bind(port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def _bind_any(self, attempts: int = 20) -> _HttpServer:
         # Where a system hands out these ports to connections too, one can be taken between the look and the start.

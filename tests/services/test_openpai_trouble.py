@@ -139,7 +139,8 @@ def test_an_outage_loses_nothing(pai, open_pai):
     bench = open_pai()
     name = bench.python("import nnilite; nnilite.report_final_result(0.5)")
     pai.listener.stop()
-    assert isinstance(bench.refusal(bench.service.poll([bench.handles[name]])), ServiceError)
+    # The list that the submission has fetched is good for a moment.
+    bench.eventually(lambda: isinstance(bench.refusal(bench.service.poll([bench.handles[name]])), ServiceError))
     pai.listener.start()
     assert bench.wait(name).state is JobState.SUCCEEDED
     assert bench.finish(name).values == [0.5]
