@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 480, 300
-LEFT, RIGHT, TOP, BOTTOM = 70, 20, 35, 50
+LEFT, RIGHT, TOP, BOTTOM = 70, 30, 35, 50
 _GREY = "#808080"  # can be read on white and on black
 _BLUE = "#3d7dd8"
 
