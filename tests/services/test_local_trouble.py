@@ -406,6 +406,14 @@ def test_to_cancel_an_ended_job_does_not_end_the_one_that_its_keeper_runs_now(be
     assert bench.wait(second).exit_code == 4
 
 
+@pytest.mark.parametrize("ask", ["cancel", "remove"])
+def test_a_trial_that_has_taken_its_keepers_files_away_does_no_harm_to_the_next_one(bench, ask):
+    first, second = in_one_keeper(bench, "sleep 1; exit 4")
+    shutil.rmtree(Path(bench.handles[first]["directory"], ".nni"))
+    bench.call(getattr(bench.service, ask)(bench.handles[first]))
+    assert bench.wait(second).exit_code == 4
+
+
 @pytest.mark.parametrize("restart", [False, True], ids=["fork server", "manager"])
 def test_the_same_when_the_fork_server_has_died(bench, restart):
     first, second = in_one_keeper(bench, "sleep 1; exit 4")

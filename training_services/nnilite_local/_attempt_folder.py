@@ -24,6 +24,7 @@ class AttemptFolder(KeeperFolder):
         pid, gpus = found.get("pid"), found.get("gpus")
         return (
             isinstance(found.get("job"), str)
+            and isinstance(found.get("server", ""), str)
             and isinstance(found.get("start"), str)
             and found.get("directory") == str(self.path)
             and _is_count(pid)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ class ForkServerClient:
     def __init__(self, keeper: Path, log_file: Path, heard: Callable[[str], None]) -> None:
         self._keeper = keeper
         self._log_file = log_file
+        self.name = ""  # of the server that runs, or ran last; no other server has it
         # Called with the job whose keeper has ended, and with "" when nobody will tell of that any more.
         self._heard = heard
         self._process: asyncio.subprocess.Process | None = None
@@ -59,6 +61,7 @@ class ForkServerClient:
                 )
         except OSError as error:
             raise ServiceError(f"no keeper can be started: {error}") from error
+        self.name = secrets.token_hex(8)
         self._listener = asyncio.create_task(self._listen(self._process), name="fork server")
 
     async def run(self, job: str, spec: Path) -> int:

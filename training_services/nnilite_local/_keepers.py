@@ -44,14 +44,15 @@ class Keepers:
 
     def _terminate_late(self, folder: AttemptFolder, handle: Handle) -> None:
         if self._server.runs(str(handle["job"])):
-            task = asyncio.get_running_loop().create_task(self._try_to_terminate(folder, handle))
+            task = asyncio.get_running_loop().create_task(self.try_to_terminate(folder, handle))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _try_to_terminate(self, folder: AttemptFolder, handle: Handle) -> None:
+    async def try_to_terminate(self, folder: AttemptFolder, handle: Handle) -> None:
+        """The same now. A disk in trouble is only logged: such a keeper leaves when its manager has gone for a day."""
         try:
             await self.terminate(folder, handle)
-        except OSError as error:  # it will have heard of the end of its manager by then
+        except OSError as error:
             log.info("the keeper of %s cannot be told to end: %s", folder.path, error.strerror)
 
     async def terminate(self, folder: AttemptFolder, handle: Handle) -> None:
@@ -59,7 +60,7 @@ class Keepers:
         if await self._server.end(str(handle["job"])):
             return
         pid: int | None = handle["pid"]
-        if not self._is_at_work(folder, handle) or (handle.get("again") and not folder.waits_for_keeper()):
+        if not self._is_at_work(folder, handle) or (handle.get("server") and not folder.waits_for_keeper()):
             pid = await other_keeper(folder)
         if pid:
             with contextlib.suppress(ProcessLookupError):
@@ -69,7 +70,12 @@ class Keepers:
         """Whether the keeper of the handle is at work for its job. One that was found without its keeper has pid 0."""
         if not handle["start"] or start_of(handle["pid"]) != handle["start"]:
             return False
-        return not handle.get("again") or self._server.runs(str(handle["job"])) or folder.may_have_keeper()
+        if not handle.get("server"):
+            return True
+        if self._server.runs(str(handle["job"])):
+            return True
+        # What the trial has done to its folder cannot make us take the keeper of another job for its own.
+        return handle["server"] != self._server.name and folder.may_have_keeper()
 
 
 def start_of(pid: int) -> str:

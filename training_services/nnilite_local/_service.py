@@ -42,14 +42,16 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
+_ANOTHER = "another"  # in a handle: the job was found, and its keeper may be of any fork server
 _ASKED_TO_LEAVE, _BETWEEN_S = 2, 0.05
 
 
 class LocalService(TrainingService):
     """Runs trials as processes of this machine, beside the manager.
 
-    A handle is {"job", "directory", "pid", "start", "again", "gpus"}: pid and start are the keeper's, again is true if
-    it may run other jobs afterwards, gpus are the indices of the GPUs that the job holds, or null.
+    A handle is {"job", "directory", "pid", "start", "server", "gpus"}: pid and start are the keeper's, server is the
+    name of the fork server that may give it other jobs afterwards, gpus are the indices of the GPUs that the job holds,
+    or null. Handles of earlier versions have no server: their keepers ran one job only.
     """
 
     Config = LocalConfig
@@ -112,7 +114,8 @@ class LocalService(TrainingService):
             raise
         try:
             self._write_spec(job, folder, code, gpus)
-            handle = _handle(job, folder, await self._server.run(job.name, folder.spec_file), gpus)
+            pid = await self._server.run(job.name, folder.spec_file)
+            handle = _handle(job, folder, pid, self._server.name, gpus)
             folder.keep_note(handle)
         except OSError as error:
             await _free(job.name, self._gpus, self._slots)
@@ -214,7 +217,7 @@ class LocalService(TrainingService):
         for _ in range(_ASKED_TO_LEAVE):  # a keeper that is asked twice does not wait for another manager
             self._tidy_up()
             for folder, handle in self._dismissed:
-                await self._keepers.terminate(folder, handle)
+                await self._keepers.try_to_terminate(folder, handle)
             await asyncio.sleep(_BETWEEN_S if self._dismissed else 0)
         self._gpus.close()
         await self._second_keepers.close()
@@ -240,7 +243,7 @@ class LocalService(TrainingService):
             pid = await other_keeper(folder)
             if pid is None and folder.started() is None and folder.ended(self._host) is None:
                 return None
-            handle = _handle(job, folder, pid or 0, folder.gpus() if job.gpus else None)
+            handle = _handle(job, folder, pid or 0, _ANOTHER, folder.gpus() if job.gpus else None)
             folder.keep_note(handle)
         if handle is not None and self._runs(folder.path):
             self._gpus.rebook(job.name, folder.path, handle["gpus"])
@@ -328,13 +331,13 @@ class LocalService(TrainingService):
         return self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder)
 
 
-def _handle(job: Job, folder: AttemptFolder, pid: int, gpus: Sequence[int] | None) -> Handle:
+def _handle(job: Job, folder: AttemptFolder, pid: int, server: str, gpus: Sequence[int] | None) -> Handle:
     return {
         "job": job.name,
         "directory": str(folder.path),
         "pid": pid,
         "start": start_of(pid),
-        "again": True,
+        "server": server,
         "gpus": None if gpus is None else list(gpus),
     }
 
