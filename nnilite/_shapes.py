@@ -11,7 +11,6 @@ OpenAPI document (`schema_of`). Names travel in camelCase. What the hint alone d
 
 from __future__ import annotations
 
-import base64
 import collections.abc
 import dataclasses
 import types
@@ -127,15 +126,21 @@ def choice(values: type[Enum] | tuple[str, ...]) -> Form:
 def _from_base64(value: Json) -> bytes:
     if type(value) is not str:
         raise ValueError("must be a string in base64")
+    import base64
+
     try:
         return base64.b64decode(value, validate=True)
     except ValueError:
         raise ValueError("is not base64") from None
 
 
-BYTES = Form(
-    {"type": "string", "contentEncoding": "base64"}, lambda data: base64.b64encode(data).decode("ascii"), _from_base64
-)
+def _to_base64(data: bytes) -> str:
+    import base64
+
+    return base64.b64encode(data).decode("ascii")
+
+
+BYTES = Form({"type": "string", "contentEncoding": "base64"}, _to_base64, _from_base64)
 ANYTHING = Form({"description": "any JSON value, with NaN and infinities as strings"})
 TIME = seconds_since_epoch()
 _SIMPLE: dict[Any, Form] = {

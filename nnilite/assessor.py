@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 __all__ = ["AssessResult", "Assessor"]
@@ -44,7 +43,7 @@ class Assessor:
     def get_checkpoint_path(self) -> str | None:
         """A folder of the experiment where an assessor may keep files, or None."""
         path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
-        return path if path and Path(path).is_dir() else None
+        return path if path and os.path.isdir(path) else None  # noqa: PTH112  pathlib is dear to import
 
     def _on_exit(self) -> None:
         """The experiment has ended."""

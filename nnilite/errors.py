@@ -13,7 +13,8 @@
     ├── UnreadableFile              ... cannot be read now, which says nothing about its content
     ├── NotFound                    no such experiment, trial or file
     ├── Conflict                    asked for something that the present state does not allow
-    └── NoMoreTrialError            raised by a tuner: the search space is exhausted (NNI's name)
+    ├── NoMoreTrialError            raised by a tuner: the search space is exhausted (NNI's name)
+    └── TrialStopped                raised in the objective of a `Search`: its trial should end now
 
 A message is one or two plain sentences: what is wrong, where, and what would help.
 """
@@ -117,3 +118,7 @@ class NoMoreTrialError(NniliteError):
 
     def __init__(self, message: str = "Search space fully explored") -> None:
         super().__init__(message)
+
+
+class TrialStopped(NniliteError):
+    """Raised by `report` in an objective that should end now: the assessor, or the time limit, stops its trial."""

@@ -2,42 +2,41 @@
 
 `Search` holds a tuner, perhaps an assessor, and the trials. `run` does all; `ask` and `tell` leave the loop to you.
 Tuner and assessor are called under one lock, so objectives may run in as many threads as you like.
+
+What only a search needs that has begun is imported then: programs import `Search` that do not search each time.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _text
-from nnilite._search.loop import Bounds, Callback, Loop, TrialStopped
-from nnilite._search.plan import Plan
-from nnilite._search.progress import SearchProgress
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError
+from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError, TrialStopped
 from nnilite.records import CallKind, Json, Trial, TrialState
 from nnilite.tuner import Call, Tuner
 from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from optuna.study import Study
     from pandas import DataFrame
 
     from nnilite._search.journal import Journal
+    from nnilite._search.loop import Callback, Loop
+    from nnilite._search.progress import SearchProgress
     from nnilite._store.shared import News
 
 __all__ = ["Search", "SearchResult", "TrialStopped"]
-
-log = logging.getLogger(__name__)
 
 MOST_TAKEOVERS = 1
 """How often a trial whose process has gone is begun again: it may be the trial that ends its process."""
@@ -118,7 +117,8 @@ class Search:
 
     Args:
         space: a search space, as in a search-space file.
-        tuner: name of an installed tuner, or a tuner of your own.
+        tuner: name of an installed tuner, or a tuner of your own. None: GP if scikit-learn is installed and no choice
+            is nested, else TPE; NSGA2 for several objectives.
         optimize: "maximize" or "minimize"; or `{"accuracy": "maximize", "size": "minimize"}` for a tuner with
             several objectives, whose results are dicts with these keys.
         seed: the same seed and the same results give the same search (with concurrency 1).
@@ -136,40 +136,36 @@ class Search:
     def __init__(
         self,
         space: Mapping[str, Any],
-        tuner: str | Tuner = "TPE",
+        tuner: str | Tuner | None = None,
         optimize: str | Mapping[str, str] = "maximize",
         seed: int | None = None,
         assessor: str | Assessor | None = None,
         storage: str | Path | None = None,
         **tuner_args: Any,
     ) -> None:
+        from nnilite._search.plan import Plan
+
         if isinstance(optimize, str):
             one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
-        plan = self._plan = Plan(space, tuner, optimize, seed, assessor, tuner_args)
+        plan = Plan(space, "" if tuner is None else tuner, optimize, seed, assessor, tuner_args)
         self._lock = threading.RLock()
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
         self._calls: list[Call] = []
         self._loops: list[Loop] = []
         self._next_number = 0  # of parameters
-        self._tuner = plan.make_tuner(seed)
-        self._assessor = plan.make_assessor()
-        self._tuner.update_search_space(space)
         self._journal: Journal | None = None
         if storage is not None:
-            self._open(Path(storage), plan)
+            from nnilite._search.journal import Journal
 
-    def _open(self, folder: Path, plan: Plan) -> None:
-        from nnilite._search.journal import Journal
-
-        self._journal = Journal(folder, plan)
-        if self._journal.seed is not None and plan.seed is None and not isinstance(plan.tuner, Tuner):
-            self._plan = replace(plan, seed=self._journal.seed)
-            self._tuner = plan.make_tuner(self._journal.seed)
-            self._tuner.update_search_space(plan.space)
-        with self._turn():
-            log.debug("%s has %d trials", folder, len(self._trials))
+            self._journal = Journal(storage, plan)
+        self._plan = self._journal.plan if self._journal is not None else plan.with_tuner()
+        self._tuner = self._plan.make_tuner()
+        self._assessor = self._plan.make_assessor()
+        self._tuner.update_search_space(space)
+        with self._turn():  # it learns what is there
+            pass
 
     def __repr__(self) -> str:
         goals = ", ".join(f"{'maximize' if sign > 0 else 'minimize'} {name}" for name, sign in self._objectives.items())
@@ -189,7 +185,7 @@ class Search:
         self.__dict__.update(state)
         self._lock, self._loops = threading.RLock(), []
         if isinstance(self._plan.tuner, str):
-            self._tuner = self._plan.make_tuner(self._plan.seed)
+            self._tuner = self._plan.make_tuner()
             self._tuner.update_search_space(self._plan.space)
             self._tuner.replay(self._calls)
         if isinstance(self._plan.assessor, str):
@@ -377,6 +373,9 @@ class Search:
             raises; or if processes cannot begin. Conflict if the objective cannot be sent to processes. What has ended
             by then is in `result()`.
         """
+        from nnilite._search.loop import Bounds, Loop
+        from nnilite._search.progress import SearchProgress
+
         if trials < 1 or concurrency < 1 or (total is not None and total < 1):
             told = f"{trials}, {concurrency}" + (f" and {total}" if total is not None else "")
             raise Conflict(f"trials, concurrency and total must be at least 1, not {told}.")

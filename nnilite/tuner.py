@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from nnilite.errors import NoMoreTrialError
@@ -128,7 +127,7 @@ class Tuner:
     def get_checkpoint_path(self) -> str | None:
         """A folder of the experiment where a tuner may keep files, or None."""
         path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
-        return path if path and Path(path).is_dir() else None
+        return path if path and os.path.isdir(path) else None  # noqa: PTH112  pathlib is dear to import
 
     def _on_exit(self) -> None:
         """Called when the experiment has ended."""

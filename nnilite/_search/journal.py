@@ -57,20 +57,20 @@ _LEFT: list[sqlite3.Connection] = []  # connections of the parents of forked pro
 
 
 class Journal:
-    """The folder of one search, as one process uses it. `seed`: the one that all processes share."""
+    """The folder of one search, as one process uses it. `plan` has the tuner and the seed of all processes."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
-        self.folder = folder.absolute()
+    def __init__(self, folder: str | Path, plan: Plan) -> None:
+        self.folder = Path(folder).absolute()
         self._forget()
         self._seen = SharedCursor()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._alone():
                 if not (self.folder / "config.json").exists():
-                    _make(self.folder, plan)
+                    _make(self.folder, plan.with_tuner())
                 _check_kind(self.folder)
                 self.config = assembly.load_config(self.folder, paths=False)
-                self.seed = plan.compare(self.config, self.folder)
+                self.plan = plan.agreed(self.config, self.folder)
                 if not (self.folder / FILE_NAME).exists():
                     shared.create(self.folder / FILE_NAME, self.folder.name, time.time())
                 _registry.at(self.folder)
@@ -118,18 +118,22 @@ class Journal:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Show the search as running, until the block's end; then it is done, unless others still work at it."""
+        """Show the search as running, until the block's end; then it is done, unless others still work at it.
+
+        What others have written stays unseen: the next turn yields it to the search, which has to learn it.
+        """
         self._runs += 1
         whole = False
         try:
-            with self.turn():
+            with self._alone():
+                self._look_busy()
                 self._say(ExperimentState.RUNNING, None)
             yield
             whole = True
         finally:
             self._runs -= 1
             if whole:
-                with self.turn():
+                with self._alone():
                     if not (self._runs or self._use().running()):
                         self._say(ExperimentState.DONE, time.time())
             self._look_busy()

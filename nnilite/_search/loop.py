@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nnilite.errors import NniliteError, NoMoreTrialError
+from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ log = logging.getLogger("nnilite.search")
 
 SAME_FAULT_LIMIT = 5
 """So many trials must fail alike, and none succeed, before `run` gives up."""
-
-
-class TrialStopped(NniliteError):
-    """Raised by `report` in an objective that should end now: the assessor, or the time limit, stops its trial."""
 
 
 class TimeUp(TrialStopped):

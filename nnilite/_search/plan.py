@@ -7,18 +7,19 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _plugins
 from nnilite.assessor import Assessor
-from nnilite.errors import Conflict
+from nnilite.errors import Conflict, PluginError, SpaceError
 from nnilite.records import Json
 from nnilite.tuner import Tuner
 from nnilite.tuning.class_args import construct
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nnilite.config import AlgorithmConfig, ExperimentConfig
 
 _NO_COMMAND = "true  # the trials of a search are calls of a Python function"
@@ -26,7 +27,7 @@ _NO_COMMAND = "true  # the trials of a search are calls of a Python function"
 
 @dataclass(frozen=True)
 class Plan:
-    """The arguments of `Search`."""
+    """The arguments of `Search`. `tuner` is "" where none is named."""
 
     space: Mapping[str, Any]
     tuner: str | Tuner
@@ -35,7 +36,7 @@ class Plan:
     assessor: str | Assessor | None = None
     tuner_args: Mapping[str, Any] = field(default_factory=dict)
 
-    def make_tuner(self, seed: int | None) -> Tuner:
+    def make_tuner(self) -> Tuner:
         """The tuner, without its space. Raises: ConfigError, PluginError, Conflict."""
         if isinstance(self.tuner, Tuner):
             if self.tuner_args or self.seed is not None:
@@ -43,9 +44,9 @@ class Plan:
             return self.tuner
         cls = _plugins.tuner_class(self.tuner)
         if not isinstance(self.optimize, str):
-            given = {"objectives": dict(self.optimize), **_known(cls, seed=seed)}
+            given = {"objectives": dict(self.optimize), **_known(cls, seed=self.seed)}
         else:
-            given = _known(cls, optimize_mode=self.optimize, seed=seed)
+            given = _known(cls, optimize_mode=self.optimize, seed=self.seed)
         return construct(cls, {**given, **self.tuner_args})
 
     def make_assessor(self) -> Assessor | None:
@@ -72,8 +73,26 @@ class Plan:
             config.assessor = _algorithm(self.assessor)
         return config.checked(paths=False)
 
-    def compare(self, stored: ExperimentConfig, folder: Path) -> int | None:
-        """The seed of the search that is stored. Raises: Conflict if that is another search."""
+    def with_tuner(self) -> Plan:
+        """This plan with the best tuner that is installed and takes its space, if none is named. Raises: Conflict."""
+        if self.tuner != "":
+            return self
+        if self.tuner_args:
+            raise Conflict("tuner arguments are for a tuner given by name: give tuner, too.")
+        return replace(self, tuner=_best_installed(self.space, self.optimize))
+
+    def agreed(self, stored: ExperimentConfig, folder: Path) -> Plan:
+        """This plan with the tuner and the seed of the search that is stored, where it names none.
+
+        Raises: Conflict if that is another search, ConfigError
+        """
+        named = stored.tuner.name
+        plan = replace(self, tuner=named) if self.tuner == "" and named is not None else self.with_tuner()
+        seed = plan._compare(stored, folder)
+        return replace(plan, seed=seed) if plan.seed is None and isinstance(plan.tuner, str) else plan
+
+    def _compare(self, stored: ExperimentConfig, folder: Path) -> int | None:
+        """The stored seed."""
         given = self.config(folder)
         kept = dict(stored.tuner.class_args)
         seed = kept.pop("seed", None)
@@ -107,7 +126,20 @@ class Plan:
         return {**goal, **_known(_plugins.tuner_class(self.tuner), seed=seed), **self.tuner_args}
 
 
+def _best_installed(space: Mapping[str, Any], optimize: str | Mapping[str, str]) -> str:
+    """GP finds most in few trials, where scikit-learn is installed and no choice is nested; TPE takes every space."""
+    if not isinstance(optimize, str):
+        return "NSGA2"
+    try:
+        construct(_plugins.tuner_class("GP"), {}).update_search_space(space)
+    except (PluginError, SpaceError):
+        return "TPE"
+    return "GP"
+
+
 def _algorithm(one: str | Tuner | Assessor) -> AlgorithmConfig:
+    from pathlib import Path
+
     from nnilite.config import AlgorithmConfig
 
     if isinstance(one, str):

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from nnilite import _text
-from nnilite._search.loop import TimeUp, TrialStopped, told
-from nnilite.errors import NniliteError
+from nnilite._search.loop import TimeUp, told
+from nnilite.errors import NniliteError, TrialStopped
 from nnilite.records import Json
 
 GO_ON, STOP, TIME_UP, REFUSED = "go on", "stop", "time is up", "refused"

@@ -25,8 +25,8 @@ from types import TracebackType
 
 from nnilite._keeper.exit_code import signal_name
 from nnilite._search import worker
-from nnilite._search.loop import ObjectiveFailed, TimeUp, TrialOutcome, TrialStopped
-from nnilite.errors import Conflict, NniliteError
+from nnilite._search.loop import ObjectiveFailed, TimeUp, TrialOutcome
+from nnilite.errors import Conflict, NniliteError, TrialStopped
 from nnilite.records import Json
 
 _LOOK_S = 1.0  # a worker's own child processes may keep its end of the pipe open after its death

@@ -7,7 +7,6 @@ values, with `number` and `one_of`. Every fault is a ConfigError whose field is 
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,8 +14,6 @@ from typing import Any, TypeVar
 from nnilite.errors import ConfigError, Place
 
 __all__ = ["check_names", "construct", "default_of", "number", "one_of", "whole_number", "without_effect"]
-
-log = logging.getLogger(__name__)
 
 _Built = TypeVar("_Built")
 
@@ -96,7 +93,9 @@ def default_of(plugin: type, name: str) -> Any:
 def without_effect(name: str, value: Any, default: Any, reason: str) -> None:
     """Warn of a value that NNI heeds and we do not, unless it is the default."""
     if value != default:
-        log.warning("classArgs.%s: %r has no effect: %s", name, value, reason)
+        import logging
+
+        logging.getLogger(__name__).warning("classArgs.%s: %r has no effect: %s", name, value, reason)
 
 
 def _within(low: float | None, value: float, high: float | None) -> bool:

@@ -77,7 +77,7 @@ def check_sound(folder: Path) -> None:
 
 
 def test_a_search_goes_on_where_an_earlier_one_ended_as_if_it_were_one(folder: Path) -> None:
-    whole = Search(SPACE, optimize="minimize", seed=3).run(bowl, trials=12)
+    whole = Search(SPACE, "TPE", optimize="minimize", seed=3).run(bowl, trials=12)
     search_in(folder, "TPE", seed=3).run(bowl, trials=7)
     result = search_in(folder, "TPE", seed=3).run(bowl, total=12)
     assert [one.parameters for one in result.trials] == [one.parameters for one in whole.trials]
@@ -129,6 +129,26 @@ def test_several_processes_share_one_search(folder: Path, tmp_path: Path) -> Non
     assert len({one.parameters["x"] for one in trials}) == len(trials) == 16
     assert _registry.find("bowl").state == "DONE"
     check_sound(folder)
+
+
+def test_a_run_knows_what_others_wrote_since_its_search_was_made(folder: Path) -> None:
+    late, early = search_in(folder), search_in(folder)
+    early.run(bowl, trials=5)
+    assert len(late.run(bowl, total=5).trials) == 5
+    search_in(folder).run(bowl, trials=2)
+    assert len(late.run(bowl, total=6).trials) == 7
+    assert len(late._tuner.points) == 7
+
+
+def test_where_no_tuner_is_named_the_stored_one_goes_on(folder: Path) -> None:
+    """As in searches that an earlier version has begun, whose default was another one."""
+    Search(SPACE, "TPE", optimize="minimize", storage=folder, seed=3).run(bowl, trials=2)
+    again = Search(SPACE, optimize="minimize", storage=folder)
+    assert repr(again).startswith("<Search by TPETuner")
+    whole = Search(SPACE, "TPE", optimize="minimize", seed=3).run(bowl, trials=14).trials
+    assert [one.parameters for one in again.run(bowl, total=14).trials] == [one.parameters for one in whole]
+    with pytest.raises(Conflict, match="another tuner"):
+        Search(SPACE, "Random", optimize="minimize", storage=folder)
 
 
 def test_two_searches_on_one_folder_learn_from_each_other(folder: Path) -> None:
