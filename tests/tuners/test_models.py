@@ -7,7 +7,9 @@ import pytest
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 
+from nnilite import _plugins
 from nnilite.space import SearchSpace
+from nnilite.tuning.class_args import construct
 from nnilite_sklearn._cube import Cube
 from nnilite_sklearn._gaussian import Gaussian, _prior, _Shared
 from nnilite_sklearn._gp import GPTuner
@@ -99,3 +101,28 @@ def test_neighbours_differ_in_one_finite_column():
     changed = [{path[0]: raw for path, raw in flat.items() if raw != cube.flat(row)[path]} for flat in found]
     many = [{"many": 997 + step} for step in (-16, -8, -4, -2, -1, 1, 2)]
     assert changed == [{"kind": 0}, {"kind": 2}, {"flag": 1}, *many]
+
+
+CELLS = {f"x{k}": {"_type": "randint", "_value": [0, 5]} for k in range(4)}
+NUMBERS = {f"x{k}": {"_type": "uniform", "_value": [0, 4]} for k in range(4)}
+
+
+@pytest.mark.parametrize("name", ["GP", "SMAC", "DNGO"])
+@pytest.mark.parametrize("space", [pytest.param(CELLS, id="cells"), pytest.param(NUMBERS, id="numbers")])
+def test_a_point_that_failed_is_not_what_the_model_proposes_over_and_over(space, name, monkeypatch):
+    tuner = construct(_plugins.tuner_class(name), {"optimize_mode": "minimize", "seed": 1})
+    tuner.update_search_space(space)
+    for number in range(20):
+        parameters = tuner.generate_parameters(number)
+        tuner.receive_trial_result(number, parameters, sum((value - 3) ** 2 for value in parameters.values()))
+        tuner.trial_end(number, True)
+    asked = []
+    monkeypatch.setattr(tuner, "_suggest", lambda *given, real=tuner._suggest: asked.append(1) or real(*given))
+    proposed = []
+    for number in range(20, 30):
+        proposed.append(tuner.generate_parameters(number))
+        tuner.trial_end(number, False)
+    assert len(asked) == len(proposed)  # so none was thrown away as known
+    points = np.array([list(one.values()) for one in proposed])
+    alike = np.abs(points[:, None] - points[None]).max(axis=2) < 1e-3
+    assert alike.sum(axis=1).max() <= 2  # a second chance, and no third

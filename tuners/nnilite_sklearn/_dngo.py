@@ -57,10 +57,10 @@ class DNGOTuner(SurrogateTuner):
 
         rows, values = self._history()
         basis = self._basis(rows)
-        pending = self._pending()
+        unmeasured = self._unmeasured()
         line = BayesianRidge().fit(basis, values)
-        if len(pending):  # running points are believed to give what is expected of them
-            believed = self._basis(pending)
+        if len(unmeasured):  # they are believed to give what is expected of them
+            believed = self._basis(unmeasured)
             line = BayesianRidge().fit(np.vstack([basis, believed]), np.concatenate([values, line.predict(believed)]))
         top = rows[np.argsort(values, kind="stable")[:10]]
         tried = np.vstack([self._cube.drawn(self._samples, numbers), self._cube.near(top, self._samples, numbers)])

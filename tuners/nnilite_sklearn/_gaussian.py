@@ -38,13 +38,13 @@ class Gaussian:
         shape = _Shared(self._groups, np.full(max(self._groups) + 1, 0.5), (0.03, 20.0), self._nu)
         return ConstantKernel(1.0, (0.05, 50.0)) * shape + WhiteKernel(1e-3, (1e-7, 0.3))
 
-    def process(self, kernel: Kernel, features: Matrix, values: Vector, pending: Matrix) -> GaussianProcess:
-        """The process given the values; of pending points it believes its own mean."""
+    def process(self, kernel: Kernel, features: Matrix, values: Vector, unmeasured: Matrix) -> GaussianProcess:
+        """The process given the values; of unmeasured points it believes its own mean (Ginsbourger et al., 2010)."""
         process = GaussianProcess(kernel, self._alpha, features, values)
-        if len(pending):
-            believed, _ = process.predict(pending)
+        if len(unmeasured):
+            believed, _ = process.predict(unmeasured)
             both = np.concatenate([values, believed])
-            process = GaussianProcess(kernel, self._alpha, np.vstack([features, pending]), both)
+            process = GaussianProcess(kernel, self._alpha, np.vstack([features, unmeasured]), both)
         return process
 
 
@@ -72,11 +72,12 @@ class _Shared(Matern):  # type: ignore[misc,unused-ignore]
 
 
 class GaussianProcess:
-    """A Gaussian process with known hyperparameters."""
+    """A Gaussian process with known hyperparameters. `lowest` is the lowest of the values, believed ones included."""
 
     def __init__(self, kernel: Kernel, alpha: float, features: Matrix, values: Vector) -> None:
         model = GaussianProcessRegressor(kernel, alpha=alpha, optimizer=None).fit(features, values)
         self._features, self._root, self._weights = features, model.L_, model.alpha_
+        self.lowest = float(np.min(values))
         self._shape = kernel.k1  # without the noise
         self._prior = float(self._shape.diag(features[:1])[0])
 

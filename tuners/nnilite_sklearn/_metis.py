@@ -77,7 +77,7 @@ class MetisTuner(GaussianTuner):
         if self._resampling:
             found.extend(self._doubtful(rows, values, mean(rows)))
         means, deviations = process.predict(self._cube.features(np.array(found)))
-        return found[int(np.argmax(log_improvement(means, deviations, float(np.min(values)))))]
+        return found[int(np.argmax(log_improvement(means, deviations, process.lowest)))]
 
     def _doubtful(self, rows: Matrix, values: Vector, means: Vector) -> list[Vector]:
         import numpy as np

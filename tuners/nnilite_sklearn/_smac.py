@@ -43,7 +43,7 @@ class SMACTuner(SurrogateTuner):
         if numbers.random() < _LUCK:
             return np.asarray(self._cube.drawn(1, numbers)[0])
         rows, values = self._history()
-        forest = _Forest(*self._with_pending(rows, values), numbers)
+        forest = _Forest(*self._with_unmeasured(rows, values), numbers)
         best = float(np.min(values))
 
         def worth(tried: Matrix) -> Vector:
@@ -58,13 +58,13 @@ class SMACTuner(SurrogateTuner):
             tried, scores = np.vstack([tried, around]), np.concatenate([scores, score(around)])
         return np.asarray(tried[int(np.argmax(scores))])
 
-    def _with_pending(self, rows: Matrix, values: Vector) -> tuple[Matrix, Vector]:
-        """Features and values, running points lying that they are as bad as the worst."""
+    def _with_unmeasured(self, rows: Matrix, values: Vector) -> tuple[Matrix, Vector]:
+        """Features and values, those without a value lying that they are as bad as the worst."""
         import numpy as np
 
-        pending = self._pending()
-        lies = np.full(len(pending), float(np.max(values)))
-        return self._cube.features(np.vstack([rows, pending])), np.concatenate([values, lies])
+        unmeasured = self._unmeasured()
+        lies = np.full(len(unmeasured), float(np.max(values)))
+        return self._cube.features(np.vstack([rows, unmeasured])), np.concatenate([values, lies])
 
 
 class _Forest:

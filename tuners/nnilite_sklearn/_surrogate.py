@@ -17,7 +17,7 @@ from nnilite.errors import PluginError, SpaceError
 from nnilite.records import Json
 from nnilite.space import SearchSpace
 from nnilite.tuning.class_args import whole_number
-from nnilite.tuning.learning import LearningTuner, Point, PointState
+from nnilite.tuning.learning import LearningTuner, Point, PointState, canonical
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nnilite_sklearn._cube import Cube, Matrix, Vector
 
     Score = Callable[[Matrix], Vector]
+
+_MOST_FAILED = 50  # that models heed
 
 
 def need_sklearn() -> None:
@@ -59,11 +61,21 @@ class SurrogateTuner(LearningTuner):
         self._cube: Cube = Cube(self.space)
         self._ended: list[Point] = []  # with a value, or known to be poor
         self._rows: list[Vector] = []  # their positions
+        self._failed: list[Vector] = []  # the positions of those that ended without a result
 
     def _closed(self, point: Point) -> None:
-        if point.state is not PointState.FAILED and point.flat is not None:
+        import numpy as np
+
+        if point.flat is None:
+            return
+        row = self._cube.positions([point.flat])[0]
+        if point.state is PointState.FAILED:
+            if not any(np.array_equal(row, failed) for failed in self._failed):
+                self._seen.discard(canonical(point.parameters))
+            self._failed.append(row)
+        else:
             self._ended.append(point)
-            self._rows.append(self._cube.positions([point.flat])[0])
+            self._rows.append(row)
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         from nnilite_sklearn._cube import generator
@@ -112,17 +124,23 @@ class SurrogateTuner(LearningTuner):
 
         if not self.distinct or self._cube.continuous.any():
             return score
-        tried = {row.tobytes() for row in (*self._rows, *self._pending())}
+        tried = {row.tobytes() for row in (*self._rows, *self._failed[:-1], *self._unmeasured())}
 
         def fresh(rows: Matrix) -> Vector:
             return np.where([row.tobytes() in tried for row in rows], -np.inf, score(rows))
 
         return fresh
 
-    def _pending(self) -> Matrix:
-        """Position rows of the points that run now."""
-        running = [p.flat for p in self._running.values() if p.flat is not None]
-        return self._cube.positions(running)
+    def _unmeasured(self) -> Matrix:
+        """Position rows of the points that run now, and of those that failed.
+
+        A model that knew nothing of points that failed would propose them over and over. The last one has a second
+        chance at once: it may have failed by bad luck.
+        """
+        import numpy as np
+
+        running = self._cube.positions([p.flat for p in self._running.values() if p.flat is not None])
+        return np.vstack([running, *self._failed[-_MOST_FAILED - 1 : -1]])
 
 
 def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
