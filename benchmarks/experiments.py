@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 @contextlib.contextmanager
 def experiment(
-    code: Path, command: str, trials: int, concurrency: int = 2, platform: str = "local"
+    code: Path, command: str, trials: int, concurrency: int = 2, service: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[RegistryEntry, Client]]:
-    """An experiment with the Random tuner, stopped at the end."""
+    """An experiment with the Random tuner, stopped at the end. `service`: its training service, else the local one."""
     config: dict[str, Any] = {
         "searchSpace": SPACE,
         "trialCommand": command,
@@ -31,7 +31,7 @@ def experiment(
         "trialConcurrency": concurrency,
         "maxTrialNumber": trials,
         "tuner": {"name": "Random"},
-        "trainingService": {"platform": platform},
+        "trainingService": service or {"platform": "local"},
     }
     entry = launch.create(from_dict(config, code), options=launch.ManagerOptions(port=0), detach=False)
     with Client(entry.url or "", launch.token(entry)) as client:

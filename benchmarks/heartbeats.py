@@ -76,7 +76,7 @@ def measured() -> tuple[Load, ...]:
 def load_of(trials: int) -> Load:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["NNILITE_HOME"] = folder
-        with experiment(Path(folder), "true", trials, trials, PLATFORM) as (entry, client):
+        with experiment(Path(folder), "true", trials, trials, {"platform": PLATFORM}) as (entry, client):
             until = time.monotonic() + START_S
             while len(running := list(client.trials(states=["RUNNING"]))) < trials:
                 if time.monotonic() > until:

@@ -1,9 +1,15 @@
-"""The SSH service on a host of namespaces: starting a trial, and 300 MB of code, against tar | ssh. Needs root."""
+"""The SSH service on hosts of namespaces. Needs root.
+
+Starting a trial; 300 MB of code, against tar | ssh; and no-op trials on two hosts, against a plain script under
+`xargs -P` over connections that are open already (OpenSSH's ControlMaster).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -14,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.curves import Curve
+from benchmarks.experiments import experiment
 from benchmarks.table import Result
+from benchmarks.trials import PLAIN, TRIAL
 from nnilite import codedir
 from nnilite.testing import ServiceBench, eventually
 
@@ -22,6 +30,8 @@ TESTS = Path(__file__).parents[1] / "tests"
 FILES = 2000
 SIZES = (20, 200, FILES)
 BYTES = 150_000
+TRIALS = 300
+AT_ONCE = 8
 LAUNCHES = 15
 FAR_S = 0.02  # there and back
 
@@ -39,7 +49,8 @@ def measure() -> list[Result]:
         host = network.host()
         with tempfile.TemporaryDirectory() as folder, far(host.address) as port:
             results = launches(Path(folder), network, [(host.address, 22, 0.0), ("127.0.0.1", port, FAR_S)])
-            return results + uploads(Path(folder), network, host, [(host.address, 22, 0.0), ("127.0.0.1", port, FAR_S)])
+            results += uploads(Path(folder), network, host, [(host.address, 22, 0.0), ("127.0.0.1", port, FAR_S)])
+            return [*results, trials(Path(folder), network, [host.address, network.host().address])]
     finally:
         network.close()
 
@@ -98,6 +109,58 @@ def launches(folder: Path, network: Any, ways: list[tuple[str, int, float]]) -> 
         limit = f"{budget_s * 1000:.0f} ms"
         results.append(Result(name, f"{median_s * 1000:.0f} ms", base, "", limit, median_s <= budget_s))
     return results
+
+
+def trials(folder: Path, network: Any, addresses: list[str]) -> Result:
+    """The wall time of a no-op Python trial on two hosts."""
+    os.environ["NNILITE_HOME"] = str(folder / "home")
+    code = folder / "trial"
+    code.mkdir()
+    (code / "trial.py").write_text(TRIAL)
+    before_s = by_control_master(folder, network, addresses)
+    machines = [{"host": one, "user": "tester", "sshKeyFile": str(network.key)} for one in addresses]
+    (folder / "ssh").touch()
+    files = {"knownHostsFile": str(folder / "known"), "sshConfigFile": str(folder / "ssh")}
+    service = {"platform": "remote", "machineList": machines, **files}
+    with experiment(code, "python3 trial.py", TRIALS, AT_ONCE, service) as (entry, client):
+        while client.profile()["state"] not in ("DONE", "ERROR"):
+            time.sleep(0.1)
+    with contextlib.closing(sqlite3.connect(entry.directory / "nnilite.sqlite")) as db:
+        rows = db.execute("SELECT started, ended, state FROM trials").fetchall()
+    if any(state != "SUCCEEDED" for *_, state in rows):
+        raise SystemExit(f"trials failed: {rows[:3]}")
+    ours_s = (max(ended for _, ended, _ in rows) - min(started for started, _, _ in rows)) / TRIALS
+    plain_s = min(before_s, by_control_master(folder, network, addresses))
+    name = f"no-op Python trial, two hosts, concurrency {AT_ONCE}: wall"
+    base = f"plain script over ControlMaster: {plain_s * 1000:.1f} ms"
+    speed = plain_s / ours_s
+    return Result(name, f"{ours_s * 1000:.1f} ms", base, f"{speed:.2f}", "0.6", speed >= 0.6)
+
+
+def by_control_master(folder: Path, network: Any, addresses: list[str]) -> float:
+    """Seconds of a plain script on one host after the other, over one connection for each host."""
+    options = {
+        "User": "tester",
+        "IdentityFile": network.key,
+        "StrictHostKeyChecking": "no",
+        "UserKnownHostsFile": "/dev/null",
+        "LogLevel": "ERROR",
+        "ControlMaster": "auto",
+        "ControlPersist": "30",
+        "ControlPath": folder / "%h.sock",
+    }
+    settings, lines = folder / "control", folder / "lines"
+    settings.write_text("".join(f"{key} {value}\n" for key, value in options.items()))
+    for address in addresses:
+        subprocess.run(["ssh", "-F", settings, address, "cat > plain.py"], input=PLAIN, text=True, check=True)
+    calls = (f"{addresses[number % len(addresses)]} python3 plain.py 0.{number}" for number in range(TRIALS))
+    lines.write_text("\n".join(calls))
+    began = time.perf_counter()
+    subprocess.run(["xargs", "-a", lines, "-P", str(AT_ONCE), "-L", "1", "ssh", "-F", settings], check=True)
+    seconds = time.perf_counter() - began
+    for address in addresses:
+        subprocess.run(["ssh", "-F", settings, "-O", "exit", address], check=True, stderr=subprocess.DEVNULL)
+    return seconds / TRIALS
 
 
 def launch(bench: ServiceBench) -> float:

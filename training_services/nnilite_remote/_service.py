@@ -59,8 +59,9 @@ class SlotsTaken(NoCapacity):
 class RemoteService(TrainingService):
     """Runs trials on other machines, which it reaches by SSH.
 
-    A handle is {"job", "machine", "directory", "gpus", "pid", "start", "boot"}: the last three are the keeper's, on
-    its machine; pid 0 where the answer to its start was lost.
+    A handle is {"job", "machine", "directory", "gpus", "pid", "start", "boot", "server"}: pid, start and boot are the
+    keeper's, on its machine; pid 0 where the answer to its start was lost. `server` names the fork server that has
+    started it; handles of earlier versions have none, and their keepers ran one job.
     """
 
     Config = RemoteConfig
@@ -217,6 +218,7 @@ class RemoteService(TrainingService):
             "directory": booking.directory,
             "gpus": None if booking.gpus is None else list(booking.gpus),
             **{name: keeper[name] for name in ("pid", "start", "boot")},
+            "server": str(keeper.get("server") or ""),
         }
 
     # ------------------------------------------------------------ watching

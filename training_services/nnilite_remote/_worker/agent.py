@@ -23,7 +23,6 @@ from nnilite.worker_side import (
     deliver_command,
     end_state,
     read_json,
-    started_at,
     write_private,
 )
 from nnilite_remote._worker.attempt import HostedAttempt
@@ -161,7 +160,7 @@ class Agent:
         if self._starter.is_starting(attempt.spec):
             return {"state": "WAITING", "reason": "its keeper is starting"}
         delivering = self._delivering.get(attempt.path)
-        kept = attempt.keeper() or (delivering is None and attempt.files.has_keeper())
+        kept = self._has_keeper(attempt) or (delivering is None and attempt.files.has_keeper())
         exited, started = attempt.files.exited(), attempt.files.started()
         facts = {"started": started.get("time") if started else None}
         if exited is not None:
@@ -207,10 +206,26 @@ class Agent:
         """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""
         attempt = HostedAttempt(request["job"])
         if attempt.files.exited() is None:
-            pid = attempt.any_keeper()
+            self._terminate(attempt)
+        return {}
+
+    def _has_keeper(self, attempt: HostedAttempt) -> bool:
+        """Whether the keeper of its handle is at work."""
+        return self._starter.runs(str(attempt.job.get("job"))) or bool(self._other_keeper(attempt))
+
+    def _other_keeper(self, attempt: HostedAttempt) -> int:
+        """The process id of the handle's keeper; 0 if the fork server that runs answers for it.
+
+        So nothing that a trial does to its folder can make us take the keeper of another job for its own.
+        """
+        return 0 if attempt.job.get("server") == self._starter.name != "" else attempt.keeper()
+
+    def _terminate(self, attempt: HostedAttempt) -> None:
+        """SIGTERM to its keeper, if there is one."""
+        if not self._starter.end(str(attempt.job.get("job"))):
+            pid = self._other_keeper(attempt) or attempt.files.keeper()
             if pid:
                 send_signal(pid, signal.SIGTERM)
-        return {}
 
     def do_gpus(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         return self._gpus.read(self.experiment)
@@ -250,7 +265,7 @@ class Agent:
         """Remove the specification, which holds a secret, as soon as its keeper has left."""
         while True:
             with contextlib.suppress(OSError):  # a disk in trouble is asked again
-                if not attempt.any_keeper():
+                if not (self._has_keeper(attempt) or attempt.files.has_keeper()):
                     os.unlink(attempt.spec)
                     return
             if not os.path.exists(attempt.spec):
@@ -291,16 +306,18 @@ class Agent:
 
     def _end_keepers(self, attempts: list[HostedAttempt], grace_s: float) -> None:
         """Those whose trial has ended still deliver: they are told to leave. The others are ended with their trial."""
-        pids = {attempt.path: attempt.any_keeper() for attempt in attempts}
-        for pid in pids.values():
-            if pid:
-                send_signal(pid, signal.SIGTERM)
-        deadline = time.monotonic() + grace_s + _LINGER_S
-        while any(pid and started_at(pid) for pid in pids.values()) and time.monotonic() < deadline:
-            time.sleep(0.05)
         for attempt in attempts:
-            if pids[attempt.path]:
-                send_signal(pids[attempt.path], signal.SIGKILL)
+            self._terminate(attempt)
+        deadline = time.monotonic() + grace_s + _LINGER_S
+        left = attempts
+        while left and time.monotonic() < deadline:
+            left = [one for one in left if self._has_keeper(one) or one.files.has_keeper()]
+            time.sleep(0.05 if left else 0)
+        for attempt in left:  # they have been told, so none of their keepers gets a further job
+            pid = attempt.files.keeper() or attempt.job.get("pid")
+            if pid:
+                send_signal(pid, signal.SIGKILL)
+        for attempt in attempts:
             attempt.end_group()
 
     def _remove_empty(self, keep_checkpoints: bool) -> None:

@@ -16,7 +16,10 @@ _SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")  # the manager has it,
 
 
 class HostedAttempt:
-    """The folder of one attempt, and the keeper that may be at work there."""
+    """The folder of one attempt, and the keeper that may be at work there.
+
+    A keeper whose note names a fork server may be at work at another job by now: the lock of the folder tells.
+    """
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -32,20 +35,27 @@ class HostedAttempt:
     def runs(self) -> bool | None:
         """Whether its trial runs, or is about to; None where nothing was begun yet.
 
-        The keeper's lock is not looked at: one that is just being started would take that for another keeper.
+        The lock is not looked at before the start: a keeper that is just being started would take that for another.
         """
         if self.files.exited() is not None:
             return False
         started = self.files.started()
-        if started is None and self.files.note() is None:
-            return None
-        return bool(self.keeper()) or (started is not None and is_running(started))
+        if started is not None:
+            return bool(self.keeper()) or is_running(started)
+        return bool(self._process()) if self.files.note() is not None else None
 
     def inner(self, name: str) -> str:
         return os.path.join(self.path, ".nni", name)
 
     def keeper(self) -> int:
-        """The keeper's process id, if the one of the handle runs; else 0."""
+        """The keeper's process id, if the one of the handle is at work here; else 0."""
+        pid = self._process()
+        if pid and self.job.get("server") and not self.files.waits_for_keeper() and self.files.is_locked() is False:
+            return 0
+        return pid
+
+    def _process(self) -> int:
+        """The process id of the handle, if that process runs; else 0."""
         pid, start = self.job.get("pid") or 0, self.job.get("start")
         same_boot = self.job.get("boot") == boot_id()
         return pid if pid > 1 and start and same_boot and started_at(pid) == start else 0
@@ -60,7 +70,7 @@ class HostedAttempt:
         if found is None and self.files.was_begun():
             pid = self.any_keeper()
             if pid or self.files.started() or self.files.exited():
-                found = {"pid": pid, "start": started_at(pid) if pid else "", "boot": boot_id()}
+                found = {"pid": pid, "start": started_at(pid) if pid else "", "boot": boot_id(), "server": "unknown"}
         return found
 
     def _has_outputs(self) -> bool:

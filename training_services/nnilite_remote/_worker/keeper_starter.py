@@ -1,4 +1,8 @@
-"""Starts keepers through one fork server, which says of each when it runs or why it does not."""
+"""Has jobs run by the keepers of one fork server, which says of each when it runs or why it does not.
+
+Such a keeper runs one job after the other, so its process id does not tell at which it is at work, and only the server
+can send it a signal that does not hit the next one: see `nnilite._keeper.fork_server`.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,32 @@ class KeeperStarter:
         self._keeper = keeper
         self._folder = folder
         self._say = say
+        self.name = ""  # of the server that runs, or ran last; no other server has it
         self._server: subprocess.Popen[bytes] | None = None
+        self._orders = threading.Lock()
+        self._at_work: dict[str, str] = {}  # jobs and the name of their server, by what it has said
         # by specification: the request, and what the handle needs
         self._starting: dict[str, tuple[int, str, str]] = {}
 
     def is_starting(self, spec: str) -> bool:
         """Whether the fork server has not yet said what became of the keeper with this specification."""
         return spec in self._starting
+
+    def runs(self, job: str) -> bool:
+        """Whether a keeper of the fork server is at work for the job."""
+        return job in self._at_work
+
+    def end(self, job: str) -> bool:
+        """Have SIGTERM sent to the job's keeper. False if the fork server has none, or does not run any more."""
+        server = self._server
+        starting = any(name == job for _, name, _ in list(self._starting.values()))
+        if server is None or server.poll() is not None or not (starting or self.runs(job)):
+            return False
+        try:
+            self._write(server, {"end": job})
+        except OSError:
+            return False
+        return True
 
     def start(self, request: int, job: str, attempt: HostedAttempt) -> None:
         """Raises: OSError if the fork server cannot be asked."""
@@ -48,29 +71,40 @@ class KeeperStarter:
                     stderr=log,
                     start_new_session=True,
                 )
-            threading.Thread(target=self._listen, args=(self._server,), daemon=True).start()
-        orders = cast(IO[bytes], self._server.stdin)
-        orders.write(json.dumps({"spec": spec}).encode("ascii") + b"\n")
-        orders.flush()
+            self.name = os.urandom(8).hex()
+            threading.Thread(target=self._listen, args=(self._server, self.name), daemon=True).start()
+        self._write(self._server, {"spec": spec, "again": True})
 
-    def _listen(self, server: subprocess.Popen[bytes]) -> None:
+    def _write(self, server: subprocess.Popen[bytes], order: dict[str, Any]) -> None:
+        orders = cast(IO[bytes], server.stdin)
+        with self._orders:
+            orders.write(json.dumps(order).encode("ascii") + b"\n")
+            orders.flush()
+
+    def _listen(self, server: subprocess.Popen[bytes], name: str) -> None:
         for line in cast(IO[bytes], server.stdout):
             event = json.loads(line.decode("utf-8"))
             if event["event"] == "ended":
+                self._at_work.pop(event["job"], None)
                 self._say({"event": "ended", "job": event["job"]})
-            else:
-                self._settle(event)
+            elif event["event"] != "told":
+                self._settle(name, event)
+        for job in [job for job, its in list(self._at_work.items()) if its == name]:
+            del self._at_work[job]
         for spec in list(self._starting):
             number = self._starting.pop(spec)[0]
             self._say({"id": number, "error": "the fork server has ended: see fork-server.log in %s" % self._folder})
 
-    def _settle(self, event: dict[str, Any]) -> None:
+    def _settle(self, server: str, event: dict[str, Any]) -> None:
         """A keeper was started, or it was not."""
         for spec, (number, job, folder) in list(self._starting.items()):
             if event.get("spec") == spec or event.get("job") == job:
+                if event["event"] == "started":
+                    self._at_work[job] = server
                 del self._starting[spec]
                 if event["event"] == "started":
-                    handle = {"pid": event["pid"], "start": event["start"], "boot": boot_id()}
+                    keeper = {"pid": event["pid"], "start": event["start"], "boot": boot_id()}
+                    handle = dict(keeper, job=job, server=server)
                     with contextlib.suppress(OSError):  # a full disk: the lock tells, too
                         write_private(os.path.join(folder, "job.json"), json.dumps(handle))
                     self._say({"id": number, "ok": handle})
