@@ -12,17 +12,47 @@ machine, too, loopback would be the container itself, and the address on the way
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from nnilite._keeper.local_link import SUFFIX, with_short_name
 from nnilite._network import is_loopback
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.service import ServiceContext
 
-__all__ = ["callback_address", "check_callback_address", "is_loopback", "reachable_callback_address", "with_host"]
+__all__ = [
+    "callback_address",
+    "callback_socket",
+    "check_callback_address",
+    "connect_to_socket",
+    "is_loopback",
+    "reachable_callback_address",
+    "with_host",
+]
 
 _TRY_S = 5.0
 _ELSEWHERE = "192.0.2.1"  # belongs to nobody: it is for documentation (RFC 5737)
 _PORTS = {"http": 80, "https": 443}
+
+
+def callback_socket(context: ServiceContext) -> Path:
+    """The manager's Unix socket, by which it takes the same batches of events as by its callback, one JSON line each.
+
+    A service with a connection of its own to where its trials run may hand the lines of keepers on by it; the manager
+    checks their tokens. It is not there where the system or the disk has no sockets.
+    """
+    return context.directory / ("callback" + SUFFIX)
+
+
+def connect_to_socket(path: Path) -> socket.socket:
+    """A connection to a Unix socket, however long its name. Raises: OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with_short_name(str(path), connection.connect)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def callback_address(context: ServiceContext, given: str | None, platform: str) -> str:

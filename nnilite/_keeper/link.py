@@ -28,8 +28,6 @@ _MAX_ANSWER_BYTES = 1_000_000
 _MAX_PROOF_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 
-_left: "Dict[Tuple[str, str], http.client.HTTPConnection]" = {}  # by earlier attempts of this process
-
 
 class LinkDown(Exception):
     """The manager cannot be reached now, or another program answers at its address."""
@@ -74,7 +72,7 @@ class RestLink:
             if not self._session.proves(response.getheader(HEADER), 200, self._copy(response, target)):
                 raise LinkDown("what came from the manager's address is not what the manager has sent")
         finally:
-            self._drop()
+            self.close()
 
     def _current_address(self) -> str:
         """The manager's base URL as it is now; "" if none is known."""
@@ -87,21 +85,9 @@ class RestLink:
         return self._spec.callback or ""
 
     def close(self) -> None:
-        """Leave the connection to the next attempt of this process, which begins with proofs of its own."""
-        if self._connection is not None and self._place not in _left:
-            _left[self._place] = self._connection
-            self._connection = None
-        self._drop()
-
-    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    @property
-    def _place(self) -> Tuple[str, str]:
-        """What two connections have in common that lead to the same other end."""
-        return self._address, self._spec.callback_ca or ""
 
     def _exchange(self, method: str, path: str, body: bytes) -> Tuple[int, bytes]:
         """Make one request, with a second try at once if a kept connection turns out to be dead."""
@@ -109,13 +95,13 @@ class RestLink:
         try:
             return self._request(method, path, body)
         except _network_errors() as error:
-            self._drop()
+            self.close()
             if not kept or isinstance(error, socket.timeout):
                 raise LinkDown(_sentence(error)) from error
         try:
             return self._request(method, path, body)
         except _network_errors() as error:
-            self._drop()
+            self.close()
             raise LinkDown(_sentence(error)) from error
 
     def _request(self, method: str, path: str, body: bytes) -> Tuple[int, bytes]:
@@ -124,7 +110,7 @@ class RestLink:
         if not self._session.proves(response.getheader(HEADER), response.status, digest(content)):
             raise Unproven("the manager's address answers {} without the manager's proof".format(response.status))
         if response.status >= 400 or response.will_close:
-            self._drop()
+            self.close()
         return response.status, content
 
     def _send(self, method: str, path: str, body: Optional[bytes]) -> http.client.HTTPResponse:
@@ -143,25 +129,15 @@ class RestLink:
         address = self._current_address()
         if self._connection is not None and address == self._address:
             return self._connection
-        self._drop()
+        self.close()
         self._address = address
-        left = _left.pop(self._place, None)
-        if left is not None:
-            try:
-                return self._met(left)
-            except _network_errors():  # it has ended since
-                pass
-        return self._met(self._new_connection())
-
-    def _met(self, connection: http.client.HTTPConnection) -> http.client.HTTPConnection:
-        """The connection, once the other end has proven itself; it is closed if that fails."""
-        self._connection = connection
+        self._connection = self._new_connection()
         try:
-            self._meet(connection)
+            self._meet(self._connection)
         except BaseException:
-            self._drop()
+            self.close()
             raise
-        return connection
+        return self._connection
 
     def _new_connection(self) -> http.client.HTTPConnection:
         import http.client
@@ -176,8 +152,7 @@ class RestLink:
     def _meet(self, connection: http.client.HTTPConnection) -> None:
         """Let the other end prove that it is the manager. Raises: one of the network's errors, Unproven among them."""
         self._session = ProofSession(self._spec.token)
-        if connection.sock is None:
-            connection.connect()
+        connection.connect()
         # Otherwise http.client would connect anew by itself, to an unproven other end.
         connection.auto_open = 0
         # A stranger could send byte by byte for ever, and so keep this keeper from the manager, which may have moved.

@@ -91,7 +91,16 @@ def test_a_folder_whose_removal_did_not_arrive_goes_when_the_service_closes(tmp_
 def machine(folder, **fields):
     config = RemoteConfig([MachineConfig("box")], **fields)
     supply = MachineSupply(
-        "EXP", "remote", folder, "keeper", lambda: folder, lambda _: None, lambda: "http://127.0.0.1:9", 1.0, True
+        "EXP",
+        "remote",
+        folder,
+        "keeper",
+        lambda: folder,
+        lambda _: None,
+        lambda: "http://127.0.0.1:9",
+        folder / "s",
+        1.0,
+        True,
     )
     return Machine(config.machine_list[0], config, supply, lambda: None)
 

@@ -11,6 +11,7 @@ _machine           one machine: connected, made ready, watched, and connected ag
 _machine_session   its connection (of nnilite.ssh), and the agent that serves on it
 _attempts          the attempts of trials on it
 _way_back          how keepers on it reach the manager
+_report_relay      hands reports that come by the agent to the manager
 _tunnel            the requests of keepers that come through the tunnel
 _agent_link        starts the agent on a machine, asks it, and moves files by it
 _worker            the agent itself, which runs there

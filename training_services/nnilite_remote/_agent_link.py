@@ -195,6 +195,10 @@ class AgentLink:
         finally:
             self._waiting.pop(number, None)
 
+    def tell(self, do: str, **more: Json) -> None:
+        """Say something to which the agent answers nothing. Lost if the connection breaks."""
+        self._outbox.put(json.dumps({"id": 0, "do": do, **more}).encode("ascii") + b"\n")
+
     def close(self) -> None:
         """End the agent; keepers go on."""
         self._outbox.put(None)

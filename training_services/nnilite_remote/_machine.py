@@ -50,6 +50,7 @@ class MachineSupply:
     archive: Callable[[], Path]  # the code package; blocks where it is not packed yet
     stored_code: Callable[[str], Mapping[str, Json] | None]  # see `ServiceContext`
     manager: Callable[[], str]  # base URL as seen from here
+    manager_socket: Path  # where keepers on this machine report to it
     grace_s: float
     keep_checkpoints: bool  # when the experiment has stopped
 
@@ -76,7 +77,7 @@ class Machine:
         self._looked_s = self._avoid_until_s = 0.0
         self._session = MachineSession(config, service, self._away)
         self.attempts = Attempts(self._session)
-        self.way_back = WayBack(self._session, supply.manager, service.nni_manager_ip)
+        self.way_back = WayBack(self._session, supply.manager, supply.manager_socket, service.nni_manager_ip)
 
     @property
     def title(self) -> str:
@@ -183,7 +184,14 @@ class Machine:
             "files": list(files),
             "cache_s": self._service.cache_s,
         }
-        await self._session.serve(settings, lambda event: self._changed())
+
+        def hear(event: Json) -> None:  # a report of a keeper, or that one has ended
+            if event["event"] == "report":
+                self.way_back.take(event)
+            else:
+                self._changed()
+
+        await self._session.serve(settings, hear)
 
     def _show_progress(self, part: float) -> None:
         if not self.up:
@@ -231,6 +239,7 @@ class Machine:
         """Let the machine go: what has ended is removed there. False if it could not be told that."""
         told = self.up and await self._finish(canceled)
         self._session.close()
+        self.way_back.close()
         self._set("closed", "")
         return told
 

@@ -92,6 +92,11 @@ class MachineSession:
             raise LinkLost(self._away())
         return await self._link.ask(do, _ANSWER_S if answer_s is None else answer_s, **more)
 
+    def tell(self, do: str, **more: Json) -> None:
+        """Say something to the agent, if it is there, to which it answers nothing."""
+        if self._link is not None:
+            self._link.tell(do, **more)
+
     async def upload(self, name: str, source: Path, progress: Callable[[float], None] | None = None) -> None:
         """Bring a file into the machine's cache; `progress` gets parts of 1, in a thread. Raises: MachineError."""
         await self.blocking(self._upload, name, source, progress or (lambda part: None), limit_s=TRANSFER_S)

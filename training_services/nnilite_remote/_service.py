@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from nnilite.callback_address import callback_socket
 from nnilite.codedir import CodePackage
 from nnilite.errors import NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment, use_of
@@ -95,6 +96,7 @@ class RemoteService(TrainingService):
             archive=lambda: self._packed().archive,
             stored_code=self.context.stored_code,
             manager=self.context.callback_url,
+            manager_socket=callback_socket(self.context),
             grace_s=float(defaults.get("gracePeriod") or 10),
             keep_checkpoints=self.config.keep == "outputs" and checkpoint.get("keep") != "none",
         )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from nnilite.records import Json
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._machine_session import MachineSession
+from nnilite_remote._report_relay import ReportRelay
 from nnilite_remote._tunnel import TunnelGate
 
 _REACH_S = 5
@@ -18,12 +21,22 @@ class WayBack:
     It is written to a file on the machine, so that keepers of earlier connections find the manager again.
     """
 
-    def __init__(self, session: MachineSession, manager: Callable[[], str], direct: str | None) -> None:
+    def __init__(
+        self, session: MachineSession, manager: Callable[[], str], manager_socket: Path, direct: str | None
+    ) -> None:
         self.address = ""
         self._session = session
         self._manager = manager  # its base URL as seen from here
         self._direct = direct  # the manager's IP address, where machines may call it
         self._port = 0
+        self._relay = ReportRelay(manager_socket, lambda caller, line: session.tell("answer", caller=caller, line=line))
+
+    def take(self, report: Json) -> None:
+        """Hand on a report that came by the agent, which is the short way; see `ReportRelay`."""
+        self._relay.take(report)
+
+    def close(self) -> None:
+        self._relay.close()
 
     async def open(self) -> None:
         """Raises: MachineError if the manager cannot be reached from there."""
@@ -37,7 +50,7 @@ class WayBack:
             ports = list(dict.fromkeys((self._port, 0)))
             self._port = await self._session.open_way_back(ports, TunnelGate(self._manager).admit)
             self.address = f"http://127.0.0.1:{self._port}"
-        await self._session.ask("callback", url=self.address)
+        await self._session.ask("callback", url=self.address, relayed=not self._direct)
 
     async def _check_reach(self, host: str, port: int) -> None:
         try:

@@ -222,3 +222,24 @@ class Trouble:
             else:
                 host.cut()
                 self._mends[host] = time.monotonic() + cut_s
+
+
+@pytest.mark.parametrize("broken", ["exit", ".", "fork server"])
+def test_to_cancel_an_ended_job_does_not_end_the_one_that_its_keeper_runs_now(hosts, setting, bench_of, broken):
+    bench = bench_of(setting.config(setting.machine(hosts[0])))
+    first = bench.run("exit 3")
+    bench.finish(first)
+    eventually(
+        lambda: hosts[0].run(f"test -e {bench.handles[first]['directory']}/.nni/delivered; echo $?").strip() == "0"
+    )
+    second = bench.run("sleep 2; exit 4")
+    bench.received(second)
+    eventually(lambda: bench.status(second).state is JobState.RUNNING)
+    assert bench.handles[first]["pid"] == bench.handles[second]["pid"]
+    if broken == "fork server":
+        hosts[0].run("pkill -KILL -o -f 'keeper-.* serve'")
+    else:  # as if nobody knew how it ended
+        hosts[0].run(f"rm -r {bench.handles[first]['directory']}/.nni/{broken if broken != '.' else ''}")
+    bench.call(bench.service.cancel(bench.handles[first]))
+    bench.call(bench.service.remove(bench.handles[first]))
+    assert bench.wait(second).exit_code == 4

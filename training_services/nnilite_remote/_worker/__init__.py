@@ -5,7 +5,7 @@ modules are not installed there but sent as one text (`program`). What it is giv
 text, one line of settings and then, by mode:
 
     serve     requests, one JSON line each: {"id": 1, "do": "status", ...}. Answers {"id": 1, "ok": ...} or
-              {"id": 1, "error": sentence} come in any order, and {"event": "ended", "job": ...} unasked
+              {"id": 1, "error": sentence} come in any order, {"event": "ended", "job": ...} and reports unasked
     receive   the bytes of a file for the cache, from the offset that the first answer names
     send      nothing: a folder comes back as a tar stream
 
@@ -13,7 +13,7 @@ The first line out holds the settings' `nonce`: whatever the user's shell has pr
 
     <root>/cache/                       code packages and keepers by their hash, for all experiments of this user
     <root>/.slots/                      who has a slot of this machine, and who waits: see `nnilite.slots`
-    <root>/<experiment>/callback-<key>  the manager's address as seen from this machine
+    <root>/<experiment>/callback-<key>  the manager's address as seen from this machine; `.sock`: see `report_socket`
     <root>/<experiment>/trials/<trial>/<attempt>/    see the keeper; and `spec.json`, `job.json`
     <root>/<experiment>/checkpoints/    see `checkpoints`
 
@@ -21,7 +21,9 @@ main         what an agent does from its first to its last word
 agent        the agent that stays, and answers requests until its connection ends
 attempt      the folder of one attempt
 keeper_starter  starts keepers through one fork server, which says what became of each
+hosted_keepers  which keepers are at work at which attempts, and how they are told to end
 checkpoints  what earlier attempts of a trial have left, and checkpoints that come from elsewhere
+report_socket  reports of keepers, by the agent's own connection
 gpus         the GPUs of the machine, from the driver's own library
 processes    processes of the machine, and files for their owner alone
 transfer     files that come to the machine's cache, and folders that are sent from it
@@ -36,7 +38,18 @@ from nnilite.worker_side import sources
 __all__ = ["program"]
 
 # each after what it imports
-_MODULES = ("processes", "attempt", "gpus", "transfer", "checkpoints", "keeper_starter", "agent", "main")
+_MODULES = (
+    "processes",
+    "attempt",
+    "gpus",
+    "transfer",
+    "checkpoints",
+    "keeper_starter",
+    "hosted_keepers",
+    "report_socket",
+    "agent",
+    "main",
+)
 _PACKAGES = ("nnilite_remote", "nnilite_remote._worker")
 _START = """import sys, types
 def _module(name, source):

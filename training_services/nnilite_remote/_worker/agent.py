@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -28,17 +27,17 @@ from nnilite.worker_side import (
 from nnilite_remote._worker.attempt import HostedAttempt
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
 from nnilite_remote._worker.gpus import Gpus
+from nnilite_remote._worker.hosted_keepers import HostedKeepers
 from nnilite_remote._worker.keeper_starter import KeeperStarter
-from nnilite_remote._worker.processes import WorkerRefusal, make_folder, send_signal
+from nnilite_remote._worker.processes import WorkerRefusal, make_folder
+from nnilite_remote._worker.report_socket import ReportSocket
 from nnilite_remote._worker.transfer import place_of
 
 _READ_LIMIT_BYTES = 4 << 20
 _DELIVER_S = 20.0
-_LINGER_S = 12.0  # a keeper that is told a second time leaves within 10 s
 _STALE_PART_S = 86400.0
 _SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
 _MOST_SECOND_KEEPERS = 30
-_LOOK_S = 0.5
 _SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
 
 
@@ -64,6 +63,8 @@ class Agent:
         self._meter = HostMeter()
         self._out = threading.Lock()
         self._starter = KeeperStarter(self.keeper, self.folder, self.say)
+        self._keepers = HostedKeepers(self._starter)
+        self._reports = ReportSocket(self.say)
         self._delivering: dict[str, _SecondKeeper] = {}  # by folder
         place = Path(self.root, ".slots", "%s.%s.%s.json" % (self.experiment, settings["service"], self.key))
         self._slots = SlotDesk(place, self.experiment, lambda path: HostedAttempt.at(str(path)).runs(), _SLOTS_S)
@@ -91,13 +92,14 @@ class Agent:
             sys.stdout.buffer.flush()
 
     def serve(self) -> None:
-        quick = {"ping", "status", "start", "withdraw", "cancel", "callback"}
+        quick = {"ping", "status", "start", "withdraw", "cancel", "callback", "answer"}
         for line in sys.stdin.buffer:
             request = json.loads(line.decode("utf-8"))
             if request["do"] in quick:
                 self._answer(request)
             else:
                 threading.Thread(target=self._answer, args=(request,), daemon=request["do"] != "finish").start()
+        self._reports.close()
         with contextlib.suppress(OSError):  # nothing has come of it
             os.rmdir(self.folder)
 
@@ -119,8 +121,15 @@ class Agent:
         return {"use": self._meter.read()}
 
     def do_callback(self, request: dict[str, Any]) -> dict[str, Any]:
-        write_private(os.path.join(self.folder, "callback-" + self.key), request["url"])
+        place = os.path.join(self.folder, "callback-" + self.key)
+        write_private(place, request["url"])
+        if request["relayed"]:
+            self._reports.listen(place + ".sock")
         return {}
+
+    def do_answer(self, request: dict[str, Any]) -> None:
+        """What the manager says to a report. Nothing is said to that."""
+        self._reports.answer(request["caller"], request["line"])
 
     def do_start(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Start a keeper. The answer comes when the fork server has said that it did.
@@ -160,7 +169,7 @@ class Agent:
         if self._starter.is_starting(attempt.spec):
             return {"state": "WAITING", "reason": "its keeper is starting"}
         delivering = self._delivering.get(attempt.path)
-        kept = self._has_keeper(attempt) or (delivering is None and attempt.files.has_keeper())
+        kept = self._keepers.has(attempt) or (delivering is None and attempt.files.has_keeper())
         exited, started = attempt.files.exited(), attempt.files.started()
         facts = {"started": started.get("time") if started else None}
         if exited is not None:
@@ -206,26 +215,8 @@ class Agent:
         """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""
         attempt = HostedAttempt(request["job"])
         if attempt.files.exited() is None:
-            self._terminate(attempt)
+            self._keepers.terminate(attempt)
         return {}
-
-    def _has_keeper(self, attempt: HostedAttempt) -> bool:
-        """Whether the keeper of its handle is at work."""
-        return self._starter.runs(str(attempt.job.get("job"))) or bool(self._other_keeper(attempt))
-
-    def _other_keeper(self, attempt: HostedAttempt) -> int:
-        """The process id of the handle's keeper; 0 if the fork server that runs answers for it.
-
-        So nothing that a trial does to its folder can make us take the keeper of another job for its own.
-        """
-        return 0 if attempt.job.get("server") == self._starter.name != "" else attempt.keeper()
-
-    def _terminate(self, attempt: HostedAttempt) -> None:
-        """SIGTERM to its keeper, if there is one."""
-        if not self._starter.end(str(attempt.job.get("job"))):
-            pid = self._other_keeper(attempt) or attempt.files.keeper()
-            if pid:
-                send_signal(pid, signal.SIGTERM)
 
     def do_gpus(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         return self._gpus.read(self.experiment)
@@ -258,19 +249,8 @@ class Agent:
         if os.path.isdir(attempt.inner("")):
             with open(attempt.inner("removed"), "wb"):
                 pass
-        threading.Thread(target=self._forget, args=(attempt,), daemon=True).start()
+        self._keepers.forget_later(attempt)
         return {}
-
-    def _forget(self, attempt: HostedAttempt) -> None:
-        """Remove the specification, which holds a secret, as soon as its keeper has left."""
-        while True:
-            with contextlib.suppress(OSError):  # a disk in trouble is asked again
-                if not (self._has_keeper(attempt) or attempt.files.has_keeper()):
-                    os.unlink(attempt.spec)
-                    return
-            if not os.path.exists(attempt.spec):
-                return
-            time.sleep(_LOOK_S)
 
     def do_trace(self, request: dict[str, Any]) -> dict[str, Any]:
         return trace(self.folder, request["trial"])
@@ -284,7 +264,7 @@ class Agent:
         canceled = {job["directory"]: HostedAttempt(job) for job in request["canceled"]}
         ended = [attempt for attempt in self._attempts() if os.path.exists(attempt.inner("removed"))]
         attempts = list({attempt.path: attempt for attempt in [*ended, *canceled.values()]}.values())
-        self._end_keepers(attempts, request["grace_s"])
+        self._keepers.end(attempts, request["grace_s"])
         self._slots.leave()
         for attempt in attempts:
             attempt.clean(request["keep"] == "outputs")
@@ -303,22 +283,6 @@ class Agent:
                 path = os.path.join(trials, trial, number)
                 found.append(HostedAttempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
         return found
-
-    def _end_keepers(self, attempts: list[HostedAttempt], grace_s: float) -> None:
-        """Those whose trial has ended still deliver: they are told to leave. The others are ended with their trial."""
-        for attempt in attempts:
-            self._terminate(attempt)
-        deadline = time.monotonic() + grace_s + _LINGER_S
-        left = attempts
-        while left and time.monotonic() < deadline:
-            left = [one for one in left if self._has_keeper(one) or one.files.has_keeper()]
-            time.sleep(0.05 if left else 0)
-        for attempt in left:  # they have been told, so none of their keepers gets a further job
-            pid = attempt.files.keeper() or attempt.job.get("pid")
-            if pid:
-                send_signal(pid, signal.SIGKILL)
-        for attempt in attempts:
-            attempt.end_group()
 
     def _remove_empty(self, keep_checkpoints: bool) -> None:
         trials = os.path.join(self.folder, "trials")

@@ -1,0 +1,174 @@
+"""Reports that come by the agent: a keeper's line goes to the manager's socket, and the answer comes back to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("paramiko")
+
+from nnilite_remote import _report_relay
+from nnilite_remote._report_relay import ReportRelay
+from nnilite_remote._worker import report_socket
+from nnilite_remote._worker.report_socket import ReportSocket
+
+
+class Way:
+    """An agent's socket, a relay and a manager's socket, which answers each line by `answer`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.agent, self.manager = folder / "agent.sock", folder / "manager.sock"
+        self.heard: list[str] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self._server: asyncio.Server | None = None
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+        self.socket = ReportSocket(self.say)
+        self.relay = ReportRelay(self.manager, self.socket.answer)
+        self.socket.listen(str(self.agent))
+
+    def say(self, message: dict) -> None:
+        self.loop.call_soon_threadsafe(self.relay.take, json.loads(json.dumps(message)))
+
+    def open_manager(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._open(), self.loop).result()
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self.manager)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                self.heard.append(line.decode())
+                await asyncio.to_thread(self.may_answer.wait)
+                writer.write(b"re " + line)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        self.may_answer.set()
+        self.socket.close()
+        asyncio.run_coroutine_threadsafe(self._stop(), self.loop).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    async def _stop(self) -> None:
+        self.relay.close()
+        if self._server is not None:
+            self._server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.loop.shutdown_default_executor()
+
+    @contextmanager
+    def keeper(self) -> Iterator[socket.socket]:
+        with socket.socket(socket.AF_UNIX) as keeper:
+            keeper.settimeout(10)
+            keeper.connect(str(self.agent))
+            yield keeper
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Iterator[Way]:
+    way = Way(tmp_path)
+    yield way
+    way.close()
+
+
+def answer(keeper: socket.socket, line: str) -> str:
+    keeper.sendall(line.encode() + b"\n")
+    with keeper.makefile("r") as stream:
+        return stream.readline()
+
+
+def test_each_keeper_gets_the_answers_to_its_own_lines(way):
+    way.open_manager()
+
+    def reports(number: int) -> list[str]:
+        with way.keeper() as keeper:
+            return [answer(keeper, f"{number} {step}") for step in range(20)]
+
+    with ThreadPoolExecutor(30) as pool:
+        found = list(pool.map(reports, range(30)))
+    assert found == [[f"re {number} {step}\n" for step in range(20)] for number in range(30)]
+
+
+def test_without_the_managers_socket_the_keeper_is_sent_to_the_tunnel(way):
+    with way.keeper() as keeper:
+        assert answer(keeper, "one") == ""
+    way.open_manager()
+    with way.keeper() as keeper:
+        assert answer(keeper, "one") == "re one\n"
+
+
+def test_a_batch_that_would_hold_up_what_else_the_agent_says_goes_through_the_tunnel(way):
+    way.open_manager()
+    with way.keeper() as keeper:
+        with suppress(ConnectionError):
+            assert answer(keeper, "x" * 10 * report_socket._MOST_BYTES) == ""
+    assert way.heard == []
+
+
+@pytest.mark.parametrize("late", [_report_relay, report_socket], ids=["the relay", "the agent"])
+def test_an_answer_that_comes_too_late_is_nobodys(way, monkeypatch, late):
+    way.open_manager()
+    monkeypatch.setattr(late, "_ANSWER_S", 0.1)
+    way.may_answer.clear()
+    with way.keeper() as keeper:
+        assert answer(keeper, "one") == ""
+    monkeypatch.undo()
+    way.may_answer.set()
+    with way.keeper() as keeper:
+        assert answer(keeper, "two") == "re two\n"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"caller": "1", "line": "x"},
+        {"caller": 1},
+        {"caller": 1, "line": 'x\n{"job": "other"}'},
+        {"caller": 1, "line": "\u00e4"},
+        {"caller": 1, "line": ["x"]},
+    ],
+    ids=["caller", "no line", "two lines", "not ascii", "a list"],
+)
+def test_what_is_no_report_is_not_passed_on(way, message):
+    way.open_manager()
+    way.say({"event": "report", **message})
+    with way.keeper() as keeper:
+        assert answer(keeper, "one") == "re one\n"
+    assert way.heard == ["one\n"]
+
+
+def test_only_this_user_can_open_the_socket(way):
+    assert way.agent.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_socket_that_an_earlier_agent_has_left_is_replaced(way, tmp_path):
+    way.open_manager()
+    again = ReportSocket(way.say)
+    way.relay._tell = again.answer
+    again.listen(str(way.agent))
+    with way.keeper() as keeper:
+        assert answer(keeper, "one") == "re one\n"
+    again.close()
+
+
+def test_a_name_that_is_too_long_for_a_socket_leaves_the_tunnel(tmp_path):
+    ReportSocket(print).listen(str(tmp_path / ("x" * 200)))
+    assert list(tmp_path.iterdir()) == []
