@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nnilite import codedir
 from nnilite._cli import long_work, screen
 from nnilite._cli.nnictl import warn
+from nnilite._engine.messages import Ask
 from nnilite._manager import assembly
 from nnilite._manager.shared_storage import shared_storage
 from nnilite._running import launch
@@ -152,7 +153,7 @@ async def _first_parameters(directory: Path, config: ExperimentConfig) -> Json:
     tuner = TunerHost(assembly.tuner_plan(directory, config), _nothing, _nothing)
     try:
         await tuner.open(0)
-        found = await tuner.generate((0,), 0)
+        found = await tuner.call(Ask((0,), 0))
     finally:
         await tuner.close()
     return found[0] if found else None

@@ -12,9 +12,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from nnilite._engine import messages as s
 from nnilite._engine.dedupe import JobKey
@@ -27,11 +27,11 @@ from nnilite._engine.trial_uses import TrialUses
 from nnilite.errors import NniliteError, ServiceError, StoreError, TunerError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, Used
 from nnilite.service import Job, TrainingService
-from nnilite.tuner import Call
 
 log = logging.getLogger(__name__)
 
 _CANCELS = 5
+_MOST_CALLS = 100  # of the tuner that are sent at once
 _TICK_S = 1.0
 # A longer time between two ticks means that the process was stopped or suspended meanwhile.
 _LONGEST_TICK_S = 3.0
@@ -48,17 +48,12 @@ class EngineStore(EventStore, Protocol):
 
 
 class TunerCalls(Protocol):
-    """The tuner host. It takes one call at a time, and each call may raise TunerError."""
+    """The tuner host. It makes calls in their order, and each may raise TunerError."""
 
     async def open(self, after: int) -> bool: ...
 
-    async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]: ...
-
-    async def tell(self, number: int, call: Call) -> None: ...
-
-    async def assess(self, action: s.Assess) -> bool: ...
-
-    async def assess_end(self, trial: str, success: bool, after: int) -> None: ...
+    def answers(self, actions: Sequence[s.TunerCall]) -> AsyncGenerator[Any, None]:
+        """The answer to each as it comes."""
 
 
 class Watcher(Protocol):
@@ -138,7 +133,7 @@ class Engine:
         self._closed = False
         self.uses = TrialUses(parts.rules.live)
         self._gate = EventGate(parts.store, self)
-        self._tuner_queue: asyncio.Queue[s.Ask | s.Tell | s.Assess | s.AssessEnd] = asyncio.Queue()
+        self._tuner_queue: asyncio.Queue[s.TunerCall] = asyncio.Queue()
         self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))
         self.caller = ServiceCaller(parts.service, self, parts.job, parts.wake, parts.follow)
         self._share_slots_again()
@@ -304,33 +299,37 @@ class Engine:
     # ------------------------------------------------------------ the tuner
 
     async def _tuner_task(self) -> None:
-        """Call the tuner host, one call after the other, in the order of the rules' actions."""
+        """Call the tuner host, in the order of the rules' actions."""
         try:
             hears = await self._parts.tuner.open(self.rules.calls)
             self.put(s.TunerReady(hears))
             while True:
-                await self._call_tuner(await self._tuner_queue.get())
+                await self._call_tuner(await self._next_calls())
         except TunerError as error:
             log.error("%s", error)
             self.put(s.TunerFailed(str(error)))
         # Without a tuner, the running trials may still go on to their ends.
         await asyncio.Event().wait()
 
-    async def _call_tuner(self, action: s.Ask | s.Tell | s.Assess | s.AssessEnd) -> None:
-        tuner = self._parts.tuner
-        if isinstance(action, s.Ask):
-            found = await tuner.generate(action.parameter_ids, action.after)
-            # The ServiceError says that the experiment has stopped: these parameters are not needed any more.
-            with contextlib.suppress(ServiceError):
-                # A tuner that dies at the next call is rebuilt from the committed history, which must have them.
-                await self.do(self._proposed(action, found))
-        elif isinstance(action, s.Tell):
-            await tuner.tell(action.number, action.call)
-        elif isinstance(action, s.Assess):
-            good = await tuner.assess(action)
-            self.put(s.Assessed(action.trial, action.attempt, good, self.now()))
-        else:
-            await tuner.assess_end(action.trial, action.success, action.after)
+    async def _next_calls(self) -> list[s.TunerCall]:
+        """All that waits, until the next question for parameters: these are committed before another call is made."""
+        actions = [await self._tuner_queue.get()]
+        while not (isinstance(actions[-1], s.Ask) or len(actions) == _MOST_CALLS or self._tuner_queue.empty()):
+            actions.append(self._tuner_queue.get_nowait())
+        return actions
+
+    async def _call_tuner(self, actions: list[s.TunerCall]) -> None:
+        waiting = iter(actions)
+        async with contextlib.aclosing(self._parts.tuner.answers(actions)) as answers:
+            async for answer in answers:
+                action = next(waiting)
+                if isinstance(action, s.Assess):
+                    self.put(s.Assessed(action.trial, action.attempt, bool(answer), self.now()))
+                elif isinstance(action, s.Ask):
+                    # The ServiceError says that the experiment has stopped: these are not needed any more.
+                    with contextlib.suppress(ServiceError):
+                        # A tuner that dies at the next call is rebuilt from the committed history, these included.
+                        await self.do(self._proposed(action, answer))
 
     def _proposed(self, ask: s.Ask, found: list[Json]) -> s.Proposed:
         ids = ask.parameter_ids

@@ -347,6 +347,10 @@ class AssessEnd:
     after: int
 
 
+TunerCall = Ask | Tell | Assess | AssessEnd
+"""What the tuner's process is asked, in this order."""
+
+
 @dataclass(frozen=True)
 class Submit:
     trial: Trial

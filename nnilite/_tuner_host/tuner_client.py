@@ -1,6 +1,6 @@
 """The client of the tuner host: a child process that holds tuner and assessor.
 
-The client makes one call at a time. If the child dies, exceeds the time limit or raises, the client ends it, starts a
+The client makes calls in their order. If the child dies, exceeds the time limit or raises, the client ends it, starts a
 new one, replays the recorded history to bring it to the same state, and makes the call again. The third failure in a
 row on the same input is final and raises TunerError with the user's traceback.
 """
@@ -15,12 +15,13 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nnilite._engine.messages import Assess, History
+from nnilite._engine.messages import Ask, Assess, History, Tell, TunerCall
 from nnilite.errors import StoreError, TunerError
 from nnilite.records import Json
 from nnilite.tuner import Call
@@ -54,7 +55,7 @@ class _Broken(Exception):
 
 
 class TunerHost:
-    """Owns the child process. The engine's tuner task is the only caller, so there is one call at a time."""
+    """Owns the child process. The engine's tuner task is the only caller, so nothing comes in between its calls."""
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class TunerHost:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._hears = False
+        self._owed = 0  # answers to what was sent
 
     @property
     def pid(self) -> int | None:
@@ -79,24 +81,46 @@ class TunerHost:
 
         Returns whether the tuner, an advisor, wants intermediate results.
         """
-        await self._insist({"do": "nothing"}, after)
+        await self._insist({"do": "nothing"}, after, None)
         return self._hears
 
-    async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]:
-        """Get parameters for each id, fewer if the tuner has no more. Raises: TunerError."""
-        found: list[Json] = await self._insist({"do": "generate", "ids": list(ids)}, after)
-        return found
+    async def call(self, action: TunerCall) -> Any:
+        """Make one call: parameters for each id of an `Ask`, fewer if the tuner has no more; for an `Assess`, whether
+        the trial may go on, by assessor and advisor. Raises: TunerError.
+        """
+        async with aclosing(self.answers([action])) as answers:
+            return await anext(answers)
 
-    async def tell(self, number: int, call: Call) -> None:
-        """Make the recorded call with this number. Raises: TunerError."""
-        await self._insist({"do": "call", "call": asdict(call)}, number - 1)
+    async def answers(self, actions: Sequence[TunerCall]) -> AsyncGenerator[Any, None]:
+        """Make these calls in their order, and give the answer to each as it comes. Raises: TunerError.
 
-    async def assess(self, action: Assess) -> bool:
-        """Ask the assessor, and an advisor, whether the trial may go on. Raises: TunerError."""
-        return bool(await self._insist({"do": "assess", **asdict(action)}, action.after))
+        All are sent at once: to wait for each answer costs more than the answer where processes wait for a processor.
+        If one fails, it and those after it are made one by one.
+        """
+        requests = [_request(action) for action in actions]
+        sent = await self._send_all([request for request, _ in requests])
+        for request, after in requests:
+            failed = None
+            if sent:
+                try:
+                    answer = await self._answer(request, self._plan.timeout_s)
+                except _Broken as error:
+                    sent, failed = False, error
+            if not sent:
+                answer = await self._insist(request, after, failed)
+            yield answer
 
-    async def assess_end(self, trial: str, success: bool, after: int) -> None:
-        await self._insist({"do": "assess_end", "trial": trial, "success": success}, after)
+    async def _send_all(self, requests: list[dict[str, Any]]) -> bool:
+        """False if there is no process that could take them."""
+        if self._writer is None:
+            return False
+        try:
+            await asyncio.wait_for(self._send(*requests), self._plan.timeout_s)
+        except (OSError, asyncio.TimeoutError) as error:
+            log.debug("the tuner's process takes no calls: %r", error)
+            await self._end()
+            return False
+        return True
 
     async def try_space(self, space: Json) -> None:
         """Check that a new tuner, in a process of its own, accepts this search space. Raises: TunerError."""
@@ -112,16 +136,22 @@ class TunerHost:
         """Let the tuner end in good order, then end the process."""
         if self._process is None:
             return
+        while self._owed:  # to calls whose caller was cancelled
+            with contextlib.suppress(_Broken, TunerError):
+                await self._answer({"do": "nothing"}, _CLOSE_TIMEOUT_S)
         with contextlib.suppress(_Broken, TunerError):
             await self._exchange({"do": "close"}, _CLOSE_TIMEOUT_S)
         await self._end()
 
     # ------------------------------------------------------------ one call, made until it works
 
-    async def _insist(self, request: dict[str, Any], after: int) -> Any:
-        broken = _Broken("")
+    async def _insist(self, request: dict[str, Any], after: int, failed: _Broken | None) -> Any:
+        """`failed`: how the first try has ended, if there was one."""
+        broken = failed or _Broken("")
         for attempt in range(_TRIES):
             try:
+                if attempt == 0 and failed is not None:
+                    raise failed
                 if self._process is None:
                     await self._start_patiently(after)
                 if request["do"] == "nothing":
@@ -140,7 +170,20 @@ class TunerHost:
 
     async def _exchange(self, request: dict[str, Any], timeout_s: float) -> Any:
         try:
-            line = await asyncio.wait_for(self._round_trip(request), timeout_s)
+            await asyncio.wait_for(self._send(request), timeout_s)
+        except asyncio.TimeoutError:
+            raise _Broken(f"{_named(request)} was not taken for {timeout_s:.0f} s (tunerTimeout)") from None
+        except OSError as error:
+            raise _Broken(f"its process cannot be talked to: {error}") from error
+        return await self._answer(request, timeout_s)
+
+    async def _answer(self, request: dict[str, Any], timeout_s: float) -> Any:
+        """The answer to the earliest request that has none yet, which is this one."""
+        if self._reader is None:
+            raise _Broken("its process is not there")
+        self._owed -= 1
+        try:
+            line = await asyncio.wait_for(self._reader.readline(), timeout_s)
         except asyncio.TimeoutError:
             raise _Broken(f"{_named(request)} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
         except (OSError, ValueError) as error:
@@ -149,12 +192,12 @@ class TunerHost:
             raise _Broken(f"its process ended{await self._exit_word()}; see log/tuner.log")
         return self._result(json.loads(line))
 
-    async def _round_trip(self, request: dict[str, Any]) -> bytes:
-        if self._reader is None or self._writer is None:
+    async def _send(self, *requests: dict[str, Any]) -> None:
+        if self._writer is None:
             raise _Broken("its process is not there")
-        self._writer.write(json.dumps(request).encode() + b"\n")
+        self._owed += len(requests)
+        self._writer.write(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
         await self._writer.drain()
-        return await self._reader.readline()
 
     def _result(self, answer: dict[str, Any]) -> Any:
         if "error" not in answer:
@@ -242,6 +285,7 @@ class TunerHost:
         if self._writer is not None:
             self._writer.close()
         self._reader = self._writer = None
+        self._owed = 0
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -255,6 +299,17 @@ class TunerHost:
             code = await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
             return f" by signal {-code}" if code < 0 else f" with exit code {code}"
         return ""
+
+
+def _request(action: TunerCall) -> tuple[dict[str, Any], int]:
+    """The request of the child, and the number of the recorded call before it."""
+    if isinstance(action, Ask):
+        return {"do": "generate", "ids": list(action.parameter_ids)}, action.after
+    if isinstance(action, Tell):
+        return {"do": "call", "call": asdict(action.call)}, action.number - 1
+    if isinstance(action, Assess):
+        return {"do": "assess", **asdict(action)}, action.after
+    return {"do": "assess_end", "trial": action.trial, "success": action.success}, action.after
 
 
 def _named(request: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,18 +42,19 @@ class FakeTuner:
         """Ready at once, and not curious about intermediate results."""
         return False
 
-    async def generate(self, ids: tuple[int, ...], after: int) -> list[Json]:
-        return [{"x": number} for number in ids]
+    async def answers(self, actions: Sequence[s.TunerCall]) -> AsyncGenerator[Any, None]:
+        for action in actions:
+            yield self._answer(action)
 
-    async def tell(self, number: int, call: Call) -> None:
-        self.calls.append(call)
-
-    async def assess(self, action: s.Assess) -> bool:
-        self.assessed.append((action.trial, action.values))
-        return action.trial not in self.poor
-
-    async def assess_end(self, trial: str, success: bool, after: int) -> None:
-        """Nothing to learn."""
+    def _answer(self, action: s.TunerCall) -> Any:
+        if isinstance(action, s.Ask):
+            return [{"x": number} for number in action.parameter_ids]
+        if isinstance(action, s.Tell):
+            self.calls.append(action.call)
+        elif isinstance(action, s.Assess):
+            self.assessed.append((action.trial, action.values))
+            return action.trial not in self.poor
+        return None
 
     async def try_space(self, space: Json) -> None:
         if "layer" in space:

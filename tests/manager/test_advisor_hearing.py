@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from nnilite._engine.messages import Assess, History
+from nnilite._engine.messages import Ask, Assess, History
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite.records import CallKind
 from nnilite.tuner import Call
@@ -78,7 +78,7 @@ def play(folder: Path, scenario: Callable[[TunerHost, Stored], Awaitable[Any]]) 
 
 
 async def _propose(host: TunerHost, stored: Stored, number: int, trial: str) -> Any:
-    (found,) = await host.generate((number,), len(stored.calls))
+    (found,) = await host.call(Ask((number,), len(stored.calls)))
     stored.calls.append(Call(CallKind.GENERATE, number, trial, found))
     return found["heard"]
 
@@ -91,13 +91,13 @@ def test_a_new_process_of_an_advisor_hears_no_result_twice_and_misses_none(tmp_p
     async def scenario(host: TunerHost, stored: Stored) -> Any:
         await _propose(host, stored, 0, "a")
         stored.histories = [("a", 0, [0.1, 0.2, 0.3], False, False)]
-        assert await host.assess(Assess("a", 0, 0, (0.1, 0.2, 0.3), 1, 0))
+        assert await host.call(Assess("a", 0, 0, (0.1, 0.2, 0.3), 1, 0))
         # The second proposal is owed to the third result: a new process has to hear that one before it.
         assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 0.1, 0.2, 0.3)
         os.kill(host.pid or 0, signal.SIGKILL)
         stored.histories = [("a", 0, [0.1, 0.2, 0.3], False, False), ("b", 0, [5, 6, 7], False, False)]
-        assert await host.assess(Assess("b", 0, 0, (5, 6), 2, 1))
-        assert await host.assess(Assess("b", 0, 2, (7,), 2, 1))
+        assert await host.call(Assess("b", 0, 0, (5, 6), 2, 1))
+        assert await host.call(Assess("b", 0, 2, (7,), 2, 1))
         return await _propose(host, stored, 2, "c")
 
     heard = play(tmp_path, scenario)
@@ -112,7 +112,7 @@ def test_a_replay_tells_the_results_of_a_trial_before_its_end(tmp_path: Path) ->
         stored.calls.append(Call(CallKind.RESULT, 0, "a", {}, 9))
         stored.calls.append(Call(CallKind.END, 0, "a", success=True))
         # A trial of the user's own has no parameter id; the new process hears what it had reported earlier, too.
-        assert await host.assess(Assess("mine", 0, 1, (5, 6), 3))
+        assert await host.call(Assess("mine", 0, 1, (5, 6), 3))
         assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 1, 2, 3)
         return await _propose(host, stored, 2, "c")
 
@@ -124,8 +124,8 @@ def test_a_replay_tells_the_results_of_a_trial_before_its_end(tmp_path: Path) ->
 def test_a_further_attempt_counts_from_0_again(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, stored: Stored) -> Any:
         await _propose(host, stored, 0, "a")
-        await host.assess(Assess("a", 0, 0, (1, 2), 1, 0))
-        await host.assess(Assess("a", 1, 0, (1, 2, 3), 1, 0))
+        await host.call(Assess("a", 0, 0, (1, 2), 1, 0))
+        await host.call(Assess("a", 1, 0, (1, 2, 3), 1, 0))
         return await _propose(host, stored, 1, "b")
 
     assert play(tmp_path, scenario) == _periodical("p1", "a", 1, 2) + _periodical("p1", "a", 1, 2, 3)
@@ -134,9 +134,9 @@ def test_a_further_attempt_counts_from_0_again(tmp_path: Path) -> None:
 def test_a_trial_that_an_advisor_ends_ends_also_if_its_process_dies(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, stored: Stored) -> None:
         await _propose(host, stored, 0, "a")
-        assert await host.assess(Assess("a", 0, 0, (1,), 1, 0))
+        assert await host.call(Assess("a", 0, 0, (1,), 1, 0))
         os.kill(host.pid or 0, signal.SIGKILL)
         stored.histories = [("a", 0, [1, "bad"], False, False)]
-        assert not await host.assess(Assess("a", 0, 1, ("bad",), 1, 0))
+        assert not await host.call(Assess("a", 0, 1, ("bad",), 1, 0))
 
     play(tmp_path, scenario)

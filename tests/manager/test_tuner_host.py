@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._engine.messages import Assess
+from nnilite._engine.messages import Ask, Assess, Tell
 from nnilite._tuner_host.child import Child
 from nnilite._tuner_host.tuner_client import History, TunerHost, TunerPlan
 from nnilite.errors import StoreError, TunerError
@@ -40,6 +40,9 @@ class Counting(Tuner):
         return {"x": parameter_id, "results": len(self.results)}
     def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
         self.results.append(value)
+    def _on_exit(self):
+        time.sleep(0.3)
+        print("an end in good order", flush=True)
 """
 
 
@@ -79,12 +82,12 @@ def run(tmp_path: Path, scenario: Scenario, timeout_s: float = 20.0, **arguments
 
 async def tell(host: TunerHost, past: Past, value: float) -> None:
     past.calls.append(Call("result", 0, "t", {"x": 0}, value))
-    await host.tell(len(past.calls), past.calls[-1])
+    await host.call(Tell(len(past.calls), past.calls[-1]))
 
 
 def test_parameters_come_back_for_each_id(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
-        return await host.generate((4, 5), 0)
+        return await host.call(Ask((4, 5), 0))
 
     assert run(tmp_path, scenario) == [{"x": 4, "results": 0}, {"x": 5, "results": 0}]
 
@@ -97,7 +100,7 @@ def test_a_space_is_tried_without_the_tuner_that_runs(tmp_path: Path) -> None:
             await host.try_space({"layer": 1})
         (log,) = tmp_path.glob("*/log/tuner.log")
         assert log.read_text().count("ValueError: no layers") == 1, "it was tried more than once"
-        return await host.generate((1,), 1)
+        return await host.call(Ask((1,), 1))
 
     assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
 
@@ -116,7 +119,7 @@ def test_a_machine_without_file_descriptors_is_waited_for_and_is_not_the_tuners_
 
     async def scenario(host: TunerHost, past: Past) -> Any:
         monkeypatch.setattr(Path, "open", full)
-        return await host.generate((4,), 0)
+        return await host.call(Ask((4,), 0))
 
     assert run(tmp_path, scenario) == [{"x": 4, "results": 0}]
     assert len(refused) == 5
@@ -135,7 +138,7 @@ def test_a_history_that_cannot_be_read_now_is_waited_for(tmp_path: Path, monkeyp
         await tell(host, past, 0.5)
         host._calls = until
         os.kill(host.pid or 0, signal.SIGKILL)
-        return await host.generate((1,), 1)
+        return await host.call(Ask((1,), 1))
 
     assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
     assert not troubles
@@ -155,7 +158,7 @@ def test_a_killed_host_is_rebuilt_from_the_history(tmp_path: Path) -> None:
         await tell(host, past, 0.5)
         await tell(host, past, 0.7)
         os.kill(host.pid or 0, signal.SIGKILL)
-        return await host.generate((1,), len(past.calls))
+        return await host.call(Ask((1,), len(past.calls)))
 
     assert run(tmp_path, scenario) == [{"x": 1, "results": 2}]
 
@@ -163,15 +166,69 @@ def test_a_killed_host_is_rebuilt_from_the_history(tmp_path: Path) -> None:
 def test_a_call_that_raises_once_is_made_again(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
         await tell(host, past, 0.5)
-        return await host.generate((3,), 1)
+        return await host.call(Ask((3,), 1))
 
     assert run(tmp_path, scenario, bad=3, once=str(tmp_path / "marker")) == [{"x": 3, "results": 1}]
+
+
+async def several(host: TunerHost, past: Past, count: int) -> list[Any]:
+    """`count` results and a question, made at once."""
+    past.calls += [Call("result", number, "t", {"x": 0}, 0.5) for number in range(count)]
+    tells = [Tell(number, call) for number, call in enumerate(past.calls, 1)]
+    return [answer async for answer in host.answers([*tells, Ask((3,), count)])]
+
+
+@pytest.mark.parametrize("when", ["well", "killed before", "killed after", "raises once"])
+def test_several_calls_at_once_are_each_made_once(tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await host.open(0)
+        if when == "killed before":
+            os.kill(host.pid or 0, signal.SIGKILL)
+        if when == "killed after":
+            real = host._send
+
+            async def send(*requests: Any) -> None:
+                await real(*requests)
+                monkeypatch.setattr(host, "_send", real)
+                os.kill(host.pid or 0, signal.SIGKILL)
+
+            monkeypatch.setattr(host, "_send", send)
+        return await several(host, past, 30)
+
+    more = {"bad": 3, "once": str(tmp_path / "marker")} if when == "raises once" else {}
+    assert run(tmp_path, scenario, **more) == [None] * 30 + [[{"x": 3, "results": 30}]]
+
+
+def test_of_several_calls_the_one_that_fails_is_named_and_tried_three_times(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await host.open(0)
+        with pytest.raises(TunerError) as caught:
+            await several(host, past, 3)
+        (log,) = tmp_path.glob("*/log/tuner.log")
+        return str(caught.value), log.read_text().count('KeyError: "the user\'s mistake"')
+
+    text, times = run(tmp_path, scenario, bad=3)
+    assert "the tuner failed 3 times in a row on generate_parameters for ids [3]" in text
+    assert times == 3
+
+
+def test_answers_that_nobody_waits_for_do_not_cut_the_end_short(tmp_path: Path) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await host.open(0)
+        answers = host.answers([Ask((1,), 0), Ask((2,), 0), Ask((3,), 0)])
+        await anext(answers)
+        await answers.aclose()
+        await host.close()
+        (log,) = tmp_path.glob("*/log/tuner.log")
+        return log.read_text()
+
+    assert "an end in good order" in run(tmp_path, scenario)
 
 
 def test_three_failures_on_the_same_input_are_told_with_the_users_traceback(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
         with pytest.raises(TunerError) as caught:
-            await host.generate((3,), 0)
+            await host.call(Ask((3,), 0))
         return str(caught.value)
 
     text = run(tmp_path, scenario, bad=3)
@@ -185,7 +242,7 @@ def test_a_hung_tuner_meets_its_time_limit(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
         await host.open(0)
         with pytest.raises(TunerError, match="took longer than 1 s"):
-            await host.generate((3,), 0)
+            await host.call(Ask((3,), 0))
 
     run(tmp_path, scenario, timeout_s=1.0, hang=3)
 
@@ -257,9 +314,9 @@ def test_an_assessor_that_was_killed_sees_no_result_twice(tmp_path: Path) -> Non
             return [("t", 0, [1, 2, 3], False, False)]  # the third is committed, and yet to be shown
 
         host = TunerHost(plan, Past().until, past)
-        await host.assess(Assess("t", 0, 0, (1, 2), 1))
+        await host.call(Assess("t", 0, 0, (1, 2), 1))
         os.kill(host.pid or 0, signal.SIGKILL)
-        await host.assess(Assess("t", 0, 2, (3,), 1))
+        await host.call(Assess("t", 0, 2, (3,), 1))
         await host.close()
 
     asyncio.run(play())
