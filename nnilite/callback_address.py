@@ -45,8 +45,10 @@ def callback_socket(context: ServiceContext) -> Path:
 
 
 def connect_to_socket(path: Path) -> socket.socket:
-    """A connection to a Unix socket, however long its name. Raises: OSError."""
+    """A connection to a Unix socket, however long its name, that does not block. Raises: OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Where too many wait already, that is an error: its server may be this event loop, which would wait for itself.
+    connection.setblocking(False)
     try:
         with_short_name(str(path), connection.connect)
     except BaseException:

@@ -140,10 +140,10 @@ def test_an_answer_that_comes_too_late_is_nobodys(way, monkeypatch, late):
     "message",
     [
         {"caller": "1", "line": "x"},
-        {"caller": 1},
-        {"caller": 1, "line": 'x\n{"job": "other"}'},
-        {"caller": 1, "line": "\u00e4"},
-        {"caller": 1, "line": ["x"]},
+        {"caller": 99},
+        {"caller": 99, "line": 'x\n{"job": "other"}'},
+        {"caller": 99, "line": "\u00e4"},
+        {"caller": 99, "line": ["x"]},
     ],
     ids=["caller", "no line", "two lines", "not ascii", "a list"],
 )
@@ -172,3 +172,12 @@ def test_a_socket_that_an_earlier_agent_has_left_is_replaced(way, tmp_path):
 def test_a_name_that_is_too_long_for_a_socket_leaves_the_tunnel(tmp_path):
     ReportSocket(print).listen(str(tmp_path / ("x" * 200)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manager_that_takes_no_more_connections_leaves_the_tunnel(way):
+    with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as first:
+        full.bind(str(way.manager))
+        full.listen(0)
+        first.connect(str(way.manager))
+        with way.keeper() as keeper:
+            assert answer(keeper, "one") == ""
