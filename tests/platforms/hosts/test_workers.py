@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
+import threading
 from pathlib import Path
 
 import pytest
 
+from nnilite._keeper.local_link import with_short_name
+from nnilite.callback_address import callback_socket
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import Receiver, eventually
@@ -69,6 +73,38 @@ def test_nothing_is_installed_and_all_is_private(hosts, setting, bench_of):
     assert hosts[1].run(f"stat -c %a {home}/nnilite").strip() == "700"
     token = bench.received(name).token
     assert token not in hosts[1].run("ps axww -o args; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' || true")
+
+
+class SocketServer(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        with_short_name(self.server_address, self.socket.bind)
+
+
+class ManagerSocket(socketserver.StreamRequestHandler):
+    """The manager's own socket, whose answers are those of the test's receiver."""
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            request = json.loads(line)
+            body = json.dumps({"events": request["events"]}).encode()
+            self.server.jobs.append(request["job"])
+            status, answer, _ = self.server.receiver.post(request["job"], "", f"Bearer {request['token']}", body)
+            self.wfile.write(json.dumps({"status": status, **answer}).encode() + b"\n")
+
+
+def test_reports_come_by_the_agents_connection_to_the_managers_socket(hosts, setting, bench_of):
+    bench = bench_of(setting.config(setting.machine(hosts[0])))
+    place = str(callback_socket(bench.context()))
+    with SocketServer(place, ManagerSocket) as server:
+        server.receiver, server.jobs = bench.receiver, []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        names = [bench.run(f"echo final {number} >> $NNILITE_METRICS; echo out") for number in range(4)]
+        assert [bench.finish(name).values for name in names] == [[number] for number in range(4)]
+        requests = [bench.received(name).requests for name in names]
+        assert requests == [server.jobs.count(name) for name in names], "some came through the tunnel"
+        server.shutdown()
 
 
 def test_the_tunnel_lets_keepers_through_and_nobody_else(hosts, setting, bench_of):
