@@ -148,6 +148,8 @@ class TrainingService(ABC):
     Config: ClassVar[type]
     """A dataclass. It may have `warnings: tuple[str, ...] = field(default=(), init=False)`: sentences for the user."""
     tells_cost: ClassVar[bool] = False  # whether `JobStatus.cost` is set
+    submits_at_once: ClassVar[int] = 1
+    """How many calls of `submit`, for different jobs, may be under way at a time. Nothing else is called meanwhile."""
 
     def __init__(self, name: str, config: Any, context: ServiceContext) -> None:
         self.name = name  # unique within the experiment; the platform's name unless there are several of one

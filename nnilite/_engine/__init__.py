@@ -15,6 +15,7 @@ Around it:
     gate             the way in for all events of keepers: checked, numbered, acknowledged when they are committed
     engine           takes messages, commits what the rules say, then acts
     service_caller   the one task that calls the training service
+    call_queue       the calls that wait for it, in their order
     jobs             from an attempt to the job that a service runs
     placement        which of several services is asked to take a job
     placement_notes  what a hybrid service asks of the rules, and notes there

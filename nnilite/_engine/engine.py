@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _CANCELS = 5
 _MOST_CALLS = 100  # of the tuner that are sent at once
 _TICK_S = 1.0
+_LATER_S = 0.05  # for so long an input that nobody waits for may wait for others
 # A longer time between two ticks means that the process was stopped or suspended meanwhile.
 _LONGEST_TICK_S = 3.0
 _STORE_RETRY_S = 2.0
@@ -132,7 +133,7 @@ class Engine:
         self._wakeup = asyncio.Event()
         self._closed = False
         self.uses = TrialUses(parts.rules.live)
-        self._gate = EventGate(parts.store, self)
+        self.gate = EventGate(parts.store, self)
         self._tuner_queue: asyncio.Queue[s.TunerCall] = asyncio.Queue()
         self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))
         self.caller = ServiceCaller(parts.service, self, parts.job, parts.wake, parts.follow)
@@ -143,15 +144,21 @@ class Engine:
     @property
     def trouble(self) -> str:
         """Why commits, or the output of trials, are held up; "" if they are not."""
-        return self._trouble or self._gate.trouble
+        return self._trouble or self.gate.trouble
 
     def now(self) -> float:
         return self._parts.clock()
 
-    def put(self, message: s.Input) -> None:
-        """Hand over an input without waiting for it."""
+    def put(self, message: s.Input, *, soon: bool = True) -> None:
+        """Hand over an input without waiting for it.
+
+        One that is not wanted soon is committed together with the next one, or after a moment.
+        """
         self._inbox.append(_Entry(message))
-        self._wakeup.set()
+        if soon:
+            self._wakeup.set()
+        else:
+            asyncio.get_running_loop().call_later(_LATER_S, self._wakeup.set)
 
     async def do(self, message: s.Input) -> None:
         """Hand over an input and wait until its records are committed. Raises: ServiceError after the engine's end."""
@@ -167,7 +174,7 @@ class Engine:
 
     async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
         """Commit the new ones among the events of a keeper: see `EventGate.take`."""
-        return await self._gate.take((trial, attempt), events, over_gaps)
+        return await self.gate.take((trial, attempt), events, over_gaps)
 
     def live_trial(self, trial: str) -> Live | None:
         return self.rules.live.get(trial)
@@ -271,6 +278,8 @@ class Engine:
                 return
 
     def _act(self, action: s.Action) -> None:
+        if isinstance(action, s.Submit) and action.new:
+            self.gate.begin((action.trial.id, action.attempt.number))
         if isinstance(action, (s.Submit, s.Cancel, s.Remove)):
             self.caller.put(action)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -66,7 +66,7 @@ class _Turn:
     """The queue of batches for one attempt."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: int = 0
+    works: set[asyncio.Task[Taken]] = field(default_factory=set)
 
 
 class EventGate:
@@ -76,8 +76,13 @@ class EventGate:
         self.trouble = ""  # why output cannot be written, "" if it can
         self._store = store
         self._inbox = inbox
+        self.works: set[asyncio.Task[Taken]] = set()  # batches that are being taken
         self._cursors = MetricCursors()
         self._turns: WeakValueDictionary[JobKey, _Turn] = WeakValueDictionary()
+
+    def begin(self, key: JobKey) -> None:
+        """Say that nothing of this attempt was ever taken, so that the store need not be asked."""
+        self._cursors.put(key, MetricCursor())
 
     async def take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
         """Commit the new ones among the events of a keeper.
@@ -86,17 +91,18 @@ class EventGate:
         """
         turn = self._turns.setdefault(key, _Turn())
         # A keeper that gets no answer in time sends its batch again and again: not all of these need to wait in memory.
-        if turn.waiting >= _MOST_WAITING:
+        if len(turn.works) >= _MOST_WAITING:
             raise ServiceError("earlier reports of this trial still wait for the disk")
-        return await self._in_turn(turn, lambda: self._take(key, events, over_gaps))
+        # If its caller gives up meanwhile, the next batch must wait for the commit of this one all the same.
+        work = asyncio.create_task(self._in_turn(turn, key, events, over_gaps))
+        for works in (turn.works, self.works):
+            works.add(work)
+            work.add_done_callback(works.discard)
+        return await asyncio.shield(work)
 
-    async def _in_turn(self, turn: _Turn, work: Callable[[], Awaitable[Taken]]) -> Taken:
-        turn.waiting += 1
-        try:
-            async with turn.lock:
-                return await work()
-        finally:
-            turn.waiting -= 1
+    async def _in_turn(self, turn: _Turn, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
+        async with turn.lock:
+            return await self._take(key, events, over_gaps)
 
     async def _take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         while True:

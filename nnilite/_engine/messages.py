@@ -355,6 +355,8 @@ TunerCall = Ask | Tell | Assess | AssessEnd
 class Submit:
     trial: Trial
     attempt: Attempt
+    # No manager has submitted this attempt before, so nothing of it can have been taken yet.
+    new: bool = False
 
 
 @dataclass(frozen=True)

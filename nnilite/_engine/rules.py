@@ -152,10 +152,11 @@ class Rules(Reports):
 
     def _start(self, live: Live) -> None:
         live.phase = Phase.SUBMITTING
+        new = live.attempt is None
         live.attempt = live.attempt or Attempt(live.trial.id, live.trial.attempt)
         self._out.records.append(s.SaveAttempt(live.attempt))
         self._wait(live, "being submitted")
-        self._out.actions.append(s.Submit(live.trial, live.attempt))
+        self._out.actions.append(s.Submit(live.trial, live.attempt, new))
 
     def _asked(self, message: s.Asked) -> None:
         live = self._current(message.trial, message.attempt)

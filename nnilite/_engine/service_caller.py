@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from nnilite._engine import messages as s
+from nnilite._engine.call_queue import CallQueue, Scaling, Waiting
 from nnilite._engine.dedupe import Fenced, GapFound, JobKey
 from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
@@ -43,8 +43,8 @@ class EngineInbox(Protocol):
 
     def now(self) -> float: ...
 
-    def put(self, message: s.Input) -> None:
-        """Hand over an input without waiting for it."""
+    def put(self, message: s.Input, *, soon: bool = True) -> None:
+        """Hand over an input without waiting for it. One that is not wanted soon is taken with the next, or later."""
 
     async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
         """Hand over events that the service read itself."""
@@ -60,15 +60,6 @@ class EngineInbox(Protocol):
 
     def is_delivering(self, attempt: Attempt) -> bool:
         """Whether new events of this attempt came in the last few seconds."""
-
-
-@dataclass(frozen=True)
-class _Scaling:
-    """A request for another number of workers, whose caller waits for the answer."""
-
-    handle: Handle
-    workers: int
-    answer: asyncio.Future[None]
 
 
 class WakeSignal:
@@ -112,7 +103,7 @@ class ServiceCaller:
         self._inbox = inbox
         self._job = job
         self._unread: dict[JobKey, float] = {}  # ended jobs whose reports cannot be had, and since when
-        self._queue: deque[s.Submit | s.Cancel | s.Remove | _Scaling] = deque()
+        self._calls = CallQueue()
         self._wake = wake
         self._failures = 0
         self._untaken: dict[JobKey, list[KeeperEvent]] = {}  # events that services may not give again
@@ -120,7 +111,7 @@ class ServiceCaller:
         self._closing = False
 
     def put(self, action: s.Submit | s.Cancel | s.Remove) -> None:
-        self._queue.append(action)
+        self._calls.put(action, asyncio.get_running_loop().time())
         self._wake.event.set()
 
     async def scale(self, handle: Handle, workers: int) -> None:
@@ -128,8 +119,9 @@ class ServiceCaller:
 
         Raises: Conflict, NotFound, ServiceError, as the service says.
         """
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Scaling(handle, workers, answer))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[None] = loop.create_future()
+        self._calls.put(Scaling(handle, workers, answer), loop.time())
         self._wake.event.set()
         try:
             await asyncio.wait_for(answer, ASKED_TIMEOUT_S)
@@ -153,7 +145,7 @@ class ServiceCaller:
         self._wake.ring()
 
     def finish(self) -> None:
-        """Let `run` end once the queue is empty."""
+        """Let `run` end once all calls are made."""
         self._closing = True
         self._wake.event.set()
 
@@ -167,14 +159,13 @@ class ServiceCaller:
         await self._open_patiently()
         loop = asyncio.get_running_loop()
         next_poll = loop.time()
-        while self._queue or not self._closing:
+        while self._calls or not self._closing:
             # `wait_for` is not used: before Python 3.12 it can swallow a cancellation that comes with the wake-up.
-            timer = loop.call_at(next_poll, self._wake.event.set)
+            timer = loop.call_at(min(next_poll, self._calls.next_removal), self._wake.event.set)
             await self._wake.event.wait()
             timer.cancel()
             self._wake.event.clear()
-            while self._queue:
-                await self._do(self._queue.popleft())
+            await self._make_calls()
             if self._wake.take() or loop.time() >= next_poll:
                 await self._poll()
                 next_poll = loop.time() + min(POLL_EVERY_S * 2**self._failures, _LONGEST_PAUSE_S)
@@ -191,21 +182,52 @@ class ServiceCaller:
                 await asyncio.sleep(min(2.0**self._failures, _LONGEST_PAUSE_S))
         self.trouble, self._failures = "", 0
 
-    async def _do(self, action: s.Submit | s.Cancel | s.Remove | _Scaling) -> None:
-        if isinstance(action, s.Submit):
-            self._inbox.put(await self._submit(action))
+    async def _make_calls(self) -> None:
+        """Make the calls that wait and are due."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if submits := self._calls.submits(max(1, self.service.submits_at_once)):
+                await self._submit_in_turn(submits)
+            elif call := self._calls.other(math.inf if self._closing else loop.time()):
+                await self._do(call)
+            else:
+                return
+
+    async def _do(self, call: Waiting) -> None:
+        if isinstance(call, Scaling):
+            await self._scale(call)
             return
-        if isinstance(action, _Scaling):
-            await self._scale(action)
-            return
-        attempt, handle = action.attempt, action.attempt.handle
+        attempt, handle = call.attempt, call.attempt.handle
         if handle is None:
             return
-        if isinstance(action, s.Cancel):
+        if isinstance(call, s.Cancel):
             await self._tell("cancel", attempt.trial, self.service.cancel(handle))
             return
         done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
-        self._inbox.put(s.Removed(attempt.trial, attempt.number, done, self._inbox.now()))
+        self._inbox.put(s.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=False)
+
+    async def _remove_all(self) -> None:
+        while call := self._calls.removal():
+            await self._do(call)
+
+    async def _submit_in_turn(self, actions: list[s.Submit]) -> None:
+        # What is left of a trial's last attempt must not meet the next one.
+        if any(action.attempt.number for action in actions):
+            await self._remove_all()
+        refused = [action for action in await asyncio.gather(*map(self._submit_once, actions)) if action is not None]
+        if refused:
+            # They may find the room that ended jobs still have.
+            await self._remove_all()
+        for action in refused:
+            self._inbox.put(await self._submit(action))
+
+    async def _submit_once(self, action: s.Submit) -> s.Submit | None:
+        """Returns the action if it is to be made again after the removals that wait."""
+        answer = await self._submit(action)
+        if isinstance(answer, s.SubmitRefused) and answer.busy and self._calls.has_removals:
+            return action
+        self._inbox.put(answer, soon=isinstance(answer, s.SubmitRefused))
+        return None
 
     async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
         """Make a call without result. False if it failed."""
@@ -216,7 +238,7 @@ class ServiceCaller:
             return False
         return True
 
-    async def _submit(self, action: s.Submit) -> s.Input:
+    async def _submit(self, action: s.Submit) -> s.Submitted | s.SubmitRefused:
         trial, attempt = action.trial.id, action.attempt.number
         try:
             job = self._job(action.trial, action.attempt)
@@ -234,7 +256,7 @@ class ServiceCaller:
             return s.SubmitRefused(trial, attempt, reason.strip(), busy=False, now=self._inbox.now())
         return s.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
 
-    async def _scale(self, asked: _Scaling) -> None:
+    async def _scale(self, asked: Scaling) -> None:
         # The caller has given up waiting.
         if asked.answer.done():
             return

@@ -235,7 +235,7 @@ class World:
         return 1000.0 + asyncio.get_running_loop().time() + self.stopped_s
 
     async def close(self) -> None:
-        await end_tasks([self._task, *self.calls])
+        await end_tasks([self._task, *self.calls, *self.engine.gate.works])
         self._reader.close()
         self.store.close()
 
@@ -306,7 +306,7 @@ class World:
         self.stopped_s += seconds
 
     async def crash(self) -> None:
-        await end_tasks([self._task, *self.calls])
+        await end_tasks([self._task, *self.calls, *self.engine.gate.works])
         await self.store.crash()
         self.calls.clear()
         await self.trouble(0.0, 0.0)
