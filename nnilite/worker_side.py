@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _MODULES = (
+    "_keeper/plain_file.py",
     "_keeper/plain_json.py",
     "_keeper/signals.py",
     "_keeper/folder.py",

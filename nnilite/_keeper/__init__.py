@@ -61,6 +61,7 @@ proof              how keeper and manager prove to each other who they are, with
 courier            the thread that takes batches to the manager, and brings its answers
 link               the ways to the manager: its REST callback, or marked lines on standard output
 local_link         the short way to a manager on this machine: a Unix socket
+plain_file         small files by the system's calls alone
 plain_json         JSON without the time that the import of `json` takes
 plain_hash         the same for `hashlib`
 signals            the same for `signal`
@@ -98,6 +99,7 @@ BEFORE_START: Tuple[str, ...] = (
     "folder",
     "job",
     "output",
+    "plain_file",
     "plain_hash",
     "plain_json",
     "process",

@@ -16,6 +16,7 @@ import os
 import subprocess
 from typing import Any, Dict, List, Mapping, Optional
 
+from . import plain_file
 from .folder import Folder
 
 _ASKED = ("canceled", "interrupted")
@@ -172,9 +173,7 @@ def write_private(path: str, text: str) -> None:
     """Write ASCII text, whole or not at all, readable by the owner alone. Raises: OSError."""
     draft = "{}.{}.new".format(path, os.getpid())
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
-            file.write(text)
+        plain_file.write(draft, text.encode("ascii"))
         os.replace(draft, path)
     except OSError:
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .use import TrialMeter
 
 _GATHER_S = 0.05  # the pause between two requests
-_GATHER_FIRST_S = 0.1  # long enough to report a short trial by one request
+_GATHER_FIRST_S = 0.25  # long enough to report a short trial by one request
 _BACKOFF_S = (0.1, 10.0)
 _LONGEST_LOOK_S = 5.0  # a longer time between two looks means that the process was stopped
 _MEASURED_FROM_S = 5.0  # nothing is measured of a shorter trial

@@ -20,7 +20,7 @@ import fcntl
 import os
 import time
 
-from . import plain_json
+from . import plain_file, plain_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _RESERVED_BYTES = 16384
 _LOCK_TRIES, _LOCK_AGAIN_S = 3, 0.01
 _MAX_LOG_BYTES = 1_000_000
-_MAX_RECORD_CHARS = 1_000_000
+_MAX_RECORD_BYTES = 1_000_000
 
 
 class Folder:
@@ -77,8 +77,7 @@ class Folder:
         if any(os.path.exists(os.path.join(self.inner, name)) for name in ("started", "exit", "exit.new")):
             return False
         for name in ("started", "exit"):
-            with open(self._draft(name), "wb", opener=_private) as file:
-                file.write(b" " * _RESERVED_BYTES)
+            plain_file.write(self._draft(name), b" " * _RESERVED_BYTES)
         return True
 
     def give_back(self) -> None:
@@ -92,8 +91,7 @@ class Folder:
     def read(self, name: str) -> Optional[Dict[str, Any]]:
         """The JSON object in `.nni/<name>`; None if there is none. Raises: OSError if it cannot be read now."""
         try:
-            with open(os.path.join(self.inner, name), encoding="utf-8") as file:
-                value = plain_json.loads(file.read(_MAX_RECORD_CHARS))
+            value = plain_json.loads(plain_file.read(os.path.join(self.inner, name), _MAX_RECORD_BYTES).decode("utf-8"))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except (ValueError, RecursionError):  # the trial may have written to it
@@ -140,10 +138,7 @@ class Folder:
 
     def _fill(self, path: str, data: bytes) -> None:
         """Write over the reserved content, which has its disk space already."""
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as stream:
-            stream.write(data)
-            stream.truncate()
+        plain_file.write(path, data, flags=0, cut_at=len(data))
 
 
 def is_gone(path: str) -> bool:

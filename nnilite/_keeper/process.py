@@ -10,11 +10,14 @@ import os
 import sys
 import time
 
-from . import signals
+from . import plain_file, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional
+
+
+_MAX_STAT_BYTES = 65536
 
 
 def identity(pid: int) -> Dict[str, Any]:
@@ -50,8 +53,8 @@ def started_at(pid: int) -> str:
 def stat_of(pid: int, proc: str = "/proc") -> List[str]:
     """The fields of /proc/PID/stat from the third (the state) on. The second, a name, may have any characters."""
     try:
-        with open("{}/{}/stat".format(proc, pid), "rb") as file:
-            return file.read().rpartition(b")")[2].decode("ascii", "replace").split()
+        found = plain_file.read("{}/{}/stat".format(proc, pid), _MAX_STAT_BYTES)
+        return found.rpartition(b")")[2].decode("ascii", "replace").split()
     except OSError:
         return []
 

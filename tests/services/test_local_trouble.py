@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from nnilite._keeper import plain_file
 from nnilite.errors import CodeDirError, ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import ServiceBench, eventually
@@ -221,13 +222,16 @@ def test_a_second_keeper_that_could_not_do_its_work_is_followed_by_another_one(b
 def refuse_to_read(monkeypatch, name: str) -> None:
     """The disk is in trouble, or this process has no file descriptors left."""
 
-    def read(path, *arguments, **more):
-        if str(path).endswith(f"/{name}"):
-            raise OSError(errno.EMFILE, "Too many open files", str(path))
-        return open(path, *arguments, **more)  # noqa: PTH123 - in the place of that very function
+    def refusing(read):
+        def refused(path, *arguments, **more):
+            if str(path).endswith(f"/{name}"):
+                raise OSError(errno.EMFILE, "Too many open files", str(path))
+            return read(path, *arguments, **more)
 
-    for module in ("folder", "attempt_files"):
-        monkeypatch.setattr(f"nnilite._keeper.{module}.open", read, raising=False)
+        return refused
+
+    monkeypatch.setattr("nnilite._keeper.plain_file.read", refusing(plain_file.read))
+    monkeypatch.setattr("nnilite._keeper.attempt_files.open", refusing(open), raising=False)
 
 
 def test_a_job_whose_end_cannot_be_read_now_is_not_lost(bench, monkeypatch):

@@ -36,7 +36,8 @@ class ForkServerClient:
         self._heard = heard
         self._process: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
-        self._waiting: dict[str, asyncio.Future[int]] = {}  # by job
+        self._starting, self._writing = asyncio.Lock(), asyncio.Lock()
+        self._waiting: dict[str, asyncio.Future[tuple[int, str]]] = {}  # by job
         self._jobs: dict[str, str] = {}  # by specification
         self._at_work: set[str] = set()  # jobs whose keepers' ends this server will tell
         self._asked: dict[str, asyncio.Future[bool]] = {}  # jobs whose keepers are to be told to end
@@ -49,6 +50,10 @@ class ForkServerClient:
 
     async def start(self) -> None:
         """Start the server unless it runs. Raises: ServiceError."""
+        async with self._starting:
+            await self._start()
+
+    async def _start(self) -> None:
         if self.pid is not None and self._listener is not None and not self._listener.done():
             return
         await self.close()
@@ -64,10 +69,10 @@ class ForkServerClient:
         self.name = secrets.token_hex(8)
         self._listener = asyncio.create_task(self._listen(self._process), name="fork server")
 
-    async def run(self, job: str, spec: Path) -> int:
-        """Start a keeper for the specification of this job; its process id. Raises: ServiceError."""
+    async def run(self, job: str, spec: Path) -> tuple[int, str]:
+        """Start a keeper for the specification of this job; its process id and start. Raises: ServiceError."""
         await self.start()
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._waiting[job] = answer
         self._jobs[str(spec)] = job
         try:
@@ -112,8 +117,10 @@ class ForkServerClient:
     async def _write(self, order: dict[str, Any]) -> None:
         if self._process is None or self._process.stdin is None:
             raise ServiceError("the fork server does not run")
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        await self._process.stdin.drain()
+        stream = self._process.stdin
+        async with self._writing:
+            stream.write(json.dumps(order).encode() + b"\n")
+            await stream.drain()
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         """Take what the server says, until it ends."""
@@ -147,7 +154,7 @@ class ForkServerClient:
         if answer is None or answer.done():
             log.warning("the fork server said something unexpected: %s", event)
         elif kind == "started":
-            answer.set_result(event["pid"])
+            answer.set_result((event["pid"], event["start"]))
         else:
             answer.set_exception(ServiceError(f"the keeper was not started: {event['message']}"))
 

@@ -68,6 +68,10 @@ class Keepers:
 
     def _is_at_work(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Whether the keeper of the handle is at work for its job. One that was found without its keeper has pid 0."""
+        of_this_server = handle.get("server") == self._server.name
+        # So it is for each job that has just ended: nothing else need be asked.
+        if of_this_server and self._server.pid is not None and not self._server.runs(str(handle["job"])):
+            return False
         if not handle["start"] or start_of(handle["pid"]) != handle["start"]:
             return False
         if not handle.get("server"):
@@ -75,12 +79,16 @@ class Keepers:
         if self._server.runs(str(handle["job"])):
             return True
         # What the trial has done to its folder cannot make us take the keeper of another job for its own.
-        return handle["server"] != self._server.name and folder.may_have_keeper()
+        return not of_this_server and folder.may_have_keeper()
 
 
 def start_of(pid: int) -> str:
     """What tells the running process of this id from later ones of the same id; "" if none runs."""
-    start = started_at(pid) if pid > 1 else ""
+    return mark_of(started_at(pid)) if pid > 1 else ""
+
+
+def mark_of(start: str) -> str:
+    """The same, of the start that `nnilite.worker_side.started_at` tells."""
     return f"{boot_id()}/{start}" if start else ""
 
 

@@ -30,12 +30,12 @@ from nnilite.keeper_folder import copy_attempt
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
-from nnilite.worker_side import HostMeter, write_private
+from nnilite.worker_side import HostMeter, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import LocalConfig
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, rules_of
-from nnilite_local._keepers import Keepers, other_keeper, start_of
+from nnilite_local._keepers import Keepers, mark_of, other_keeper
 from nnilite_local._second_keepers import SecondKeepers
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
 _ANOTHER = "another"  # in a handle: the job was found, and its keeper may be of any fork server
 _ASKED_TO_LEAVE, _BETWEEN_S = 2, 0.05
+# A keeper has told how its trial ended before it leaves, as a rule: so long the manager takes to act on that.
+_TOLD_BY_KEEPER_S = 0.2
 
 
 class LocalService(TrainingService):
@@ -55,6 +57,7 @@ class LocalService(TrainingService):
     """
 
     Config = LocalConfig
+    submits_at_once = 16
 
     def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -70,11 +73,13 @@ class LocalService(TrainingService):
         )
         self._meter = HostMeter()
         self._terms = SlotTerms(config.max_slots, config.priority)
+        self._booking = asyncio.Lock()  # slots and GPUs are booked, and freed, for one job at a time
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
         self._keepers = Keepers(self._server, self._second_keepers)
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
+        self._untold: set[str] = set()  # jobs whose keepers have left just now, and whose ends may not be known yet
         self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
         self._dismissed: list[tuple[AttemptFolder, Handle]] = []  # asked to end, and perhaps still at work
 
@@ -97,32 +102,19 @@ class LocalService(TrainingService):
             raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
         if known is not None:
             return known
-        self._publish_address()
-        code = (
-            {"archive": str((await self._packed()).archive)}
-            if self.config.isolate_code
-            else _in_place(self.context.code_directory)
-        )
-        try:
-            await _take_slot(self._slots, job, folder, self._terms)
-            gpus = await self._book(job, folder)
-        except NoCapacity:
-            await asyncio.to_thread(self._slots.give_back, job.name)
-            # A fork server that was slow may still have the order of an earlier try: it starts nothing without this.
-            with contextlib.suppress(OSError):
-                folder.forget_spec()
-            raise
+        async with self._booking:
+            code, gpus = await self._prepare(job, folder)
         try:
             self._write_spec(job, folder, code, gpus)
-            pid = await self._server.run(job.name, folder.spec_file)
-            handle = _handle(job, folder, pid, self._server.name, gpus)
+            keeper = await self._server.run(job.name, folder.spec_file)
+            handle = _handle(job, folder, keeper, self._server.name, gpus)
             folder.keep_note(handle)
-        except OSError as error:
-            await _free(job.name, self._gpus, self._slots)
+        except (OSError, ServiceError) as error:
+            async with self._booking:
+                await _free(job.name, self._gpus, self._slots)
+            if isinstance(error, ServiceError):
+                raise
             raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
-        except ServiceError:
-            await _free(job.name, self._gpus, self._slots)
-            raise
         self._at_work.add(job.name)
         return handle
 
@@ -194,14 +186,18 @@ class LocalService(TrainingService):
         folder = AttemptFolder(Path(str(handle["directory"])))
         await _free(str(handle["job"]), self._gpus, self._slots)
         self._at_work.discard(str(handle["job"]))  # the last job of all is polled no more
+        self._untold.discard(str(handle["job"]))
         with _read(folder):
-            ended = folder.ended(self._host) is not None
             at_work = self._keepers.has(folder, handle)
+            ended = at_work and folder.ended(self._host) is not None
             asked = str(handle["job"]) in self._removed
             if at_work:
                 self._removed.add(str(handle["job"]))
             if ended or not at_work:
                 folder.forget()
+            if not at_work and not self._second_keepers.is_at_work(folder):
+                _tidy(folder)
+                return
             if ended and not asked and self._server.runs(str(handle["job"])):
                 self._keepers.terminate_later(folder, handle)
             else:
@@ -243,17 +239,33 @@ class LocalService(TrainingService):
             pid = await other_keeper(folder)
             if pid is None and folder.started() is None and folder.ended(self._host) is None:
                 return None
-            handle = _handle(job, folder, pid or 0, _ANOTHER, folder.gpus() if job.gpus else None)
+            keeper = (pid, started_at(pid)) if pid else (0, "")
+            handle = _handle(job, folder, keeper, _ANOTHER, folder.gpus() if job.gpus else None)
             folder.keep_note(handle)
         if handle is not None and self._runs(folder.path):
             self._gpus.rebook(job.name, folder.path, handle["gpus"])
         return handle
 
-    async def _book(self, job: Job, folder: AttemptFolder) -> tuple[int, ...] | None:
-        if not job.gpus:
-            return None if job.gpus is None else ()
-        self._gpus.restore(self._runs)  # trials that have ended since the last poll
-        return await self._gpus.book(job.name, folder.path, job.gpus)
+    async def _prepare(self, job: Job, folder: AttemptFolder) -> tuple[dict[str, str], tuple[int, ...] | None]:
+        """The code and the GPUs that the job gets. Raises: NoCapacity."""
+        self._publish_address()
+        code = (
+            {"archive": str((await self._packed()).archive)}
+            if self.config.isolate_code
+            else _in_place(self.context.code_directory)
+        )
+        try:
+            await _take_slot(self._slots, job, folder, self._terms)
+            if job.gpus:
+                self._gpus.restore(self._runs)  # trials that have ended since the last poll
+                return code, await self._gpus.book(job.name, folder.path, job.gpus)
+            return code, None if job.gpus is None else ()
+        except NoCapacity:
+            await asyncio.to_thread(self._slots.give_back, job.name)
+            # A fork server that was slow may still have the order of an earlier try: it starts nothing without this.
+            with contextlib.suppress(OSError):
+                folder.forget_spec()
+            raise
 
     def _write_spec(self, job: Job, folder: AttemptFolder, code: dict[str, str], gpus: Sequence[int] | None) -> None:
         spec = job.spec_for(
@@ -282,8 +294,15 @@ class LocalService(TrainingService):
         if job in self._removed:
             self._removed.discard(job)
             self._tidy_up()
-        else:
-            self.context.wake()
+            return
+
+        def look() -> None:
+            if job in self._untold:
+                self._untold.discard(job)
+                self.context.wake()
+
+        self._untold.add(job)
+        asyncio.get_running_loop().call_later(_TOLD_BY_KEEPER_S if job else 0.0, look)
 
     def _look(self, handle: Handle) -> tuple[AttemptFolder, JobStatus]:
         """What process table and disk say of a job; UNKNOWN where the disk does not tell."""
@@ -306,9 +325,9 @@ class LocalService(TrainingService):
                 if self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder):
                     at_work.append((folder, handle))
                 else:
-                    folder.tidy()
+                    _tidy(folder)
             except OSError as error:
-                log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
+                log.info("%s cannot be looked at: %s", folder.path, error.strerror)
         self._dismissed = at_work
 
     def _abandoned(self, folder: AttemptFolder, started: float | None) -> JobStatus:
@@ -331,12 +350,15 @@ class LocalService(TrainingService):
         return self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder)
 
 
-def _handle(job: Job, folder: AttemptFolder, pid: int, server: str, gpus: Sequence[int] | None) -> Handle:
+def _handle(
+    job: Job, folder: AttemptFolder, keeper: tuple[int, str], server: str, gpus: Sequence[int] | None
+) -> Handle:
+    pid, start = keeper
     return {
         "job": job.name,
         "directory": str(folder.path),
         "pid": pid,
-        "start": start_of(pid),
+        "start": mark_of(start),
         "server": server,
         "gpus": None if gpus is None else list(gpus),
     }
@@ -344,6 +366,13 @@ def _handle(job: Job, folder: AttemptFolder, pid: int, server: str, gpus: Sequen
 
 def _in_place(code_directory: Path) -> dict[str, str]:
     return {"in_place": os.path.abspath(code_directory)}  # noqa: PTH100
+
+
+def _tidy(folder: AttemptFolder) -> None:
+    try:
+        folder.tidy()
+    except OSError as error:
+        log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
 
 
 @contextlib.contextmanager
