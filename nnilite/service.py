@@ -1,7 +1,8 @@
 """The plugin API of training services: everything a plugin and the core know of each other.
 
 A training service runs *jobs* on one platform; a job is one attempt of a trial. The service only decides how the keeper
-gets started there. The engine calls it from one task, one call at a time, so a service needs no locks:
+gets started there. The engine calls it from one task, one call at a time, so a service needs no locks (one whose
+`submits_at_once` is above 1 gets so many submissions at once, but nothing else beside them):
 
     open()                   comes first, and also at a resume, when old jobs may still run
     submit(job) -> handle    returns at once; the handle is JSON and is kept in the store

@@ -136,6 +136,28 @@ def test_a_caller_that_gives_up_while_its_batch_is_committed_doubles_nothing(tmp
     play(tmp_path, scenario)
 
 
+def test_of_a_new_attempt_the_store_is_not_asked_and_of_an_earlier_managers_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+    recall = AsyncStore.recall
+
+    async def noted(store: AsyncStore, key: tuple[str, int]) -> Any:
+        asked.append(key)
+        return await recall(store, key)
+
+    async def first(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        monkeypatch.setattr(AsyncStore, "recall", noted)
+        assert ((await running.engine.take(*JOB, metrics(0))).metrics, asked) == (1, [])
+
+    async def second(running: Bench) -> None:
+        assert ((await running.engine.take(*JOB, metrics(0, 1))).metrics, asked) == (2, [JOB])
+
+    play(tmp_path, first)
+    play(tmp_path, second)
+
+
 def test_batches_that_are_sent_again_and_again_do_not_all_wait_in_memory(tmp_path: Path) -> None:
     async def scenario(running: Bench) -> None:
         await running.until(lambda: running.engine.submitted())

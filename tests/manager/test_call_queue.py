@@ -1,0 +1,116 @@
+"""In which order the training service is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import Bench, impatient, play
+
+from nnilite._engine import messages as s
+from nnilite._engine.call_queue import CallQueue
+from nnilite.errors import NoCapacity
+from nnilite.records import Attempt, Exited, Started, Trial
+from nnilite.testing import fakes
+from waiting import eventually_async, others_turn
+
+__all__ = ["impatient"]
+
+
+def submit(number: int) -> s.Submit:
+    return s.Submit(Trial(f"t{number}", number, {}), Attempt(f"t{number}", 0))
+
+
+def cancel(number: int) -> s.Cancel:
+    return s.Cancel(Attempt(f"t{number}", 0, handle={}))
+
+
+def remove(number: int) -> s.Remove:
+    return s.Remove(Attempt(f"t{number}", 0, handle={}))
+
+
+def queue(*calls: Any) -> CallQueue:
+    made = CallQueue()
+    for call in calls:
+        made.put(call, now=10.0)
+    return made
+
+
+def test_removals_come_after_all_other_calls_and_not_before_their_time() -> None:
+    calls = queue(remove(0), cancel(1))
+    assert calls.other(10.0) == cancel(1)
+    assert calls.other(10.0) is None
+    assert calls.other(calls.next_removal) == remove(0)
+    assert not calls
+
+
+def test_submissions_come_together_as_far_as_no_other_call_is_between_them() -> None:
+    calls = queue(submit(0), submit(1), submit(2), cancel(0), submit(3))
+    assert calls.submits(2) == [submit(0), submit(1)]
+    assert calls.submits(2) == [submit(2)]
+    assert calls.submits(2) == []
+    assert calls.other(10.0) == cancel(0)
+    assert calls.submits(2) == [submit(3)]
+
+
+def test_a_removal_can_be_had_before_its_time_by_who_needs_the_room() -> None:
+    calls = queue(submit(0), remove(1))
+    assert (calls.removal(10.0), calls.removal(), calls.has_removals) == (None, remove(1), False)
+
+
+class Meeting(fakes.FakeService):
+    """Tells how many submissions were under way at once, at the most."""
+
+    under_way = most = 0
+
+    async def submit(self, job: Any) -> Any:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await others_turn()
+        self.under_way -= 1
+        return await super().submit(job)
+
+
+class MeetingOfThree(Meeting):
+    submits_at_once = 3
+
+
+@pytest.mark.parametrize(("service", "most"), [(Meeting, 1), (MeetingOfThree, 3)])
+def test_a_service_gets_as_many_submissions_at_once_as_it_takes(tmp_path: Path, service: Any, most: int) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.run_all(12)
+        assert isinstance(running.fake, Meeting)
+        assert running.fake.most == most
+
+    play(tmp_path, scenario, service=service, concurrency=4, max_trials=12)
+
+
+def test_what_is_left_of_an_attempt_is_removed_before_the_next_one_is_submitted(tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        running.fake.jobs["nni-e-t0-0"].lose()
+        running.wake.ring()
+        await running.until(lambda: "submit nni-e-t0-1" in running.fake.calls)
+        calls = running.fake.calls
+        assert calls.index("remove nni-e-t0-0") < calls.index("submit nni-e-t0-1")
+
+    play(tmp_path, scenario)
+
+
+def test_a_job_finds_at_once_the_room_that_only_an_ended_job_still_has(tmp_path: Path) -> None:
+    class OneRoom(fakes.FakeService):
+        async def submit(self, job: Any) -> Any:
+            if any(not other.removed for name, other in self.jobs.items() if name != job.name):
+                self.calls.append(f"full {job.name}")
+                raise NoCapacity("one at a time")
+            return await super().submit(job)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.engine.submitted())
+        await running.engine.take("t0", 0, [Started(1.0), Exited(2.0, 0)])
+        await eventually_async(lambda: "submit nni-e-t1-0" in running.fake.calls, 10.0)
+        at = running.fake.calls.index("full nni-e-t1-0")
+        assert running.fake.calls[at : at + 3] == ["full nni-e-t1-0", "remove nni-e-t0-0", "submit nni-e-t1-0"]
+
+    play(tmp_path, scenario, service=OneRoom, concurrency=1)

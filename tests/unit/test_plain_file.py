@@ -1,0 +1,59 @@
+"""Small files that are read and written by the system's calls alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nnilite._keeper import plain_file
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "a 'file'\n$HOME")
+
+
+def test_what_is_written_can_be_read_by_its_owner_alone(path: str) -> None:
+    plain_file.write(path, b"content")
+    assert plain_file.read(path, 100) == b"content"
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+
+
+def test_no_more_is_read_than_was_asked_for(path: str) -> None:
+    plain_file.write(path, b"0123456789")
+    assert plain_file.read(path, 4) == b"0123"
+
+
+def test_a_disk_that_takes_a_byte_at_a_time_gets_all_of_them(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, read = os.write, os.read
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:1]))
+    monkeypatch.setattr(os, "read", lambda file, most: read(file, 1))
+    plain_file.write(path, b"content")
+    assert plain_file.read(path, 100) == b"content"
+
+
+def test_reserved_room_is_written_over_and_the_rest_of_it_given_back(path: str) -> None:
+    plain_file.write(path, b" " * 1000)
+    before = Path(path).stat().st_ino
+    plain_file.write(path, b"short", flags=0, cut_at=5)
+    assert (plain_file.read(path, 2000), Path(path).stat().st_ino) == (b"short", before)
+
+
+def test_a_write_that_fails_half_way_is_an_error_and_leaves_no_file_open(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+
+    def write(file: int, data: bytes) -> int:
+        if taken:
+            raise OSError(28, "No space left on device")
+        taken.append(file)
+        return 3
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="No space left"):
+        plain_file.write(path, b"content")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(taken[0])
