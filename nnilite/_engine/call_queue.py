@@ -1,7 +1,8 @@
 """The calls of the training service that wait to be made, in their order.
 
 The end of a trial brings a removal and, a moment later, the next submission, for which somebody may be waiting. So
-removals come after all other calls, and none is made before that moment is over.
+removals come after all other calls, and none is made before that moment is over. One that has waited for long comes
+next all the same, since what it frees may cost money.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from nnilite._engine import messages as s
 from nnilite.service import Handle
 
 _REMOVE_AFTER_S = 0.05
+_OVERDUE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class CallQueue:
     def __init__(self) -> None:
         self._calls: deque[s.Submit | s.Cancel | Scaling] = deque()
         self._removals: deque[tuple[float, s.Remove]] = deque()  # each with the time from which on it is made
+        self._remove_after_s = _REMOVE_AFTER_S
 
     def __bool__(self) -> bool:
         return bool(self._calls or self._removals)
@@ -50,13 +53,20 @@ class CallQueue:
 
     def put(self, call: Waiting, now: float) -> None:
         if isinstance(call, s.Remove):
-            self._removals.append((now + _REMOVE_AFTER_S, call))
+            self._removals.append((now + self._remove_after_s, call))
         else:
             self._calls.append(call)
 
-    def submits(self, most: int) -> list[s.Submit]:
+    def close(self, now: float) -> None:
+        """Let no removal wait for its moment any more: no submissions will come."""
+        self._remove_after_s = 0.0
+        self._removals = deque((now, call) for _, call in self._removals)
+
+    def submits(self, most: int, now: float) -> list[s.Submit]:
         """The submissions that come next, without any other call between them; [] if another call is next."""
         found: list[s.Submit] = []
+        if self.next_removal + _OVERDUE_S <= now:
+            return found
         while self._calls and len(found) < most and isinstance(call := self._calls[0], s.Submit):
             self._calls.popleft()
             found.append(call)
@@ -64,7 +74,9 @@ class CallQueue:
 
     def other(self, now: float) -> Waiting | None:
         """The next call, None if none is due."""
-        return self._calls.popleft() if self._calls else self.removal(now)
+        if self._calls and self.next_removal + _OVERDUE_S > now:
+            return self._calls.popleft()
+        return self.removal(now)
 
     def removal(self, now: float = math.inf) -> s.Remove | None:
         """The next removal, None if none is due."""

@@ -147,6 +147,7 @@ class ServiceCaller:
     def finish(self) -> None:
         """Let `run` end once all calls are made."""
         self._closing = True
+        self._calls.close(asyncio.get_running_loop().time())
         self._wake.event.set()
 
     async def open(self) -> None:
@@ -186,9 +187,9 @@ class ServiceCaller:
         """Make the calls that wait and are due."""
         loop = asyncio.get_running_loop()
         while True:
-            if submits := self._calls.submits(max(1, self.service.submits_at_once)):
+            if submits := self._calls.submits(max(1, self.service.submits_at_once), loop.time()):
                 await self._submit_in_turn(submits)
-            elif call := self._calls.other(math.inf if self._closing else loop.time()):
+            elif call := self._calls.other(loop.time()):
                 await self._do(call)
             else:
                 return

@@ -22,6 +22,7 @@ from .folder import Folder
 _ASKED = ("canceled", "interrupted")
 # The end goes first and the proof last: wherever this stops, what is there is true, and it can be done again.
 _TIDIED = ("exit", "metrics", "started", "lock", "delivered")
+_MAX_BYTES = 100_000_000
 _LSOF = "/usr/sbin/lsof"
 
 
@@ -162,8 +163,7 @@ def fetch_command(python: str, keeper: str, archive: str) -> List[str]:
 def read_json(path: str) -> Optional[Dict[str, Any]]:
     """The JSON object in a file; None if there is none. Raises: OSError if it cannot be read now."""
     try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
+        value = json.loads(plain_file.read(path, _MAX_BYTES).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -47,16 +47,31 @@ def test_removals_come_after_all_other_calls_and_not_before_their_time() -> None
 
 def test_submissions_come_together_as_far_as_no_other_call_is_between_them() -> None:
     calls = queue(submit(0), submit(1), submit(2), cancel(0), submit(3))
-    assert calls.submits(2) == [submit(0), submit(1)]
-    assert calls.submits(2) == [submit(2)]
-    assert calls.submits(2) == []
+    assert calls.submits(2, 10.0) == [submit(0), submit(1)]
+    assert calls.submits(2, 10.0) == [submit(2)]
+    assert calls.submits(2, 10.0) == []
     assert calls.other(10.0) == cancel(0)
-    assert calls.submits(2) == [submit(3)]
+    assert calls.submits(2, 10.0) == [submit(3)]
 
 
 def test_a_removal_can_be_had_before_its_time_by_who_needs_the_room() -> None:
     calls = queue(submit(0), remove(1))
     assert (calls.removal(10.0), calls.removal(), calls.has_removals) == (None, remove(1), False)
+
+
+def test_a_removal_that_has_waited_for_long_comes_next_whatever_else_waits() -> None:
+    calls = queue(remove(0), submit(1), cancel(2))
+    later = calls.next_removal + 60
+    assert calls.submits(5, later) == []
+    assert calls.other(later) == remove(0)
+    assert calls.submits(5, later) == [submit(1)]
+
+
+def test_when_no_submissions_will_come_removals_wait_for_none_but_still_come_after_cancellations() -> None:
+    calls = queue(remove(0), cancel(1))
+    calls.close(10.0)
+    calls.put(remove(2), now=10.0)
+    assert [calls.other(10.0) for _ in range(4)] == [cancel(1), remove(0), remove(2), None]
 
 
 class Meeting(fakes.FakeService):

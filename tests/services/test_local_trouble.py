@@ -222,16 +222,14 @@ def test_a_second_keeper_that_could_not_do_its_work_is_followed_by_another_one(b
 def refuse_to_read(monkeypatch, name: str) -> None:
     """The disk is in trouble, or this process has no file descriptors left."""
 
-    def refusing(read):
-        def refused(path, *arguments, **more):
-            if str(path).endswith(f"/{name}"):
-                raise OSError(errno.EMFILE, "Too many open files", str(path))
-            return read(path, *arguments, **more)
+    read = plain_file.read
 
-        return refused
+    def refusing(path, most):
+        if path.endswith(f"/{name}"):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return read(path, most)
 
-    monkeypatch.setattr("nnilite._keeper.plain_file.read", refusing(plain_file.read))
-    monkeypatch.setattr("nnilite._keeper.attempt_files.open", refusing(open), raising=False)
+    monkeypatch.setattr(plain_file, "read", refusing)
 
 
 def test_a_job_whose_end_cannot_be_read_now_is_not_lost(bench, monkeypatch):

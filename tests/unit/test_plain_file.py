@@ -57,3 +57,12 @@ def test_a_write_that_fails_half_way_is_an_error_and_leaves_no_file_open(
         plain_file.write(path, b"content")
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(taken[0])
+
+
+def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(path: str) -> None:
+    os.mkfifo(path)
+    assert plain_file.read(path, 100) == b""
+    writer = os.open(path, os.O_RDWR)
+    with pytest.raises(BlockingIOError):
+        plain_file.read(path, 100)
+    os.close(writer)
