@@ -78,6 +78,7 @@ class LocalService(TrainingService):
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
         self._keepers = Keepers(self._server, self._second_keepers)
+        self._starting: set[Path] = set()  # folders of jobs that have what was booked for them, and no keeper yet
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
         self._untold: set[str] = set()  # jobs whose keepers have left just now, and whose ends may not be known yet
         self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
@@ -102,10 +103,21 @@ class LocalService(TrainingService):
             raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
         if known is not None:
             return known
-        async with self._booking:
-            code, gpus = await self._prepare(job, folder)
         try:
-            self._write_spec(job, folder, code, gpus)
+            async with self._booking:
+                self._starting.add(folder.path)
+                code, gpus = await self._prepare(job, folder)
+            return await self._start(job, folder, code, gpus)
+        finally:
+            self._starting.discard(folder.path)
+
+    async def _start(
+        self, job: Job, folder: AttemptFolder, code: dict[str, str], gpus: tuple[int, ...] | None
+    ) -> Handle:
+        """Have a keeper started. Raises: ServiceError."""
+        try:
+            own = {"callback": self._address, "callback_file": str(self._directory / "callback")}
+            folder.create(job.spec_for(folder.path, code=code, env=environment(gpus), **own))
             keeper = await self._server.run(job.name, folder.spec_file)
             handle = _handle(job, folder, keeper, self._server.name, gpus)
             folder.keep_note(handle)
@@ -267,16 +279,6 @@ class LocalService(TrainingService):
                 folder.forget_spec()
             raise
 
-    def _write_spec(self, job: Job, folder: AttemptFolder, code: dict[str, str], gpus: Sequence[int] | None) -> None:
-        spec = job.spec_for(
-            folder.path,
-            code=code,
-            env=environment(gpus),
-            callback=self._address,
-            callback_file=str(self._directory / "callback"),
-        )
-        folder.create(spec)
-
     def _publish_address(self) -> None:
         """Keepers of this and of earlier managers find the present one by this file. Raises: ServiceError."""
         address = self.context.callback_url()
@@ -343,6 +345,8 @@ class LocalService(TrainingService):
 
     def _runs(self, directory: Path) -> bool:
         """Whether the job in this folder runs, and so has what was booked for it."""
+        if directory in self._starting:
+            return True
         folder = AttemptFolder(directory)
         handle = folder.handle()
         if handle is None or folder.ended(self._host) is not None:

@@ -101,6 +101,22 @@ def test_trials_get_different_gpus_out_of_the_allowed_ones(on_machine):
     assert line.startswith("1 3 waits for a GPU: GPU 1, 3 runs a trial")
 
 
+def test_trials_that_are_submitted_at_once_get_different_gpus_and_no_more_than_there_are(on_machine):
+    program = """
+import asyncio
+jobs = [bench.job("sleep 60", gpus=1) for _ in range(6)]
+async def at_once():
+    return await asyncio.gather(*map(bench.service.submit, jobs), return_exceptions=True)
+found = bench.call(at_once())
+print(sorted(handle["gpus"] for handle in found if isinstance(handle, dict)))
+print([type(error).__name__ for error in found if not isinstance(error, dict)])
+for job, handle in zip(jobs, found):
+    if isinstance(handle, dict):
+        bench.handles[job.name] = handle
+"""
+    assert on_machine(FOUR, program) == ["[[0], [1], [2], [3]]", "['NoCapacity', 'NoCapacity']"]
+
+
 def test_trials_share_a_gpu_though_the_first_one_is_active_there(on_machine):
     program = """
 _, gpu, pid = start()
