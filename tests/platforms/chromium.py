@@ -121,6 +121,8 @@ def _tell_stream(stream: Any, tell: Callable[[str], None]) -> None:
 
 def faults(page: Any) -> list[str]:
     """What axe-core finds in the page as it is, one line for each element."""
+    # What is wide is measured, and can be reached by the keyboard, a frame after it was drawn.
+    page.evaluate("() => new Promise(seen => requestAnimationFrame(() => requestAnimationFrame(() => seen(null))))")
     page.evaluate(AXE.read_text("utf-8"))  # by the debugging protocol: the page's own policy would not let it in
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
