@@ -28,7 +28,7 @@ class Scaling:
     answer: asyncio.Future[None]
 
 
-Waiting = s.Submit | s.Cancel | s.Remove | Scaling
+Waiting = s.ServiceCall | Scaling
 
 
 class CallQueue:

@@ -4,6 +4,9 @@ In each round the engine takes all inputs that have come, asks the rules about e
 transaction, answers the callers that wait for the commit, and then acts. Inputs that come during a commit are
 committed together by the next one, so that commits grow with the load. Two tasks act for the engine, each on its own
 queue: one calls the tuner host, the other (the service caller) the training service. Their results come back as inputs.
+
+Only the tuner hears of a step while its commit is under way. Its process ends with the manager, and the next one is
+told what was committed and nothing else; and what it answers is committed after that step.
 """
 
 from __future__ import annotations
@@ -250,13 +253,21 @@ class Engine:
     async def _round(self, entries: list[_Entry]) -> None:
         outcomes = [self.rules.step(entry.message) for entry in entries]
         records = [record for outcome in outcomes for record in outcome.records]
+        actions = [action for outcome in outcomes for action in outcome.actions]
+        calls: list[s.ServiceCall] = []
+        for action in actions:
+            if isinstance(action, s.ServiceCall):
+                calls.append(action)
+            else:
+                self._tuner_queue.put_nowait(action)
         if records:
             await self._commit(records)
         for entry, outcome in zip(entries, outcomes, strict=True):
             entry.finish(outcome)
-        for outcome in outcomes:
-            for action in outcome.actions:
-                self._act(action)
+        for call in calls:
+            if isinstance(call, s.Submit) and call.new:
+                self.gate.begin((call.trial.id, call.attempt.number))
+            self.caller.put(call)
 
     async def _commit(self, records: list[s.Record]) -> None:
         """Try until it succeeds: a full disk or a locked file pauses the experiment but does not end it."""
@@ -276,14 +287,6 @@ class Engine:
                 self._trouble = ""
                 self._parts.watcher.committed(records)
                 return
-
-    def _act(self, action: s.Action) -> None:
-        if isinstance(action, s.Submit) and action.new:
-            self.gate.begin((action.trial.id, action.attempt.number))
-        if isinstance(action, (s.Submit, s.Cancel, s.Remove)):
-            self.caller.put(action)
-        else:
-            self._tuner_queue.put_nowait(action)
 
     async def _tick_task(self) -> None:
         """Tell the rules the time, and in how much of it this manager could hear its trials.

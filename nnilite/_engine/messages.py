@@ -371,7 +371,9 @@ class Remove:
     attempt: Attempt
 
 
-Action = Ask | Tell | Assess | AssessEnd | Submit | Cancel | Remove
+ServiceCall = Submit | Cancel | Remove
+"""What the training service is asked."""
+Action = TunerCall | ServiceCall
 
 
 @dataclass

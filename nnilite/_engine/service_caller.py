@@ -110,7 +110,7 @@ class ServiceCaller:
         self._open = False
         self._closing = False
 
-    def put(self, action: s.Submit | s.Cancel | s.Remove) -> None:
+    def put(self, action: s.ServiceCall) -> None:
         self._calls.put(action, asyncio.get_running_loop().time())
         self._wake.event.set()
 

@@ -33,11 +33,15 @@ class AsyncStore:
         self._directory = directory
         self._thread = ThreadPoolExecutor(1, "store")
         self._closed = False
+        self._settled = asyncio.Event()  # no commit is under way, or has failed and is to be tried again
+        self._settled.set()
         self.revision = 0
 
     async def commit(self, records: Sequence[s.Record]) -> None:
         """Write records in one transaction. Raises: StoreError, and then nothing is written."""
+        self._settled.clear()
         self.revision = await self._run(self._store.write, records)
+        self._settled.set()
 
     async def recall(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
         """What is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
@@ -63,9 +67,13 @@ class AsyncStore:
             raise StoreError(problem, busy=True) from error
 
     async def calls(self, until: int) -> list[Call]:
+        """The calls up to this number, for a new tuner. Those of a commit under way, too, of which the old one knew."""
+        await self._settled.wait()
         return await self._run(self._store.calls, until)
 
     async def histories(self) -> list[History]:
+        """The intermediate results, for a new assessor or advisor; those of a commit under way, too."""
+        await self._settled.wait()
         return await self._run(self._store.histories)
 
     async def keep_place(self) -> None:

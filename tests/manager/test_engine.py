@@ -13,9 +13,11 @@ from nnilite._engine import messages as s
 from nnilite._engine import service_caller
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite._store.async_store import AsyncStore
+from nnilite._store.writer import Store
 from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, SpaceError, StoreError, TunerError
 from nnilite.records import Exited, ExperimentState, MetricKind, Output, Reported, Started, TrialState
 from nnilite.testing import fakes
+from waiting import pause_async
 
 __all__ = ["impatient"]
 
@@ -179,6 +181,40 @@ def test_nothing_is_acknowledged_while_it_cannot_be_committed(tmp_path: Path, mo
         await asyncio.wait_for(waiting, 2.0)
 
     play(tmp_path, scenario, store=FullDisk)
+
+
+def test_the_tuner_hears_of_a_result_whose_commit_waits_and_so_does_one_that_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnilite._engine.engine._STORE_RETRY_S", 0.05)
+    write, full = Store.write, asyncio.Event()
+
+    def write_or_fail(store: Store, records: Any) -> int:
+        if full.is_set():
+            raise StoreError("no space left", busy=True)
+        return write(store, records)
+
+    monkeypatch.setattr(Store, "write", write_or_fail)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: running.fake.jobs)
+        full.set()
+        end = asyncio.create_task(running.run_job(next(iter(running.fake.jobs))))
+        await running.until(lambda: [call.kind for call in running.tuner.calls] == ["result", "end"])
+        await running.until(lambda: running.engine.trouble)
+        assert not end.done()
+        read_by_another = asyncio.create_task(running.store.calls(1000))
+        histories = asyncio.create_task(running.store.histories())
+        await pause_async(0.2, "in which both could be read, if nothing held them up")
+        assert not read_by_another.done()
+        assert not histories.done()
+        full.clear()
+        await asyncio.wait_for(end, 2.0)
+        known = await asyncio.wait_for(read_by_another, 2.0)
+        assert all(call in known for call in running.tuner.calls[:2])
+        await asyncio.wait_for(histories, 2.0)
+
+    play(tmp_path, scenario)
 
 
 def test_the_assessor_sees_every_intermediate_result_once_and_in_order(tmp_path: Path) -> None:
