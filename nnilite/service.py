@@ -83,6 +83,8 @@ class JobSpec:
     # The trial is ended after so long without an answer of the manager.
     orphan_s: float | None = None
     max_duration_s: float | None = None
+    # How far the command steps back where all processors are busy, up to 19.
+    niceness: int = 0
     # The cap of each output file; 0 means none.
     max_output_bytes: int = 0
     # Whether output is also sent as events.
@@ -116,7 +118,7 @@ class Job:
     def spec_for(self, directory: str | Path, **more: Json) -> dict[str, Json]:
         """The keeper's whole specification. `directory` is the trial's folder on the worker.
 
-        `more` may set `code` (see the keeper), `env` (added to the trial's environment) and `callback_file`.
+        `more` may set `code` (see the keeper), `env` (added to the trial's environment), and other fields of `JobSpec`.
         """
         env = {**self.spec.get("env", {}), **more.pop("env", {})}
         return {**self.spec, "directory": str(directory), "env": env, **more}

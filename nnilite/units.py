@@ -37,6 +37,7 @@ __all__ = [
     "GivenPath",
     "GpuIndices",
     "MemoryMb",
+    "Niceness",
     "NonNegativeInt",
     "NonNegativeNumber",
     "PathRule",
@@ -332,6 +333,8 @@ Concurrency = Annotated[
         {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENCY},
     ),
 ]
+Niceness = Annotated[int, Unit("integer from 0 to 19", _range(0, 19), {"type": "integer", "minimum": 0, "maximum": 19})]
+"""How far a process steps back where all processors are busy, as the command `nice` counts it."""
 Port = Annotated[int, Unit("port", _range(1, 65535), {"type": "integer", "minimum": 1, "maximum": 65535})]
 FilePath = Annotated[Path, PathRule.FILE]
 """An existing file; relative to the YAML file's folder."""

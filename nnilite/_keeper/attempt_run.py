@@ -15,6 +15,7 @@ import time
 from . import process, signals, starting
 from .exit_code import sentence, status
 from .folder import Folder, is_gone
+from .niceness import Niceness
 from .output import OutputFile
 from .saving import saver_of
 
@@ -137,13 +138,14 @@ class AttemptRun:
             pid = self._start()
         except NotStarted as error:
             return self.not_started(str(error))
+        niceness = Niceness(pid, self._spec.niceness)
         started = dict(process.identity(pid), time=self._began[0])
         self._folder.write("started", started)
         self._courier.notify(_started(started))
         self._courier.measure(started)
         self._start_courier()
         self._saver.start()
-        code = self._watch(pid)
+        code = self._watch(pid, niceness)
         self._end_rest(pid)
         self._look()
         message = self._message(code)
@@ -305,7 +307,7 @@ class AttemptRun:
         env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         return env
 
-    def _watch(self, pid: int) -> int:
+    def _watch(self, pid: int, niceness: Niceness) -> int:
         """Wait for the command's end, watch its files, and end it if requested. Returns its exit code."""
         shortest, longest = _POLL_S
         pause = _FIRST_LOOK_S
@@ -317,6 +319,7 @@ class AttemptRun:
                 if code and not self._why and _sigterm_came(self._wake, code):
                     self._why, self._cause = self._reason(time.monotonic())
                 return code
+            niceness.apply()
             self._end_if_wanted(pid)
             pause = shortest if self._look() else min(longest, pause * 1.5)
             if self._kill_at is not None:

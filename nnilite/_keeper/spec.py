@@ -43,6 +43,7 @@ class Spec:
     linger_s: float
     orphan_s: Optional[float]
     max_duration_s: Optional[float]
+    niceness: int  # of the command, beyond the keeper's own
     max_output_bytes: int  # of each stream; 0: no cap
     checkpoint_dir: Optional[str]
     storage: Dict[str, Any]  # {} or the shared storage: see `storage`
@@ -102,6 +103,7 @@ def parse(data: Any) -> Spec:
         linger_s=field.number("linger_s", 86400),
         orphan_s=field.number("orphan_s", 0) or None,
         max_duration_s=field.number("max_duration_s", 0) or None,
+        niceness=int(field.number("niceness", 0)),
         max_output_bytes=int(field.number("max_output_bytes", 0)),
         checkpoint_dir=field.text("checkpoint_dir", "") or None,
         storage=field.mapping("storage"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nnilite.errors import ConfigError, Place
-from nnilite.units import GpuIndices, NonNegativeInt, PositiveInt
+from nnilite.units import GpuIndices, Niceness, NonNegativeInt, PositiveInt
 
 
 def _about(description: str) -> dict[str, str]:
@@ -36,6 +36,10 @@ class LocalConfig:
     )
     priority: int = field(
         default=0, metadata=_about("with maxSlots: experiments of a higher one are served first, also a negative one")
+    )
+    niceness: Niceness = field(
+        default=10,
+        metadata=_about("how far trials step back where all processors are busy, as the command `nice` counts; 0: not"),
     )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))

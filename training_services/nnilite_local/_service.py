@@ -117,7 +117,8 @@ class LocalService(TrainingService):
         """Have a keeper started. Raises: ServiceError."""
         try:
             own = {"callback": self._address, "callback_file": str(self._directory / "callback")}
-            folder.create(job.spec_for(folder.path, code=code, env=environment(gpus), **own))
+            env, niceness = environment(gpus), self.config.niceness
+            folder.create(job.spec_for(folder.path, code=code, env=env, niceness=niceness, **own))
             keeper = await self._server.run(job.name, folder.spec_file)
             handle = _handle(job, folder, keeper, self._server.name, gpus)
             folder.keep_note(handle)
