@@ -5,8 +5,8 @@ transaction, answers the callers that wait for the commit, and then acts. Inputs
 committed together by the next one, so that commits grow with the load. Two tasks act for the engine, each on its own
 queue: one calls the tuner host, the other (the service caller) the training service. Their results come back as inputs.
 
-Only the tuner hears of a step while its commit is under way. Its process ends with the manager, and the next one is
-told what was committed and nothing else; and what it answers is committed after that step.
+Only the tuner hears of a step while its commit is under way. Its process ends with the manager, without saving its
+state where that commit never was. The next one is told what was committed, and its answers are committed after that.
 """
 
 from __future__ import annotations

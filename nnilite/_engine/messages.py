@@ -2,7 +2,8 @@
 
 Inputs are facts ("the trial reported", "the service refused"); each carries all that the rules need, for they have no
 clock, no randomness and no I/O. Outputs are of two kinds: *records* to be committed together, in order, and
-*actions* to be taken once they are committed.
+*actions*: calls of the training service, to be made once the records are committed, and calls of the tuner, in their
+order, which need not wait for that.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Rules(Reports):
     """`step` takes one input and returns its outcome; the public attributes say where the experiment stands."""
 
     def step(self, message: s.Input) -> s.Outcome:
-        """Take one input. The caller must commit the records that come back, in order, and then take the actions."""
+        """Take one input. The caller must commit the records that come back, in order, and take the actions."""
         self._out = s.Outcome()
         self._pass_time(getattr(message, "now", self._now))
         _HANDLERS[type(message)](self, message)

@@ -298,7 +298,7 @@ class Program:
             log.warning("asked to stop: %s", error)
 
     async def _close(self, parts: assembly.Assembled) -> None:
-        for closing in (parts.tuner.close(), parts.service.close()):
+        for closing in (parts.tuner.close(committed=parts.store.settled), parts.service.close()):
             try:
                 await asyncio.wait_for(closing, _CLOSE_TIMEOUT_S)
             except ServiceError as error:

@@ -37,6 +37,11 @@ class AsyncStore:
         self._settled.set()
         self.revision = 0
 
+    @property
+    def settled(self) -> bool:
+        """Whether all that was to be committed is."""
+        return self._settled.is_set()
+
     async def commit(self, records: Sequence[s.Record]) -> None:
         """Write records in one transaction. Raises: StoreError, and then nothing is written."""
         self._settled.clear()

@@ -70,6 +70,7 @@ class TunerHost:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._hears = False
+        self._revived = False  # whether the process knows what it is to know
         self._owed = 0  # answers to what was sent
 
     @property
@@ -132,9 +133,14 @@ class TunerHost:
         finally:
             await other.close()
 
-    async def close(self) -> None:
-        """Let the tuner end in good order, then end the process."""
-        if self._process is None:
+    async def close(self, *, committed: bool = True) -> None:
+        """Let the tuner end in good order, in which it may save its state, then end the process.
+
+        It is not to save what a resume would not know: one that was told of something that is not `committed`, or does
+        not know the whole history yet, is ended at once.
+        """
+        if not (committed and self._revived):
+            await self._end()
             return
         while self._owed:  # to calls whose caller was cancelled
             with contextlib.suppress(_Broken, TunerError):
@@ -249,6 +255,7 @@ class TunerHost:
             raise
         self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
         await self._revive(after)
+        self._revived = True
 
     def _environment(self) -> dict[str, str]:
         checkpoint = self._plan.directory / "checkpoint"
@@ -285,6 +292,7 @@ class TunerHost:
         if self._writer is not None:
             self._writer.close()
         self._reader = self._writer = None
+        self._revived = False
         self._owed = 0
         if process is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -208,11 +208,13 @@ def test_the_tuner_hears_of_a_result_whose_commit_waits_and_so_does_one_that_rep
         await pause_async(0.2, "in which both could be read, if nothing held them up")
         assert not read_by_another.done()
         assert not histories.done()
+        assert not running.store.settled
         full.clear()
         await asyncio.wait_for(end, 2.0)
         known = await asyncio.wait_for(read_by_another, 2.0)
         assert all(call in known for call in running.tuner.calls[:2])
         await asyncio.wait_for(histories, 2.0)
+        assert running.store.settled
 
     play(tmp_path, scenario)
 

@@ -225,6 +225,45 @@ def test_answers_that_nobody_waits_for_do_not_cut_the_end_short(tmp_path: Path) 
     assert "an end in good order" in run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_tuner_saves_its_state_at_the_end_only_if_all_that_it_knows_is_committed(
+    tmp_path: Path, committed: bool
+) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await tell(host, past, 0.5)
+        await host.close(committed=committed)
+        assert host.pid is None
+        (log,) = tmp_path.glob("*/log/tuner.log")
+        return log.read_text()
+
+    assert ("an end in good order" in run(tmp_path, scenario)) is committed
+
+
+def test_a_tuner_that_waits_for_its_history_saves_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history waits for a commit that waits for the disk, and then the manager ends."""
+
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        await tell(host, past, 0.5)
+        os.kill(host.pid or 0, signal.SIGKILL)
+        asked = asyncio.Event()
+
+        async def until(number: int) -> list[Call]:
+            asked.set()
+            await asyncio.Event().wait()
+            return []
+
+        monkeypatch.setattr(host, "_calls", until)
+        call = asyncio.create_task(host.call(Ask((1,), 1)))
+        await asyncio.wait_for(asked.wait(), 10)
+        call.cancel()
+        await asyncio.wait([call])
+        await host.close()
+        (log,) = tmp_path.glob("*/log/tuner.log")
+        return log.read_text()
+
+    assert "an end in good order" not in run(tmp_path, scenario)
+
+
 def test_three_failures_on_the_same_input_are_told_with_the_users_traceback(tmp_path: Path) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
         with pytest.raises(TunerError) as caught:

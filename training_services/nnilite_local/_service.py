@@ -176,7 +176,7 @@ class LocalService(TrainingService):
             {"archive": "a copy for each trial"} if self.config.isolate_code else _in_place(self.context.code_directory)
         )
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
-        spec = job.spec_for(self._folder(job).path, code=code)
+        spec = job.spec_for(self._folder(job).path, code=code, niceness=self.config.niceness)
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
 
     async def check(self) -> None:
