@@ -391,4 +391,6 @@ if __name__ == "__main__":
     configure_logging(namespace.debug)
     if namespace.detach and os.fork():
         os._exit(0)
+    # The event loop and the store's thread wait for each other all the time, by default up to 5 ms.
+    sys.setswitchinterval(0.0005)
     sys.exit(asyncio.run(main(namespace)))

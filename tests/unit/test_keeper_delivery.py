@@ -81,13 +81,15 @@ def test_a_manager_that_moved_is_found_at_once(tmp_path):
     with Bench(tmp_path) as bench:
         address = tmp_path / "address"
         address.write_text(bench.callback.url)
-        keeper = bench.start(
-            'echo up; sleep 0.3; echo "final 1" >> "$NNILITE_METRICS"; sleep 100', callback_file=str(address)
-        )
+        moved = tmp_path / "moved"
+        wait = f"while [ ! -e {moved} ]; do sleep 0.05; done"
+        report = 'echo "final 1" >> "$NNILITE_METRICS"'
+        keeper = bench.start(f"{wait}; {report}; sleep 100", callback_file=str(address))
         until(lambda: bench.callback.starts)
         with_old = bench.callback
         bench.callback = Callback()
         address.write_text(bench.callback.url)
+        moved.touch()
         until(lambda: bench.callback.values)
         assert with_old.values == []
         with_old.server_close()

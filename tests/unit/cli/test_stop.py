@@ -98,23 +98,24 @@ def test_a_manager_that_pauses_on_its_way_to_the_end_is_not_waited_for(make: Mak
 
 
 STARTING = """
-import os, signal, sys, threading
+import os, signal, sys, time
 from pathlib import Path
 from nnilite._locking import ManagerLock
 held = ManagerLock(Path(sys.argv[2]))
 held.take()
-ended = threading.Event()
+ended = []  # an Event could be set while its lock is held, by the same thread, which would wait for ever
 
 def obey(number, frame):
     # It gets ready just now, which closes the pipe, and then takes a while to end.
     os.write(1, b'{"ready": "yes"}\\n')
     os.close(1)
-    ended.set()
+    ended.append(number)
 
 signal.signal(signal.SIGTERM, obey)
 os.write(2, b"listens")
-ended.wait()
-threading.Event().wait(float(sys.argv[3]))
+while not ended:
+    time.sleep(0.01)
+time.sleep(float(sys.argv[3]))
 """
 
 
