@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 
+from . import plain_file
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
@@ -23,26 +25,16 @@ class Niceness:
 
     def __init__(self, group: int, by: int, proc: str = "/proc") -> None:
         self._by = min(by, _LEAST)
-        self._autogroup: Optional[str] = "{}/{}/autogroup".format(proc, group)
+        self._autogroup: Optional[str] = None  # the file in which this is still to be said
         if self._by > 0:
+            self._autogroup = "{}/{}/autogroup".format(proc, group)
             _renice(group, self._by)
             self.apply()
 
     def apply(self) -> None:
         """Try what is left to do."""
-        if self._by <= 0 or self._autogroup is None:
-            return
-        try:
-            file = os.open(self._autogroup, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(file, b"%d" % self._by)
-            finally:
-                os.close(file)
-        except BlockingIOError:  # all users but root together may do this ten times a second
-            return
-        except OSError:  # there are no autogroups here, or the trial is that of another user
-            pass
-        self._autogroup = None
+        if self._autogroup is not None and _write(self._autogroup, self._by):
+            self._autogroup = None
 
 
 def _renice(group: int, by: int) -> None:
@@ -50,3 +42,14 @@ def _renice(group: int, by: int) -> None:
         os.setpriority(os.PRIO_PGRP, group, min(os.getpriority(os.PRIO_PROCESS, 0) + by, _LEAST))
     except OSError:  # it has ended already
         return
+
+
+def _write(autogroup: str, by: int) -> bool:
+    """False if it is to be tried again."""
+    try:
+        plain_file.write(autogroup, b"%d" % by, flags=0)
+    except BlockingIOError:  # all users but root together may do this ten times a second
+        return False
+    except OSError:  # there are no autogroups here, or the trial is that of another user
+        return True
+    return True
