@@ -31,10 +31,10 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (about / "entry_points.txt").write_text("[nnilite.config_converters]\noven = oven_of_a_test:convert\n")
     (about.parent / "oven_of_a_test.py").write_text(CONVERTER)
     monkeypatch.syspath_prepend(about.parent)
-    _plugins._installed.cache_clear()
+    _plugins.installed.cache_clear()
     yield
     sys.modules.pop("oven_of_a_test", None)
-    _plugins._installed.cache_clear()
+    _plugins.installed.cache_clear()
 
 
 def _file(tmp_path: Path, text: str) -> str:
