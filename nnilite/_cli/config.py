@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 from nnilite.errors import ConfigError, Place
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     one = groups.add_parser("show", help="the configuration of an experiment, as JSON, without its secrets")
-    access.experiment_argument(one)
+    arguments.experiment_argument(one)
     one.set_defaults(command=show)
     fields = groups.add_parser("schema", help="the JSON Schema of configurations, for editors")
     fields.set_defaults(command=schema)
@@ -43,7 +43,7 @@ def convert(options: argparse.Namespace) -> None:
 
     from nnilite import _plugins
     from nnilite._cli.nnictl import warn
-    from nnilite.config import read_yaml
+    from nnilite.config._text import read_yaml
 
     converter = _plugins.converter(options.origin)
     document, source = read_yaml(options.file)

@@ -17,7 +17,8 @@ _services               the sections of training services, read by the plugins' 
 _shared_storage_config  the section `sharedStorage`
 _algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
 _load                   makes an ExperimentConfig from a file or a mapping
-_source                 the text of a file, and the line of each field
+_text                   reads the text of a file as YAML or JSON
+_source                 the line of each field
 _nni_form               the form in which NNI's programs expect a config
 _secrets                hides secrets, even in a config whose shape is wrong
 _v1                     from NNI's older format to today's
@@ -41,7 +42,6 @@ from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._secrets import masked
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
 from nnilite.config._shared_storage_config import SharedStorageConfig
-from nnilite.config._source import read_yaml
 
 __all__ = [
     "AlgorithmConfig",
@@ -62,6 +62,5 @@ __all__ = [
     "masked",
     "nni_form",
     "parse",
-    "read_yaml",
     "reference_markdown",
 ]

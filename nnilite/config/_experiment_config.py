@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
-
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._kinds import Free, ListOf, Union
@@ -368,6 +366,8 @@ class ExperimentConfig(Fields):
         Raises: ConfigError.
         """
         config = self._check(ConfigReading(self._source, self._base, resolve=False))
+        import yaml  # no manager needs it
+
         text = yaml.safe_dump(config.json(secrets=True), sort_keys=False, allow_unicode=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -12,7 +12,7 @@ from nnilite.config._experiment_config import ExperimentConfig
 from nnilite.config._field_rules import complete
 from nnilite.config._record import record_of
 from nnilite.config._services import shortcuts
-from nnilite.config._source import ConfigSource, parse_yaml, read_yaml
+from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
 
 
@@ -22,6 +22,8 @@ def load(path: str | Path) -> ExperimentConfig:
     Paths in it are relative to its folder. The rest is checked by `checked()`.
     Raises: ConfigError if the file cannot be read or has fields that do not exist.
     """
+    from nnilite.config._text import read_yaml
+
     file = Path(path).expanduser()
     data, source = read_yaml(file)
     return _config(data, source, file.absolute().parent)
@@ -32,6 +34,8 @@ def parse(text: str, base_dir: str | Path, name: str | None = None) -> Experimen
 
     Paths in it are relative to `base_dir`; `name` stands for the file in errors. Raises: ConfigError.
     """
+    from nnilite.config._text import parse_yaml
+
     data, source = parse_yaml(text, name)
     return _config(data, source, Path(base_dir).absolute())
 

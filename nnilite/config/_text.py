@@ -1,0 +1,169 @@
+"""Reads the text of files as YAML or JSON, and says at which line it is neither."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.reader import ReaderError
+
+from nnilite.config._fields import plain
+from nnilite.config._secrets import masked_problem, masked_text
+from nnilite.config._source import ConfigSource
+from nnilite.errors import ConfigError, Place
+
+_EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+_NO_YAML = "is not YAML"
+_FREE_JSON = {"searchspace", "classargs"}  # fields in which 1e-5 can only be meant as a number
+
+
+class _Loader(yaml.SafeLoader):
+    """Loads YAML 1.1 without dates, which JSON does not have."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_text(path: Path) -> str:
+    """The text of a user's file. Raises: ConfigError."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not text in UTF-8 (byte {error.start})", Place(str(path))) from error
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", Place(str(path))) from error
+
+
+def read_yaml(path: Path) -> tuple[Any, ConfigSource]:
+    """The content of a YAML (or JSON) file. Raises: ConfigError with the line."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_space(path: Path) -> tuple[Any, ConfigSource]:
+    """The content of a search space file: JSON if it is JSON, otherwise YAML. Raises: ConfigError."""
+    text = read_text(path)
+    value, source = _loaded(text, path)
+    if source is None:
+        root = _nodes(text)
+        if root is not None:
+            _Check(str(path)).node(root, False, ())
+        source = ConfigSource(str(path), root)
+    return value, source
+
+
+def read_document(path: Path) -> Any:
+    """The content without its lines, which take half a minute to find in a hundred thousand results."""
+    return _loaded(read_text(path), path)[0]
+
+
+def _loaded(text: str, path: Path) -> tuple[Any, ConfigSource | None]:
+    """The content, and the source if it is YAML rather than JSON."""
+    try:
+        return json.loads(text), None
+    except json.JSONDecodeError as error:
+        return _lenient(text, path, error)
+    except RecursionError:
+        raise ConfigError("is nested too deep", Place(str(path))) from None
+
+
+def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, ConfigSource]:
+    """Read YAML, or JSON with trailing commas. For text that was meant as JSON, the error is that of JSON."""
+    try:
+        return parse_yaml(text, str(path), numbers=True)
+    except ConfigError as other:
+        if path.suffix.lower() != ".json" or not other.message.startswith(_NO_YAML):
+            raise
+    raise ConfigError(f"is not JSON: {error.msg}, column {error.colno}", Place(str(path), error.lineno)) from error
+
+
+def _nodes(text: str) -> yaml.Node | None:
+    """The nodes of JSON with their lines; None if it is not YAML as well."""
+    try:
+        return yaml.compose(text.replace("\t", "    "), Loader=_Loader)
+    except (yaml.YAMLError, RecursionError):
+        return None
+
+
+def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any, ConfigSource]:
+    """Content and lines. `numbers`: 1e-5 is a number everywhere, not only in search space and classArgs."""
+    try:
+        loader = _Loader(text)
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"holds a character that no text has, {text[error.position]!a}; is it the right file?"
+        raise ConfigError(message, Place(file, line)) from error
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            raise ConfigError("is empty", Place(file))
+        _Check(file).node(root, numbers, ())
+        return loader.construct_document(root), ConfigSource(file, root)
+    except yaml.MarkedYAMLError as error:
+        raise _marked(error, file, text) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{_NO_YAML}: {' '.join(str(error).split())}", Place(file)) from error
+    except RecursionError:
+        raise ConfigError("is nested too deep", Place(file)) from None
+    finally:
+        loader.dispose()
+
+
+def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigError:
+    mark = error.problem_mark or error.context_mark
+    problem = " ".join(part for part in (error.context, error.problem) if part)
+    if "'\\t'" in problem:
+        problem += "; indent with blanks, not tabs"
+    line = mark.line + 1 if mark else None
+    if "constructor" in problem and "python/" in problem:
+        told = "makes an object of Python by a tag that begins with !!python; write its value, such as a path, as text"
+        return ConfigError(told, Place(file, line))
+    written = text.splitlines()[mark.line : mark.line + 1] if mark else []
+    return ConfigError(f"{_NO_YAML}: {masked_problem(problem, ''.join(written))}", Place(file, line))
+
+
+class _Check:
+    """Finds faults that YAML accepts: a repeated field, a structure that contains itself."""
+
+    def __init__(self, file: str | None) -> None:
+        self.file = file
+        self.done: set[tuple[int, bool]] = set()
+
+    def node(self, node: yaml.Node, numbers: bool, above: tuple[int, ...]) -> None:
+        if id(node) in above:
+            raise ConfigError("contains itself", Place(self.file, node.start_mark.line + 1))
+        if (id(node), numbers) in self.done:
+            return
+        self.done.add((id(node), numbers))
+        above = (*above, id(node))
+        if isinstance(node, yaml.MappingNode):
+            self.twice(node)
+            for key, value in node.value:
+                free = isinstance(key, yaml.ScalarNode) and plain(key.value) in _FREE_JSON
+                self.node(value, numbers or free, above)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                self.node(item, numbers, above)
+        elif isinstance(node, yaml.ScalarNode) and numbers:
+            _retag(node)
+
+    def twice(self, node: yaml.MappingNode) -> None:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    message = f"is there twice, first on line {lines[key.value]}"
+                    raise ConfigError(message, Place(self.file, line, masked_text(key.value)))
+                lines[key.value] = line
+
+
+def _retag(node: yaml.ScalarNode) -> None:
+    """Make a number of 1e-5, which only YAML 1.1 takes for a text, as it has no point."""
+    if node.style is None and node.tag == "tag:yaml.org,2002:str" and _EXPONENT.fullmatch(node.value):
+        node.tag = "tag:yaml.org,2002:float"
