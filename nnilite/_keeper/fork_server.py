@@ -44,14 +44,9 @@ _CRASHED = 70
 
 def serve() -> int:
     """Serve until standard input is closed."""
-    import base64  # noqa: F401 - imported once here instead of in each keeper
-    import encodings.ascii
-    import encodings.idna  # noqa: F401 - for host names; with it come tables of a megabyte
-    import hashlib  # noqa: F401
-    import hmac  # noqa: F401
-    import http.client  # noqa: F401
+    # What follows, and `_load_for`, is imported once here instead of in each keeper.
+    import encodings.ascii  # noqa: F401
     import subprocess  # noqa: F401
-    import tarfile  # noqa: F401
 
     from . import courier, link, local_link, outbox, sdk_folder, use, working_copy  # noqa: F401
 
@@ -147,6 +142,7 @@ class _ForkServer:
         return False
 
     def _fork(self, spec: Spec, path: str, link: "Optional[tuple[socket.socket, socket.socket]]") -> None:
+        _load_for(spec)
         # Until the keeper has its own handlers, a signal for it must wait.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
@@ -233,6 +229,16 @@ class _ForkServer:
             sys.stdout.flush()
         except OSError:  # the reader has gone; the end of the input will follow
             return
+
+
+def _load_for(spec: Spec) -> None:
+    """Import what the keeper of this specification will need to report over a network, if it does."""
+    if spec.callback_file or not spec.callback:
+        return
+    import encodings.idna  # noqa: F401 - for host names; with it come tables of a megabyte
+    import hashlib  # noqa: F401
+    import hmac  # noqa: F401
+    import http.client  # noqa: F401
 
 
 def _pair() -> "Optional[tuple[socket.socket, socket.socket]]":
