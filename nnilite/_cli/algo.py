@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType
 
 from nnilite import _algorithms, _plugins
-from nnilite._cli import access, screen
+from nnilite._cli import arguments, screen
 from nnilite._cli.platform import first_line
 from nnilite.errors import ConfigError, Conflict, NotFound, Place, PluginError
 
@@ -33,11 +33,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML: algoType, builtinName, className, codeDirectory",
     )
-    access.json_argument(adding)
+    arguments.json_argument(adding)
     adding.set_defaults(command=register)
     removing = groups.add_parser("unregister", aliases=["unreg"], help="remove such a name")
     removing.add_argument("name")
-    access.json_argument(removing)
+    arguments.json_argument(removing)
     removing.set_defaults(command=unregister)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _registry
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 
 if TYPE_CHECKING:
     from nnilite._doctor.finding import Finding
@@ -29,11 +29,11 @@ CHECK_TIMEOUT_S = 60.0
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="configuration file (YAML)")
-    access.manager_arguments(parser)
+    arguments.manager_arguments(parser)
     parser.add_argument("--no-trial", action="store_true", help="run no trial; ask the platforms only")
     parser.add_argument(
         "--timeout",
-        type=access.positive,
+        type=arguments.positive,
         default=int(TRIAL_TIMEOUT_S),
         metavar="S",
         help=f"seconds to wait for the result of the trial on each platform (default {TRIAL_TIMEOUT_S:.0f})",

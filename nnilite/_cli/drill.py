@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nnilite._cli import access, interrupt, screen
+from nnilite._cli import access, arguments, interrupt, screen
 from nnilite._cli.drill_report import FAULTY, Report, Study, study, summed
 from nnilite._running.manager_client import Client
 from nnilite.errors import Conflict, NniliteError, NotFound
@@ -32,7 +32,7 @@ _COMPARED = 20
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     one = groups.add_parser("interrupt", help="interrupt running trials at random, and report what was lost")
-    access.experiment_argument(one)
+    arguments.experiment_argument(one)
     one.add_argument(
         "--rate", type=per_second, required=True, metavar="N/TIME", help="how many a time on average, such as 0.2/min"
     )
@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--seed", type=int, metavar="N", help="draw the same moments and places again")
     one.set_defaults(command=interrupt_trials)
     told = groups.add_parser("report", help="report what the drills of an experiment have cost so far")
-    access.experiment_argument(told)
+    arguments.experiment_argument(told)
     told.set_defaults(command=report)
     for command in (one, told):
         command.add_argument(
@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             metavar="NAME",
             help="the number in the intermediate results that counts their steps (default: step)",
         )
-        access.json_argument(command)
+        arguments.json_argument(command)
 
 
 def per_second(text: str) -> float:

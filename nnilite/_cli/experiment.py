@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite import _registry
-from nnilite._cli import access, long_work, screen
+from nnilite._cli import access, arguments, long_work, screen
 from nnilite._cli.nnictl import warn
 from nnilite._cli.stop import warn_of_left
 from nnilite._registry import RegistryEntry
@@ -23,10 +23,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--all", action="store_true", help="include stopped experiments")
     listing.set_defaults(command=show_list)
     one = groups.add_parser("show", help="show an experiment: limits, counts, best trial, folders")
-    access.experiment_argument(one)
+    arguments.experiment_argument(one)
     one.set_defaults(command=show)
     short = groups.add_parser("status", help="show its state, and what its trials wait for")
-    access.experiment_argument(short)
+    arguments.experiment_argument(short)
     short.set_defaults(command=status)
     for parser in (listing, one, short):
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_data(groups: Any) -> None:
     out = groups.add_parser("export", help="write parameters and metrics of the succeeded trials")
-    access.experiment_argument(out)
+    arguments.experiment_argument(out)
     out.add_argument(
         *("-t", "--type"),
         choices=("json", "csv", "optuna"),
@@ -45,10 +45,10 @@ def _add_data(groups: Any) -> None:
     )
     out.add_argument("-f", "--filename", type=Path, metavar="FILE", help="default: standard output")
     out.add_argument("-i", "--intermediate", action="store_true", help="include the intermediate results")
-    access.json_argument(out, "with --filename: print what was written as JSON")
+    arguments.json_argument(out, "with --filename: print what was written as JSON")
     out.set_defaults(command=export)
     into = groups.add_parser("import", help='give the tuner results from elsewhere: [{"parameter": ..., "value": ...}]')
-    access.experiment_argument(into)
+    arguments.experiment_argument(into)
     into.add_argument(
         "-f",
         "--filename",
@@ -57,22 +57,22 @@ def _add_data(groups: Any) -> None:
         metavar="FROM",
         help="a JSON or YAML file; or an experiment's folder or id, also of NNI",
     )
-    access.json_argument(into)
+    arguments.json_argument(into)
     into.set_defaults(command=import_data)
 
 
 def _add_files(groups: Any) -> None:
     gone = groups.add_parser("delete", help="delete stopped experiments with all their files")
-    access.experiment_argument(gone)
+    arguments.experiment_argument(gone)
     gone.add_argument("--all", action="store_true", help="all stopped experiments")
     gone.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    access.json_argument(gone)
+    arguments.json_argument(gone)
     gone.set_defaults(command=delete)
     packed = groups.add_parser("save", help="pack a stopped experiment into a zip file")
-    access.experiment_argument(packed)
+    arguments.experiment_argument(packed)
     packed.add_argument("-p", "--path", type=Path, default=Path(), metavar="DIR", help="the zip file, or its folder")
     packed.add_argument("-s", "--code", "--saveCodeDir", action="store_true", help="include the code directory")
-    access.json_argument(packed)
+    arguments.json_argument(packed)
     packed.set_defaults(command=save)
     back = groups.add_parser("load", help="unpack a saved experiment")
     back.add_argument("-p", "--path", type=Path, required=True, metavar="ZIP", help="the zip file that `save` wrote")
@@ -82,10 +82,10 @@ def _add_files(groups: Any) -> None:
         "-s", "--searchSpacePath", type=Path, metavar="DIR", dest="space", help="has no effect, as of NNI"
     )
     back.add_argument(
-        "--max-size", type=access.size, metavar="SIZE", help="largest total size after unpacking, such as 200gb"
+        "--max-size", type=arguments.size, metavar="SIZE", help="largest total size after unpacking, such as 200gb"
     )
-    back.add_argument("--max-files", type=access.positive, metavar="NUMBER", help="largest number of files")
-    access.json_argument(back)
+    back.add_argument("--max-files", type=arguments.positive, metavar="NUMBER", help="largest number of files")
+    arguments.json_argument(back)
     back.set_defaults(command=load)
 
 

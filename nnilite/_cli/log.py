@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnilite import _nni_folders
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 from nnilite._registry import RegistryEntry
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NotFound
@@ -39,20 +39,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         _reading(log)
         log.set_defaults(command=show_log, stream=name)
     trial = groups.add_parser("trial", help="print what a trial wrote, or where the files of all trials are")
-    access.experiment_argument(trial)
+    arguments.experiment_argument(trial)
     trial.add_argument("-T", "--trial-id", "--trial_id", metavar="TRIAL", dest="trial")
     part = trial.add_mutually_exclusive_group()
     part.add_argument("--file", metavar="FILE", help="print one of its files, as `nnictl trial show` lists them")
     part.add_argument("-f", "--follow", action="store_true", help="keep printing until the trial has ended")
-    access.json_argument(trial)
+    arguments.json_argument(trial)
     trial.set_defaults(command=show_trial)
 
 
 def _reading(parser: argparse.ArgumentParser) -> None:
-    access.experiment_argument(parser)
+    arguments.experiment_argument(parser)
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("-T", "--tail", type=access.positive, metavar="N", help="only the last N lines")
-    part.add_argument("-H", "--head", type=access.positive, metavar="N", help="only the first N lines")
+    part.add_argument("-T", "--tail", type=arguments.positive, metavar="N", help="only the last N lines")
+    part.add_argument("-H", "--head", type=arguments.positive, metavar="N", help="only the first N lines")
     part.add_argument("--path", action="store_true", help="print the path of the file instead")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from nnilite._cli import access, long_work
+from nnilite._cli import access, arguments, long_work
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start")
-    access.folder_argument(parser)
-    access.manager_arguments(parser)
+    arguments.folder_argument(parser)
+    arguments.manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=resume)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from nnilite import _registry
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError, NotFound
@@ -19,11 +19,11 @@ from nnilite.records import ExperimentState
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    access.experiment_argument(parser)
-    parser.add_argument("-p", "--port", type=access.port, help="the experiment whose manager listens on this port")
+    arguments.experiment_argument(parser)
+    parser.add_argument("-p", "--port", type=arguments.port, help="the experiment whose manager listens on this port")
     parser.add_argument("-a", "--all", action="store_true", help="all experiments that run on this machine")
     parser.add_argument("--done", action="store_true", help="all that are DONE, whose managers only wait")
-    access.json_argument(parser)
+    arguments.json_argument(parser)
     parser.add_argument("--force", action="store_true", help="kill the manager; running trials continue")
     parser.set_defaults(command=stop)
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 from nnilite.errors import NotFound
 
 if TYPE_CHECKING:
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    access.experiment_argument(parser)
-    parser.add_argument("-p", "--port", type=access.port, default=6006, help="port (default 6006; 0 picks a free one)")
-    access.json_argument(parser, "print the folder as JSON")
+    arguments.experiment_argument(parser)
+    parser.add_argument(
+        "-p", "--port", type=arguments.port, default=6006, help="port (default 6006; 0 picks a free one)"
+    )
+    arguments.json_argument(parser, "print the folder as JSON")
     parser.set_defaults(command=show)
 
 

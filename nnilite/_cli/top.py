@@ -6,7 +6,7 @@ import argparse
 import time
 
 from nnilite import _registry
-from nnilite._cli import access, progress_text, screen
+from nnilite._cli import arguments, progress_text, screen
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError
@@ -16,9 +16,9 @@ COLUMNS = ("ID", "NAME", "STATE", "DONE", "RUNNING", "WAITING", "FAILED", "BEST"
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-t", "--time", type=access.positive, default=3, metavar="SECONDS", help="time between updates (default 3)"
+        "-t", "--time", type=arguments.positive, default=3, metavar="SECONDS", help="time between updates (default 3)"
     )
-    access.json_argument(parser, "print JSON, once")
+    arguments.json_argument(parser, "print JSON, once")
     parser.set_defaults(command=top)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nnilite._cli import access, long_work, remark_command, screen, summary
+from nnilite._cli import access, arguments, long_work, remark_command, screen, summary
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NniliteError, NotFound
 from nnilite.records import TrialState
@@ -20,17 +20,17 @@ STATES = [state.value for state in TrialState]
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     listing = groups.add_parser("ls", help="list trials", aliases=["list"])
-    access.experiment_argument(listing)
+    arguments.experiment_argument(listing)
     which = listing.add_mutually_exclusive_group()
-    which.add_argument("--head", type=access.positive, metavar="N", help="only the N best")
-    which.add_argument("--tail", type=access.positive, metavar="N", help="only the N worst")
+    which.add_argument("--head", type=arguments.positive, metavar="N", help="only the N best")
+    which.add_argument("--tail", type=arguments.positive, metavar="N", help="only the N worst")
     which.add_argument(
         "--front", action="store_true", help="with several objectives: only trials that no other one beats"
     )
     listing.add_argument(
         "--status",
         action="append",
-        type=access.state,
+        type=arguments.state,
         choices=STATES,
         default=[],
         metavar="STATE",
@@ -55,13 +55,13 @@ def _add_single(groups: Any) -> None:
         ("download", download, "copy the files of a trial to this machine"),
     ):
         one = groups.add_parser(name, help=help_text)
-        access.experiment_argument(one)
+        arguments.experiment_argument(one)
         one.set_defaults(command=command)
         if name == "kill":
             one.add_argument("-T", "--trial-id", "--trial_id", required=True, nargs="+", metavar="TRIAL", dest="trials")
         else:
             one.add_argument("-T", "--trial-id", "--trial_id", required=True, metavar="TRIAL", dest="trial")
-        access.json_argument(one)
+        arguments.json_argument(one)
         if name == "download":
             one.add_argument(
                 "-o", "--output", type=Path, metavar="DIR", help="target folder (default: one with the trial's name)"
@@ -71,33 +71,33 @@ def _add_single(groups: Any) -> None:
 def _add_scale(groups: Any) -> None:
     scale = groups.add_parser("scale", help="change the number of workers of an elastic trial while it runs")
     scale.add_argument("trial", metavar="TRIAL", help="id of the trial")
-    scale.add_argument("workers", metavar="N", type=access.positive, help="the new number of workers")
+    scale.add_argument("workers", metavar="N", type=arguments.positive, help="the new number of workers")
     scale.add_argument(
         "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only one that runs"
     )
-    access.json_argument(scale)
+    arguments.json_argument(scale)
     scale.set_defaults(command=scale_one)
 
 
 def _add_rerun(groups: Any) -> None:
     again = groups.add_parser("rerun", help="run ended trials again, with the same parameters")
-    access.experiment_argument(again)
+    arguments.experiment_argument(again)
     which = again.add_mutually_exclusive_group(required=True)
     which.add_argument("-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[])
     which.add_argument(
         "--status",
-        type=access.state,
+        type=arguments.state,
         choices=STATES,
         metavar="STATE",
         help="all that ended in this state, for example FAILED",
     )
-    access.json_argument(again)
+    arguments.json_argument(again)
     again.set_defaults(command=rerun)
 
 
 def _add_own(groups: Any) -> None:
     own = groups.add_parser("add", help="add a trial with your own parameters to the queue")
-    access.experiment_argument(own)
+    arguments.experiment_argument(own)
     source = own.add_mutually_exclusive_group(required=True)
     source.add_argument("-p", "--parameters", metavar="JSON", help="for example '{\"lr\": 0.1}'")
     source.add_argument("-f", "--filename", type=Path, metavar="FILE", help="a JSON or YAML file")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    access.manager_arguments(parser, first_port=8070)
+    arguments.manager_arguments(parser, first_port=8070)
     parser.add_argument(
         "--require-token", action="store_true", help="everybody has to sign in, even you on this machine"
     )

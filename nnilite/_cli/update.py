@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "duration": str,
     "trialduration": str,
-    "maxcost": access.amount,
+    "maxcost": arguments.amount,
     "priority": int,
 }
 
@@ -24,9 +24,9 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     space = groups.add_parser("searchspace", help="the search space, from a JSON or YAML file")
-    access.experiment_argument(space)
+    arguments.experiment_argument(space)
     space.add_argument("-f", "--filename", type=Path, required=True, metavar="FILE")
-    access.json_argument(space)
+    arguments.json_argument(space)
     space.set_defaults(command=search_space)
     for name, field, help_text in (
         ("concurrency", "trialConcurrency", "how many trials run at once"),
@@ -38,9 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         ("priority", "priority", "which experiments that share slots are served first: higher ones"),
     ):
         one = groups.add_parser(name, help=help_text)
-        access.experiment_argument(one)
-        one.add_argument("-v", "--value", type=_KINDS.get(name, access.positive), required=True)
-        access.json_argument(one)
+        arguments.experiment_argument(one)
+        one.add_argument("-v", "--value", type=_KINDS.get(name, arguments.positive), required=True)
+        arguments.json_argument(one)
         one.set_defaults(command=limit, field=field)
 
 

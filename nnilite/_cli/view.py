@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start")
-    access.folder_argument(parser)
-    access.manager_arguments(parser)
+    arguments.folder_argument(parser)
+    arguments.manager_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=view)
 

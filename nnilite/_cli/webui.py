@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from nnilite._cli import access, screen
+from nnilite._cli import access, arguments, screen
 from nnilite._cli.nnictl import warn
 from nnilite._running import launch, managers
 
@@ -15,8 +15,8 @@ from nnilite._running import launch, managers
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     address = groups.add_parser("url", help="print the address")
-    access.experiment_argument(address)
-    access.json_argument(address)
+    arguments.experiment_argument(address)
+    arguments.json_argument(address)
     address.set_defaults(command=url)
 
 
