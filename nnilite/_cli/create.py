@@ -12,11 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite import _registry
-from nnilite._cli import access, interrupt, long_work, screen
-from nnilite._registry import RegistryEntry
+from nnilite._cli import arguments, interrupt, screen
+from nnilite._running import manager_process
 
 if TYPE_CHECKING:
+    from nnilite._cli.long_work import Work
+    from nnilite._registry import RegistryEntry
+    from nnilite._running.manager_process import ManagerProcess
     from nnilite.config import ExperimentConfig
 
 
@@ -25,7 +27,7 @@ FIRST_PORT = 8080
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration file (YAML)")
-    access.manager_arguments(parser)
+    arguments.manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--dry-run", action="store_true", help="check everything and print what would be done")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -33,17 +35,33 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def create(options: argparse.Namespace) -> int:
+    if options.dry_run:
+        return _dry_run(options)
+    # The manager imports what it needs while its configuration is read and checked here, which imports the rest.
+    with interrupt.Quitting():
+        process = manager_process.stand_by()
+    with process:
+        return _create(options, process)
+
+
+def _dry_run(options: argparse.Namespace) -> int:
+    with interrupt.Quitting():
+        from nnilite._cli import access, dryrun
+
+        manager = access.manager_options(options)
+        config = _checked(options.config)
+    return dryrun.show(config, manager, as_json=options.json)
+
+
+def _create(options: argparse.Namespace, process: ManagerProcess) -> int:
     with interrupt.Quitting():  # nothing has to be undone so far
+        from nnilite._cli import access, long_work
         from nnilite._running import launch
 
         manager = access.manager_options(options)
         config = _checked(options.config)
         if options.foreground:
             from nnilite._cli import foreground
-    if options.dry_run:
-        from nnilite._cli import dryrun
-
-        return dryrun.show(config, manager, as_json=options.json)
     experiment = launch.new_id()
     try:
         with long_work.shown("Starting", quiet=options.json) as work:
@@ -53,6 +71,7 @@ def create(options: argparse.Namespace) -> int:
                 detach=not options.foreground,
                 experiment=experiment,
                 packing=partial(packed, work),
+                process=process,
             )
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
@@ -61,7 +80,7 @@ def create(options: argparse.Namespace) -> int:
         return interrupted(experiment, foreground=options.foreground)
 
 
-def packed(work: long_work.Work, done: int, total: int) -> None:
+def packed(work: Work, done: int, total: int) -> None:
     """Show how much of the code is packed, which a manager says at its start."""
     if done < total:
         work.name = "Packing the code"
@@ -84,6 +103,8 @@ def _checked(path: Path) -> ExperimentConfig:
 
 def interrupted(experiment: str, *, foreground: bool) -> int:
     """Print what Ctrl-C has left of a start: a running experiment, or nothing new."""
+    from nnilite import _registry
+
     found = next((entry for entry in _registry.entries() if entry.id == experiment), None)
     if found is None:
         return interrupt.tell("Interrupted; nothing is left of the experiment.")
@@ -113,6 +134,8 @@ def started(entry: RegistryEntry, *, as_json: bool, asked: int | None) -> int:
 
 def _who_has(port: int) -> str:
     """Say which experiment of this user has a port that this command would have liked."""
+    from nnilite import _registry
+
     found = next((one for one in _registry.entries() if one.alive and one.port == port), None)
     if found is None:
         return f"Port {port} was not free, or this experiment had another one before"

@@ -6,7 +6,9 @@
     search_view     shows a search that a Python program makes, while it goes on
     use_answers     what running trials use, as it is shown
     port_choice     the port of a manager that was not told one
+    standing_by     waits until the process is told what it is to manage
     starter         tells the process that started the manager how the start goes
+    own_files       the files by which others find an experiment and its manager
     file_guard      makes the manager's own files again when somebody deletes or damages them
     assembly        makes a manager from an experiment's folder
     nni_view        shows an experiment of Microsoft NNI
@@ -16,5 +18,5 @@
     shared_storage  what keepers are told of the shared storage, and whether it can be used
     search_from     collects the results from which the tuner of a new experiment learns
 
-`python -m nnilite._manager` is started by `nnilite._running.launch`.
+`python -m nnilite._manager` is started by `nnilite._running.manager_process`.
 """

@@ -1,6 +1,7 @@
 """The manager's program: `python -m nnilite._manager --directory DIR --mode create|resume|view ...`.
 
-`nnilite._running.launch` starts it. It writes one JSON line to --ready-fd: where it listens, or why it cannot start.
+`nnilite._running.manager_process` starts it with `--stand-by FD`, and tells it these words later by its standard input.
+It writes JSON lines to FD, by which `starter` tells how the start goes.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry, _search_folder
-from nnilite._documents import as_json, write_content
+from nnilite import _plugins, _registry, _search_folder
 from nnilite._engine.engine import end_tasks
 from nnilite._locking import ManagerLock
-from nnilite._manager import assembly, nni_taken
+from nnilite._manager import assembly, nni_taken, standing_by
 from nnilite._manager.checkpoint_tidying import keep_tidy
 from nnilite._manager.file_guard import Guard, Kept
+from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
-from nnilite._manager.viewer import About, Viewer
+from nnilite._manager.viewer import Viewer
 from nnilite._network import is_loopback
 from nnilite._rest import CallbackSocket, Options, Premises, SecretFilter, listen, make_application
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
 from nnilite._trackers.keeping import Feeder, keep_fed, trackers_of
+from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._webhooks import webhooks_of
 from nnilite.config import ExperimentConfig
 from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
-from nnilite.records import ExperimentState, Json
+from nnilite.records import ExperimentState
 from nnilite.units import checked_number
 
 log = logging.getLogger("nnilite.manager")
@@ -56,6 +58,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--log", type=Path, help="where all output goes")
     parser.add_argument("--with-parent", action="store_true", help="stop when standard input ends")
     parser.add_argument("--detach", action="store_true", help="go on in a process that is nobody's child")
     parser.add_argument("--debug", action="store_true")
@@ -68,15 +71,13 @@ class Program:
     def __init__(self, options: argparse.Namespace, starter: Starter) -> None:
         self._options = options
         self._starter = starter
-        # Only a running manager has one: a viewer does not look after files.
-        self._guard: Guard | None = None
         self._directory: Path = options.directory
         prefix = "/" + options.url_prefix.strip("/") if options.url_prefix.strip("/") else ""
         scheme = "https" if options.tls_cert else "http"
         self._address = assembly.Address(scheme, options.host, options.port or 0, prefix, options.tls_cert)
+        self._files = OwnFiles(self._directory, self._address, mode=options.mode)
         self._stopping = asyncio.Event()
         self.resumed = False  # whether this viewer is to become a running manager
-        self._about: dict[str, Json] = {}  # the content of `manager.json` as last written
         self._own_user = False  # whether this user's own programs need no token
         # The names, beside its address, by which workers call this manager.
         self._names: list[str] = []
@@ -92,9 +93,40 @@ class Program:
         if self._options.mode == "resume" and _search_folder.is_search(self._directory):
             raise Conflict(_search_folder.cannot_be_resumed(self._directory.name, self._directory))
         config = assembly.load_config(self._directory, paths=self._options.mode != "view")
+        _registry.make_folders(self._directory)
+        if self._options.mode == "view":
+            await self._view(config)
+            return
+        # Its process loads what it needs while everything else is put together.
+        tuner = await assembly.tuner_process_ahead(self._directory, config)
+        try:
+            await self._manage(config, lock, tuner)
+        finally:
+            if tuner is not None:
+                await tuner.end()
+
+    async def _view(self, config: ExperimentConfig) -> None:
+        store = assembly.open_store(self._directory, False, time.time())
+        token = self._prepare(config)
+        await self._serve_view(assembly.assemble_view(self._directory, config, store, token), store)
+
+    async def _manage(self, config: ExperimentConfig, lock: ManagerLock, tuner: TunerProcess | None) -> None:
         new = self._options.mode == "create"
         store = assembly.open_store(self._directory, new, time.time())
-        _registry.make_folders(self._directory)
+        token = self._prepare(config)
+        if new:
+            await asyncio.to_thread(assembly.take_results, config, store)
+        await asyncio.to_thread(assembly.prepare_storage, self._directory, config, new)
+        place = (self._directory, config, store, self._address, token)
+        parts = assembly.assemble(*place, self._files.write_state, self._starter.packed)
+        if tuner is not None:
+            parts.tuner.take(tuner)
+        files = files_of(self._directory, config, token, parts.manager.about)
+        self._files.guard = Guard(self._directory, lock, parts.keeper, files)
+        await self._serve(parts, new)
+
+    def _prepare(self, config: ExperimentConfig) -> str:
+        """Take over what the config says of this manager itself; returns the token that opens it."""
         self._end_when_idle(config.idle_timeout)
         token = self._access(config.secrets, config.require_token)
         given = [config.nni_manager_ip, *(config.settings(name).nni_manager_ip for name, _, _ in config.services)]
@@ -102,16 +134,7 @@ class Program:
         maximize = assembly.is_maximizing(config.json().get("tuner") or {})
         self._feeders = [*trackers_of(self._directory, config), *webhooks_of(self._directory, config, maximize)]
         self._obey_signals()
-        if self._options.mode == "view":
-            await self._serve_view(assembly.assemble_view(self._directory, config, store, token), store)
-            return
-        if new:
-            await asyncio.to_thread(assembly.take_results, config, store)
-        await asyncio.to_thread(assembly.prepare_storage, self._directory, config, new)
-        place = (self._directory, config, store, self._address, token)
-        parts = assembly.assemble(*place, self._write_state, self._starter.packed)
-        self._guard = Guard(self._directory, lock, parts.keeper, self._files(config, token, parts.manager.about))
-        await self._serve(parts, new)
+        return token
 
     def _end_when_idle(self, after: int | str) -> None:
         """Have `_idle` end this manager, unless it belongs to a program and ends with that."""
@@ -145,17 +168,6 @@ class Program:
         self._obey_signals()
         await self._serve_view(viewer, store)
 
-    def _files(self, config: ExperimentConfig, token: str, about: About) -> dict[Path, Kept]:
-        """The files by which the next manager and others find the experiment; more are added once they are known."""
-        entry, platform = _registry.entry(about.id), ",".join(about.platforms)
-        started = entry.started if entry is not None and entry.started is not None else about.created
-        known = _registry.about(about.id, config.experiment_name or "", self._directory, platform, started)
-        return {
-            self._directory / "config.json": Kept(as_json(config.json(secrets=True))),
-            self._directory / "token": Kept(token.encode("ascii")),
-            _registry.path_of(about.id): Kept(as_json(known), exactly=True),
-        }
-
     async def _serve_view(self, reading: Viewer, store: Store) -> None:
         # An open database has files beside it, which may not go away once the lock says that nobody is here.
         with contextlib.closing(store), contextlib.closing(reading.reader):
@@ -165,13 +177,13 @@ class Program:
         server = self._listen(reading)
         state, ended = reading.progress().state, reading.progress().ended
         reading.show_as_viewed()
-        self._write_state(ExperimentState.VIEWED, ended)
+        self._files.write_state(ExperimentState.VIEWED, ended)
         self._ready()
         watching = asyncio.create_task(reading.watch())
         self.resumed = await self._resumed_or_stopped(reading)
         await end_tasks([watching])
         server.stop()
-        self._write_state(state, ended)
+        self._files.write_state(state, ended)
 
     async def _resumed_or_stopped(self, reading: Viewer) -> bool:
         """Wait until a user resumes or stops the view; true if the experiment is to be resumed."""
@@ -199,13 +211,13 @@ class Program:
 
     async def _serve(self, parts: assembly.Assembled, new: bool) -> None:
         server = self._listen(parts.manager)
-        self._write("callback", Kept(self._address.url.encode("ascii")))
+        self._files.write("callback", Kept(self._address.url.encode("ascii")))
         short_way = CallbackSocket(self._directory / "callback", parts.manager)
         await short_way.listen()
         try:
             if new:
                 await self._open(parts)
-            self._write_state(parts.engine.rules.state, None)
+            self._files.write_state(parts.engine.rules.state, None)
             self._ready()
             await self._work(parts)
             # Without this, clients might miss the last state.
@@ -214,10 +226,10 @@ class Program:
         finally:
             server.stop()
             short_way.close()
-            if self._guard is not None:
+            if self._files.guard is not None:
                 # The thread of a look goes on when its task is canceled.
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(asyncio.to_thread(self._guard.close), _CLOSE_TIMEOUT_S)
+                    await asyncio.wait_for(asyncio.to_thread(self._files.guard.close), _CLOSE_TIMEOUT_S)
             await self._close(parts)
 
     async def _open(self, parts: assembly.Assembled) -> None:
@@ -276,9 +288,9 @@ class Program:
     async def _look_after(self, store: AsyncStore) -> None:
         """Look after the files that somebody may remove. Raises: NniliteError when the manager has to end."""
         said = ""
-        while self._guard is not None:
+        while self._files.guard is not None:
             await asyncio.sleep(_LOOK_S)
-            await asyncio.to_thread(self._guard.look)
+            await asyncio.to_thread(self._files.guard.look)
             try:
                 await store.keep_place()
             except StoreError as error:
@@ -303,7 +315,7 @@ class Program:
                 await asyncio.wait_for(closing, _CLOSE_TIMEOUT_S)
             except ServiceError as error:
                 log.warning("left behind: %s", error)
-                self._write_left(str(error))
+                self._files.write_left(str(error))
             except (asyncio.TimeoutError, NniliteError, OSError) as error:
                 log.warning("not closed in good order: %r", error)
         parts.store.close()
@@ -324,34 +336,6 @@ class Program:
         self._address.port = server.port
         backend.about = assembly.located(backend.about, self._address)
         return server
-
-    def _write_state(self, state: ExperimentState, ended: float | None) -> None:
-        about = {"state": state.value, "ended": ended, "pid": os.getpid(), "port": self._address.port}
-        about |= {"url": self._address.url, "mode": self._options.mode}
-        about |= {"tls_cert": str(self._options.tls_cert.resolve()) if self._options.tls_cert else None}
-        # A viewer does not touch what the last stop has left on platforms.
-        if self._options.mode == "view":
-            about |= {"left": _registry.last_word(self._directory).left}
-        self._about = about
-        if state is ExperimentState.DONE and self._options.mode != "view":
-            log.info("Experiment done.")  # scripts of NNI's users wait for these words
-        self._write("manager.json", Kept(as_json(about), exactly=True))
-
-    def _write_left(self, what: str) -> None:
-        """Record what a platform could not end or remove, for the command that asked for the stop."""
-        self._about = {**self._about, "left": what}
-        self._write("manager.json", Kept(as_json(self._about), exactly=True))
-
-    def _write(self, name: str, kept: Kept) -> None:
-        path = self._directory / name
-        try:
-            if self._guard is None:
-                write_content(path, kept.content)
-            else:
-                self._guard.write(path, kept)
-        # The disk may be full. The REST interface still serves the state.
-        except OSError as error:
-            log.error("cannot write %s: %s", name, error)
 
     def _ready(self) -> None:
         log.info("experiment %s is served at %s", self._directory.name, self._address.url)
@@ -374,6 +358,8 @@ async def main(options: argparse.Namespace) -> int:
     starter = Starter(options.ready_fd)
     program = Program(options, starter)
     try:
+        if options.log is not None:
+            standing_by.write_to(options.log)
         with _registry.lock(options.directory) as lock:
             await program.run(lock)
     except (NniliteError, OSError) as error:
@@ -386,11 +372,24 @@ async def main(options: argparse.Namespace) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    namespace = parse(sys.argv[1:])
-    configure_logging(namespace.debug)
-    if namespace.detach and os.fork():
-        os._exit(0)
+def begin(words: list[str]) -> int:
+    """Become the manager that a command line describes; the exit code."""
+    if words[:1] == ["--stand-by"]:
+        _plugins.installed()  # to find them takes a while, too
+        told = standing_by.told_words()
+        if not told:
+            return 0
+        words = [*told, "--ready-fd", words[1]]
+    options = parse(words)
+    configure_logging(options.debug)
+    if options.detach:
+        standing_by.hear_nothing()
+        if os.fork():
+            os._exit(0)
     # The event loop and the store's thread wait for each other all the time, by default up to 5 ms.
     sys.setswitchinterval(0.0005)
-    sys.exit(asyncio.run(main(namespace)))
+    return asyncio.run(main(options))
+
+
+if __name__ == "__main__":
+    sys.exit(begin(sys.argv[1:]))

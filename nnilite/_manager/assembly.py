@@ -34,6 +34,7 @@ from nnilite._store.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
+from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings, from_dict
 from nnilite.errors import ConfigError, DamagedFile, NniliteError, PluginError
 from nnilite.records import CallKind, ExperimentState, Json
@@ -327,6 +328,16 @@ def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
         timeout_s=checked_number(config.tuner_timeout),
         gpus=",".join(map(str, gpus or ())),
     )
+
+
+async def tuner_process_ahead(directory: Path, config: ExperimentConfig) -> TunerProcess | None:
+    """A process for the tuner. None if it cannot be started now: the tuner host tries again, and says why."""
+    plan = tuner_plan(directory, config)
+    try:
+        return await TunerProcess.start(plan.directory, plan.gpus)
+    except OSError as error:
+        log.debug("the tuner's process is started later: %s", error)
+        return None
 
 
 def make_service(

@@ -1,6 +1,7 @@
 """Experiments that run on this machine, seen from outside.
 
 launch              start a manager, and wait until it is ready or says why not
+manager_process     the process of a manager until it is ready; it can be started before it is told what to do
 managers            the running managers: speak to one, stop one, wait for its end
 manager_client      a client of one manager's REST interface
 offline             reads an experiment that is stopped, by serving its REST interface in this process

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
-import select
 import shutil
 import signal
 import string
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import RawIOBase
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING
 
 from nnilite import _registry, _search_folder
 from nnilite._documents import write_json
 from nnilite._registry import RegistryEntry
+from nnilite._running import manager_process
+from nnilite._running.manager_process import ManagerProcess
 from nnilite.errors import ConfigError, Conflict, NniliteError
 
 if TYPE_CHECKING:
     from nnilite.codedir import Progress
     from nnilite.config import ExperimentConfig
 
-_READY_TIMEOUT_S = 60.0
-_END_TIMEOUT_S = 15.0
-_KILLED_TIMEOUT_S = 5.0
-_POLL_S = 0.02
 _LOG_TAIL_BYTES = 2000
 
 
@@ -58,10 +52,12 @@ def create(
     detach: bool = True,
     experiment: str | None = None,
     packing: Progress | None = None,
+    process: ManagerProcess | None = None,
 ) -> RegistryEntry:
     """Begin a new experiment. Without `detach` it is stopped when this process ends.
 
     `packing` is called with how many bytes of the code were read to pack it, and how many are to be read in all.
+    `process` stands by to become the manager; without one it is started now.
 
     Raises: NniliteError with the manager's own sentence if it cannot start. Then nothing is left behind. The same holds
     for KeyboardInterrupt, unless the experiment runs already.
@@ -74,7 +70,7 @@ def create(
     try:
         with interrupts_held():
             _make(checked, experiment, directory)
-        return _start(experiment, directory, "create", options or ManagerOptions(), detach, packing)
+        return _start(experiment, directory, "create", options or ManagerOptions(), detach, packing, process)
     except KeyboardInterrupt:
         with interrupts_held(again=False):
             # If the manager runs already, the interruption came too late to undo the start.
@@ -170,106 +166,45 @@ def _start(
     options: ManagerOptions,
     detach: bool,
     packing: Progress | None = None,
+    process: ManagerProcess | None = None,
 ) -> RegistryEntry:
     _registry.make_folders(directory)
-    ready_read, ready_write = os.pipe()
-    command = [sys.executable, "-m", "nnilite._manager", "--directory", str(directory), "--mode", mode]
-    command += ["--host", options.host, "--ready-fd", str(ready_write)]
-    command += ["--port", str(options.port)] if options.port is not None else []
-    command += ["--url-prefix", options.url_prefix] if options.url_prefix else []
-    command += ["--tls-cert", str(options.tls_cert)] if options.tls_cert else []
-    command += ["--tls-key", str(options.tls_key)] if options.tls_key else []
-    command += ["--debug"] if options.debug else []
-    command += ["--detach"] if detach else ["--with-parent"]
     log_path = directory / "log" / "manager.log"
-    process = None
-    with log_path.open("ab") as out, os.fdopen(ready_read, "rb", buffering=0) as ready:
+    words = ["--directory", str(directory), "--mode", mode, "--log", str(log_path), "--host", options.host]
+    words += ["--port", str(options.port)] if options.port is not None else []
+    words += ["--url-prefix", options.url_prefix] if options.url_prefix else []
+    words += ["--tls-cert", str(options.tls_cert)] if options.tls_cert else []
+    words += ["--tls-key", str(options.tls_key)] if options.tls_key else []
+    words += ["--debug"] if options.debug else []
+    words += ["--detach"] if detach else ["--with-parent"]
+    is_alive = partial(_registry.is_alive, directory)
+    with contextlib.ExitStack() as kept:
+        with interrupts_held():
+            process = kept.enter_context(process or manager_process.stand_by())
         try:
-            with interrupts_held():
-                process = _spawn(command, out, ready_write, detach)
-            answer = _wait(process, ready, directory, packing)
+            process.begin(words, detach=detach)
+            answer = process.answer(packing)
         except KeyboardInterrupt:
             with interrupts_held(again=False):
-                if process is not None and not _is_ready(ready):
-                    _end(process, ready, directory)
+                if not process.is_ready():
+                    process.end(is_alive)
             raise
-    if "error" in answer:
-        raise _refusal(answer, process, log_path)
-    threading.Thread(target=_reap, args=(process,), daemon=True).start()
+        if answer is None:
+            process.end(is_alive)
+            answer = {
+                "error": f"the manager said nothing for {manager_process.READY_TIMEOUT_S:.0f} s and was not ready",
+                "tail": "yes",
+            }
+        if "error" in answer:
+            process.reap()
+            raise _refusal(answer, log_path)
+        process.keep()
     return _registry.find(experiment)
 
 
-def _spawn(command: list[str], out: BinaryIO, ready_write: int, detach: bool) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        command,
-        # Without `detach` the manager stops when this pipe closes, that is, when this process ends.
-        stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
-        stdout=out,
-        stderr=out,
-        pass_fds=[ready_write],
-        start_new_session=True,
-    )
-    os.close(ready_write)
-    return process
-
-
-def _end(process: subprocess.Popen[bytes], ready: RawIOBase, directory: Path) -> None:
-    """End a manager that is not ready yet, and its children: in good order if possible, else at once.
-
-    The started process may have ended already; the detached one is in its group. The end of the pipe means that all
-    processes which could report are gone. But a manager that gets ready just now closes the pipe before it obeys: it
-    holds its lock until it has ended.
-    """
-    for number, patience_s in ((signal.SIGTERM, _END_TIMEOUT_S), (signal.SIGKILL, _KILLED_TIMEOUT_S)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        deadline = time.monotonic() + patience_s
-        while select.select([ready], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            if ready.read(4096):
-                continue
-            if not _registry.is_alive(directory):
-                return
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_POLL_S)
-
-
-def _is_ready(ready: RawIOBase) -> bool:
-    """Whether the manager has reported by now that it is ready."""
-    while select.select([ready], [], [], 0)[0]:
-        line = ready.readline()
-        if not line or b'"ready"' in line:
-            return bool(line)
-    return False
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Keep a process until it has ended, and with it the pipe whose closing would stop it."""
-    process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
-
-
-def _wait(
-    process: subprocess.Popen[bytes], ready: RawIOBase, directory: Path, packing: Progress | None
-) -> dict[str, str]:
-    """The manager's last word on its start. While it packs the code, however long, it says so."""
-    while select.select([ready], [], [], _READY_TIMEOUT_S)[0]:
-        line = ready.readline()
-        if not line:
-            return {"error": f"the manager ended at its start with exit code {process.wait()}", "tail": "yes"}
-        answer: dict[str, Any] = json.loads(line)
-        if "packed" not in answer:
-            return answer
-        if packing is not None:
-            packing(*answer["packed"])
-    _end(process, ready, directory)
-    return {"error": f"the manager said nothing for {_READY_TIMEOUT_S:.0f} s and was not ready", "tail": "yes"}
-
-
-def _refusal(answer: dict[str, str], process: subprocess.Popen[bytes], log_path: Path) -> NniliteError:
-    _reap(process)
+def _refusal(answer: dict[str, str], log_path: Path) -> NniliteError:
     text = answer["error"]
-    if "tail" in answer:
+    # One that ended before it had its log has said why on the standard error of this process.
+    if "tail" in answer and log_path.is_file():
         text += f"; the end of its log:\n{log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
     return Conflict(text) if answer.get("kind") == "conflict" else NniliteError(text)

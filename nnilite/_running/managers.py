@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nnilite import _registry, _search_folder
 from nnilite._registry import RegistryEntry
@@ -15,6 +16,9 @@ from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import ManagerError, Unreachable
 from nnilite.errors import Conflict, DamagedFile, NniliteError, ServiceError, UnreadableFile
 from nnilite.records import ExperimentState
+
+if TYPE_CHECKING:
+    import psutil
 
 ANSWER_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 90.0
@@ -143,15 +147,24 @@ def kill(entry: RegistryEntry) -> None:
 
 
 def _process(entry: RegistryEntry) -> int | None:
-    """The manager's process, found by its command: on a full disk it may not have recorded its id."""
+    """The manager's process, found by its open files: on a full disk it may not have recorded its id."""
     import psutil
 
     for process in psutil.process_iter(["cmdline", "uids"]):
         command, uids = process.info["cmdline"] or [], process.info["uids"]
-        is_manager = "nnilite._manager" in command and str(entry.directory) in command
-        if is_manager and uids is not None and os.geteuid() in (0, uids.real):
+        is_mine = uids is not None and os.geteuid() in (0, uids.real)
+        if is_mine and "nnilite._manager" in command and _has_open_files_in(entry.directory, process):
             return int(process.pid)
     return None
+
+
+def _has_open_files_in(directory: Path, process: psutil.Process) -> bool:
+    from psutil import Error
+
+    folder = os.path.realpath(directory)
+    with contextlib.suppress(Error):
+        return any(file.path.startswith(f"{folder}{os.sep}") for file in process.open_files())
+    return False
 
 
 def _check_not_paused(entry: RegistryEntry) -> None:

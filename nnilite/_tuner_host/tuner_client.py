@@ -12,9 +12,6 @@ import contextlib
 import errno
 import json
 import logging
-import os
-import socket
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine.messages import Ask, Assess, History, Tell, TunerCall
+from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import StoreError, TunerError
 from nnilite.records import Json
 from nnilite.tuner import Call
@@ -32,7 +30,6 @@ _TRIES = 3
 _START_TIMEOUT_S = 120.0  # importing torch on a loaded machine takes long
 _CLOSE_TIMEOUT_S = 5.0
 _CHUNK = 1000
-_LONGEST_LINE = 1 << 28
 _START_AGAIN_S = 2.0
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What a machine in trouble says: no file descriptors, memory, processes or disk space now."""
@@ -66,9 +63,8 @@ class TunerHost:
         self._plan = plan
         self._calls = calls
         self._histories = histories
-        self._process: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._ahead: TunerProcess | None = None
+        self._process: TunerProcess | None = None
         self._hears = False
         self._revived = False  # whether the process knows what it is to know
         self._owed = 0  # answers to what was sent
@@ -76,6 +72,10 @@ class TunerHost:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
+
+    def take(self, ahead: TunerProcess) -> None:
+        """Take a process that was started ahead, for the first start."""
+        self._ahead = ahead
 
     async def open(self, after: int) -> bool:
         """Start the child and replay the first `after` recorded calls. Raises: TunerError.
@@ -113,7 +113,7 @@ class TunerHost:
 
     async def _send_all(self, requests: list[dict[str, Any]]) -> bool:
         """False if there is no process that could take them."""
-        if self._writer is None:
+        if self._process is None:
             return False
         try:
             await asyncio.wait_for(self._send(*requests), self._plan.timeout_s)
@@ -185,25 +185,24 @@ class TunerHost:
 
     async def _answer(self, request: dict[str, Any], timeout_s: float) -> Any:
         """The answer to the earliest request that has none yet, which is this one."""
-        if self._reader is None:
+        if self._process is None:
             raise _Broken("its process is not there")
         self._owed -= 1
         try:
-            line = await asyncio.wait_for(self._reader.readline(), timeout_s)
+            line = await asyncio.wait_for(self._process.line(), timeout_s)
         except asyncio.TimeoutError:
             raise _Broken(f"{_named(request)} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
         except (OSError, ValueError) as error:
             raise _Broken(f"its process cannot be talked to: {error}") from error
         if not line.endswith(b"\n"):
-            raise _Broken(f"its process ended{await self._exit_word()}; see log/tuner.log")
+            raise _Broken(f"its process ended{await self._process.exit_word()}; see log/tuner.log")
         return self._result(json.loads(line))
 
     async def _send(self, *requests: dict[str, Any]) -> None:
-        if self._writer is None:
+        if self._process is None:
             raise _Broken("its process is not there")
         self._owed += len(requests)
-        self._writer.write(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
-        await self._writer.drain()
+        await self._process.send([json.dumps(request).encode() for request in requests])
 
     def _result(self, answer: dict[str, Any]) -> Any:
         if "error" not in answer:
@@ -234,37 +233,10 @@ class TunerHost:
                 return
 
     async def _start(self, after: int) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "nnilite._tuner_host.child", str(theirs.fileno())]
-        log_path = self._plan.directory / "log" / "tuner.log"
-        try:
-            with theirs, log_path.open("ab") as out:
-                self._process = await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    pass_fds=[theirs.fileno()],
-                    cwd=self._plan.directory / "log",
-                    env=self._environment(),
-                    # In a session of its own the child gets no Ctrl-C from a terminal, which the manager has to handle.
-                    start_new_session=True,
-                )
-        except OSError:
-            ours.close()
-            raise
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
+        ahead, self._ahead = self._ahead, None
+        self._process = ahead or await TunerProcess.start(self._plan.directory, self._plan.gpus)
         await self._revive(after)
         self._revived = True
-
-    def _environment(self) -> dict[str, str]:
-        checkpoint = self._plan.directory / "checkpoint"
-        return {
-            **os.environ,
-            "CUDA_VISIBLE_DEVICES": self._plan.gpus,
-            "NNI_CHECKPOINT_DIRECTORY": str(checkpoint),
-            "NNI_LOG_DIRECTORY": str(self._plan.directory / "log"),
-        }
 
     async def _revive(self, after: int) -> None:
         plan = self._plan
@@ -287,26 +259,11 @@ class TunerHost:
                 await self._exchange({"do": "history", **about, "ended": ended, "success": success}, limit_s)
 
     async def _end(self) -> None:
-        """Kill the child and drop its connection."""
         process, self._process = self._process, None
-        if self._writer is not None:
-            self._writer.close()
-        self._reader = self._writer = None
         self._revived = False
         self._owed = 0
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.wait(), _CLOSE_TIMEOUT_S)
-
-    async def _exit_word(self) -> str:
-        if self._process is None:
-            return ""
-        with contextlib.suppress(asyncio.TimeoutError):
-            code = await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
-            return f" by signal {-code}" if code < 0 else f" with exit code {code}"
-        return ""
+            await process.end()
 
 
 def _request(action: TunerCall) -> tuple[dict[str, Any], int]:

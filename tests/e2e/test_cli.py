@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for entry in _registry.entries():
         if entry.alive:
             managers.stop(entry)
-        shutil.rmtree(entry.directory)  # else keepers whose manager was killed wait for the next one
+        # Else keepers whose manager was killed wait for the next one. They may be at work in it.
+        eventually(partial(removed, entry.directory))
+
+
+def removed(folder: Path) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 @pytest.fixture

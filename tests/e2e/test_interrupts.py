@@ -81,12 +81,13 @@ def interrupted(config: Path, delay_s: float, *arguments: str) -> Ended:
 
 
 def managers_of(home: Path) -> list[int]:
-    """Processes that have to do with an experiment in this folder."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if any(str(home) in word for word in process.info["cmdline"] or []) and process.pid != os.getpid():
-            found.append(process.pid)
-    return found
+    """Processes that have to do with an experiment in this folder, or stand by to become the manager of one."""
+    running = psutil.process_iter(["pid", "environ"], ad_value={})
+    return [
+        one.info["pid"]
+        for one in running
+        if one.info["environ"].get("NNILITE_HOME") == str(home) and one.info["pid"] != os.getpid()
+    ]
 
 
 def check(ended: Ended, home: Path) -> str:

@@ -16,6 +16,7 @@ import pytest
 from nnilite._engine.messages import Ask, Assess, Tell
 from nnilite._tuner_host.child import Child
 from nnilite._tuner_host.tuner_client import History, TunerHost, TunerPlan
+from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import StoreError, TunerError
 from nnilite.tuner import Call
 
@@ -90,6 +91,22 @@ def test_parameters_come_back_for_each_id(tmp_path: Path) -> None:
         return await host.call(Ask((4, 5), 0))
 
     assert run(tmp_path, scenario) == [{"x": 4, "results": 0}, {"x": 5, "results": 0}]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_process_that_was_started_ahead_is_used_unless_it_has_died(tmp_path: Path, dies: bool) -> None:
+    async def scenario(host: TunerHost, past: Past) -> Any:
+        (folder,) = tmp_path.glob("*")
+        ahead = await TunerProcess.start(folder, "")
+        if dies:
+            os.kill(ahead.pid, signal.SIGKILL)
+        host.take(ahead)
+        await host.open(0)
+        assert (host.pid == ahead.pid) is not dies
+        await host.call(Tell(0, Call("result", 0, "t", {"x": 0}, 0.5)))
+        return await host.call(Ask((4,), 0))
+
+    assert run(tmp_path, scenario) == [{"x": 4, "results": 1}]
 
 
 def test_a_space_is_tried_without_the_tuner_that_runs(tmp_path: Path) -> None:

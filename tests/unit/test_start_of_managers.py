@@ -1,9 +1,11 @@
-"""What a manager tells of its start, and what the process that started it makes of that."""
+"""The process of a manager that stands by, what it tells of its start, and what its starter makes of that."""
 
 from __future__ import annotations
 
+import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -11,10 +13,16 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
+import psutil
 import pytest
 
+from nnilite import _registry
+from nnilite._cli.nnictl import run
 from nnilite._manager.starter import Starter
-from nnilite._running import launch
+from nnilite._running import launch, manager_process
+from nnilite._running.manager_process import ManagerProcess
+from nnilite.config import from_dict
+from nnilite.errors import NniliteError
 
 
 @pytest.fixture
@@ -32,7 +40,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_packing_takes_as_long_as_it_takes(
-    pipe: tuple[FileIO, int], process: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipe: tuple[FileIO, int], process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start may take a minute without a word; while it packs, it says so, and the words come before the answer."""
     monkeypatch.setattr("nnilite._manager.starter._TOLD_EVERY_S", 0.0)
@@ -42,19 +50,21 @@ def test_packing_takes_as_long_as_it_takes(
     for done in (10, 20, 30):
         starter.packed(done, 30)
     starter.answer({"ready": "yes", "url": "http://127.0.0.1:1"})
-    answer = launch._wait(process, reader, tmp_path, lambda *amounts: seen.append(amounts))
+    answer = ManagerProcess(process, reader).answer(lambda *amounts: seen.append(amounts))
     assert answer == {"ready": "yes", "url": "http://127.0.0.1:1"}
     assert seen == [(10, 30), (20, 30), (30, 30)]
 
 
-def test_a_start_is_seen_behind_words_on_the_packing(pipe: tuple[FileIO, int]) -> None:
+def test_a_start_is_seen_behind_words_on_the_packing(
+    pipe: tuple[FileIO, int], process: subprocess.Popen[bytes]
+) -> None:
     reader, writer = pipe
-    starter = Starter(writer)
+    starter, manager = Starter(writer), ManagerProcess(process, reader)
     starter.packed(10, 10)
-    assert not launch._is_ready(reader)
+    assert not manager.is_ready()
     starter.packed(10, 10)
     starter.answer({"ready": "yes", "url": ""})
-    assert launch._is_ready(reader)
+    assert manager.is_ready()
 
 
 def test_a_starter_that_does_not_listen_holds_no_packing_up(pipe: tuple[FileIO, int]) -> None:
@@ -86,3 +96,89 @@ def test_a_starter_that_is_gone_does_not_matter(pipe: tuple[FileIO, int]) -> Non
     starter = Starter(writer)
     starter.packed(1, 1)
     starter.answer({"ready": "yes"})
+
+
+Standing = tuple[subprocess.Popen[bytes], ManagerProcess]
+
+
+@pytest.fixture
+def standing() -> Iterator[Standing]:
+    """A process that stands by, and what its starter has of it."""
+    manager = manager_process.stand_by()
+    process = manager._process
+    with manager:
+        yield process, manager
+        process.kill()
+        manager.reap()
+
+
+def test_a_process_that_stands_by_ends_with_its_starter(standing: Standing) -> None:
+    process, _ = standing
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
+def test_half_of_its_words_make_no_manager(standing: Standing, tmp_path: Path) -> None:
+    """The starter was killed while it told them."""
+    process, _ = standing
+    assert process.stdin is not None
+    words = ["--directory", str(tmp_path), "--mode", "create", "--log", str(tmp_path / "log")]
+    process.stdin.write(json.dumps(words).encode())
+    process.stdin.close()
+    assert process.wait(60) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_is_not_needed_is_ended_at_once(standing: Standing) -> None:
+    process, manager = standing
+    with manager:
+        assert process.poll() is None
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_process_that_died_while_it_stood_by_is_reported(standing: Standing, tmp_path: Path) -> None:
+    process, manager = standing
+    process.kill()
+    process.wait()
+    with manager:
+        manager.begin(["--directory", str(tmp_path)], detach=True)
+        answer = manager.answer()
+    assert answer == {"error": "the manager ended at its start with exit code -9", "tail": "yes"}
+
+
+def test_a_start_whose_process_died_says_so_and_leaves_nothing(
+    standing: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    process, manager = standing
+    process.kill()
+    process.wait()
+    fields = {"searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": "true", "trialConcurrency": 1}
+    config = from_dict({**fields, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}, tmp_path)
+    with pytest.raises(NniliteError, match=r"^the manager ended at its start with exit code -9$"):
+        launch.create(config, process=manager, experiment="abcd")
+    assert _registry.entries() == []
+    assert not (tmp_path / "home" / "abcd").exists()
+
+
+def test_a_log_that_cannot_be_written_is_a_sentence(standing: Standing, tmp_path: Path) -> None:
+    _, manager = standing
+    (tmp_path / "log").mkdir()
+    words = ["--directory", str(tmp_path), "--mode", "create", "--log", str(tmp_path / "log"), "--with-parent"]
+    with manager:
+        manager.begin(words, detach=False)
+        answer = manager.answer()
+    assert answer is not None
+    assert "Is a directory" in answer["error"]
+
+
+def test_a_config_with_faults_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    (tmp_path / "config.yml").write_text("trialCommand: [")
+    assert run(["create", "--config", str(tmp_path / "config.yml")]) == 1
+    assert "config.yml:1: is not YAML" in capsys.readouterr().err
+    children = psutil.Process().children()
+    assert not any("nnilite._manager" in child.cmdline() for child in children)

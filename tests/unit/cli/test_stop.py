@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +15,8 @@ import pytest
 
 from nnilite import _registry
 from nnilite._cli.nnictl import run
-from nnilite._running import launch, managers
+from nnilite._running import managers
+from nnilite._running.manager_process import ManagerProcess
 from nnilite.errors import NniliteError
 from stand_in_manager import PROFILE, Make, StandIn
 
@@ -145,7 +148,7 @@ def test_a_manager_that_gets_ready_while_its_start_is_undone_is_waited_for(make:
     folder = make("abcd", running=False)
     with starting(folder, 1.0) as process:
         assert process.stdout is not None
-        launch._end(process, process.stdout, folder)
+        ManagerProcess(process, process.stdout).end(lambda: _registry.is_alive(folder))
         assert not _registry.is_alive(folder)
 
 
@@ -154,3 +157,29 @@ def test_force_touches_no_process_but_the_manager(make: Make, capsys: pytest.Cap
     make("abcd")  # this process holds its lock, and 1 stands in its manager.json
     assert run(["stop", "--force"]) == 1
     assert "no process of yours" in capsys.readouterr().err
+
+
+@contextlib.contextmanager
+def manager_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A manager that has the lock of a folder, which its command line does not name."""
+    take = "import os; from pathlib import Path; from nnilite._locking import ManagerLock"
+    take += "; ManagerLock(Path(os.environ['HERE'])).take(); print('held', flush=True); input()"
+    environment = {**os.environ, "HERE": str(folder)}
+    command = [sys.executable, "-c", take, "nnilite._manager"]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, bufsize=0, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_force_ends_the_manager_of_this_folder_and_of_no_other(make: Make, tmp_path: Path) -> None:
+    """A manager that stood by at first has nothing of the experiment on its command line."""
+    folder, other = make("abcd", running=False), tmp_path / "another home" / "abcd"
+    other.mkdir(parents=True)
+    with manager_in(other) as theirs, manager_in(folder) as ours:
+        managers.kill(_registry.find("abcd"))
+        assert ours.wait(60) == -signal.SIGKILL
+        assert theirs.poll() is None

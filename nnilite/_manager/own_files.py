@@ -1,0 +1,71 @@
+"""The files by which other programs find an experiment and its manager, and know how it stands."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from nnilite import _registry
+from nnilite._documents import as_json, write_content
+from nnilite._manager.assembly import Address
+from nnilite._manager.file_guard import Guard, Kept
+from nnilite._manager.viewer import About
+from nnilite.config import ExperimentConfig
+from nnilite.records import ExperimentState, Json
+
+log = logging.getLogger("nnilite.manager")
+
+
+class OwnFiles:
+    """What a manager, or a viewer, writes about itself into the experiment's folder."""
+
+    def __init__(self, directory: Path, address: Address, *, mode: str) -> None:
+        self.guard: Guard | None = None  # of a running manager; a viewer does not look after files
+        self._directory = directory
+        self._address = address
+        self._mode = mode
+        self._about: dict[str, Json] = {}  # the content of `manager.json` as last written
+
+    def write_state(self, state: ExperimentState, ended: float | None) -> None:
+        """Record the experiment's state, and where this manager is."""
+        certificate = self._address.certificate
+        about = {"state": state.value, "ended": ended, "pid": os.getpid(), "port": self._address.port}
+        about |= {"url": self._address.url, "mode": self._mode}
+        about |= {"tls_cert": str(certificate.resolve()) if certificate else None}
+        # A viewer does not touch what the last stop has left on platforms.
+        if self._mode == "view":
+            about |= {"left": _registry.last_word(self._directory).left}
+        self._about = about
+        if state is ExperimentState.DONE and self._mode != "view":
+            log.info("Experiment done.")  # scripts of NNI's users wait for these words
+        self.write("manager.json", Kept(as_json(about), exactly=True))
+
+    def write_left(self, what: str) -> None:
+        """Record what a platform could not end or remove, for the command that asked for the stop."""
+        self._about = {**self._about, "left": what}
+        self.write("manager.json", Kept(as_json(self._about), exactly=True))
+
+    def write(self, name: str, kept: Kept) -> None:
+        """Write a file into the folder. If that fails, it is logged."""
+        path = self._directory / name
+        try:
+            if self.guard is None:
+                write_content(path, kept.content)
+            else:
+                self.guard.write(path, kept)
+        # The disk may be full. The REST interface still serves the state.
+        except OSError as error:
+            log.error("cannot write %s: %s", name, error)
+
+
+def files_of(directory: Path, config: ExperimentConfig, token: str, about: About) -> dict[Path, Kept]:
+    """The files by which the next manager and others find the experiment."""
+    entry, platform = _registry.entry(about.id), ",".join(about.platforms)
+    started = entry.started if entry is not None and entry.started is not None else about.created
+    known = _registry.about(about.id, config.experiment_name or "", directory, platform, started)
+    return {
+        directory / "config.json": Kept(as_json(config.json(secrets=True))),
+        directory / "token": Kept(token.encode("ascii")),
+        _registry.path_of(about.id): Kept(as_json(known), exactly=True),
+    }

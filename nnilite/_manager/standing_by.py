@@ -1,0 +1,32 @@
+"""Waits, with everything imported, for the words by which this process becomes the manager of an experiment."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+
+def told_words() -> list[str]:
+    """The words of the command line, a JSON line on standard input; none if the starter has ended without a word."""
+    line = bytearray()
+    # Nothing may be read beyond the line: the end of this input may be what stops the manager.
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 4096)
+        if not piece:
+            return []
+        line += piece
+    return [str(word) for word in json.loads(line)]
+
+
+def write_to(log: Path) -> None:
+    """Have all output of this process in a log. Raises: OSError."""
+    with log.open("ab") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+
+
+def hear_nothing() -> None:
+    """Go on without the standard input of the process that started this one."""
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)

@@ -1,0 +1,131 @@
+"""The process of a manager, from its start until it is ready or says why it cannot be.
+
+What a manager needs takes as long to import as a configuration takes to read and check. So the process is started
+before it is known what it is to do: it stands by until it is told. If its starter ends before that, it ends, too, and
+nothing has begun. This module imports little, since all that it imports comes before the start of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from io import RawIOBase
+from typing import Any
+
+READY_TIMEOUT_S = 60.0
+"""How long a manager may say nothing at its start."""
+
+_END_TIMEOUT_S = 15.0
+_KILLED_TIMEOUT_S = 5.0
+_POLL_S = 0.02
+
+
+class ManagerProcess:
+    """A process that stands by to become a manager. As a context it is ended there, unless it was told to begin.
+
+    `ready`: the pipe by which it says how its start goes. The end of the pipe means that all of its processes are gone.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: RawIOBase) -> None:
+        self._process = process
+        self._ready = ready
+        self._told = False
+
+    def __enter__(self) -> ManagerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._told:
+            self._process.kill()
+            self.reap()
+        self._ready.close()
+
+    def begin(self, words: Sequence[str], *, detach: bool) -> None:
+        """Let it become the manager of this command line. Without `detach` it stops when this process ends."""
+        self._told = True
+        assert self._process.stdin is not None
+        # If it has ended, `answer` will tell.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(words).encode() + b"\n")
+        if detach:
+            self._process.stdin.close()
+
+    def answer(self, packing: Callable[[int, int], None] | None = None) -> dict[str, str] | None:
+        """Its last word on its start; None if it says nothing for a minute. While it packs the code, it says so."""
+        while select.select([self._ready], [], [], READY_TIMEOUT_S)[0]:
+            line = self._ready.readline()
+            if not line:
+                code = self._process.wait()
+                return {"error": f"the manager ended at its start with exit code {code}", "tail": "yes"}
+            answer: dict[str, Any] = json.loads(line)
+            if "packed" not in answer:
+                return answer
+            if packing is not None:
+                packing(*answer["packed"])
+        return None
+
+    def is_ready(self) -> bool:
+        """Whether it has reported by now that it is ready."""
+        while select.select([self._ready], [], [], 0)[0]:
+            line = self._ready.readline()
+            if not line or b'"ready"' in line:
+                return bool(line)
+        return False
+
+    def end(self, is_alive: Callable[[], bool]) -> None:
+        """End a manager that is not ready yet, and its children: in good order if possible, else at once.
+
+        The started process may have ended already; the detached one is in its group. A manager that gets ready just
+        now closes the pipe before it obeys: `is_alive` tells whether it still holds its lock.
+        """
+        for number, patience_s in ((signal.SIGTERM, _END_TIMEOUT_S), (signal.SIGKILL, _KILLED_TIMEOUT_S)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            deadline = time.monotonic() + patience_s
+            while select.select([self._ready], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                if self._ready.read(4096):
+                    continue
+                if not is_alive():
+                    return
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(_POLL_S)
+
+    def keep(self) -> None:
+        """Keep it, and the pipe whose closing would stop it, until it has ended."""
+        threading.Thread(target=self.reap, daemon=True).start()
+
+    def reap(self) -> None:
+        """Wait for its end."""
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def stand_by() -> ManagerProcess:
+    """Start a process that can become a manager. Raises: OSError."""
+    ready_read, ready_write = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nnilite._manager", "--stand-by", str(ready_write)],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            # What it can only say by its standard error is that something cannot be imported; later it has a log.
+            stdout=subprocess.DEVNULL,
+            pass_fds=[ready_write],
+            start_new_session=True,
+        )
+    except OSError:
+        os.close(ready_read)
+        raise
+    finally:
+        os.close(ready_write)
+    return ManagerProcess(process, os.fdopen(ready_read, "rb", buffering=0))
