@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -12,11 +13,14 @@ import time
 from pathlib import Path
 
 from benchmarks.curves import Curve
-from benchmarks.experiments import experiment
+from benchmarks.experiments import SPACE, experiment
 from benchmarks.table import Result
 from nnilite import _registry
+from nnilite._running import managers
 
 ROUNDS = 25
+STARTS = 9
+FIRST_TRIAL_MS = 700.0
 SIZES = (10, 100, 1000)
 
 
@@ -34,7 +38,37 @@ def measure() -> list[Result]:
         above("`nnictl --help`", help_, bare, 150.0),
         times("`from nnilite import Search`", search, bare, 3.0),
         Result("import nnilite.experiment", f"{full:.0f} ms", f"python -c pass {bare:.0f} ms", "", "", None),
+        first_trial(bare),
     ]
+
+
+def first_trial(bare: float) -> Result:
+    """From the start of `nnictl create` to the start of the first trial, median; `bare`: ms of an empty start."""
+    took = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["NNILITE_HOME"] = str(Path(folder) / "home")
+        config = Path(folder) / "config.yml"
+        fields = {"searchSpace": SPACE, "trialCommand": "true", "trialConcurrency": 2, "maxTrialNumber": 2}
+        config.write_text(json.dumps({**fields, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}))
+        for _ in range(STARTS):
+            began = time.time()
+            command = [_nnictl(), "create", "--config", str(config), "--port", "0", "--json"]
+            created = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+            entry = _registry.find(json.loads(created.stdout)["id"])
+            with managers.connect(entry) as client:
+                while client.profile()["state"] != "DONE":
+                    time.sleep(0.05)
+                took.append(min(trial["started"] for trial in client.trials()) - began)
+            managers.stop(entry)
+    median_ms = statistics.median(took) * 1000
+    return Result(
+        "`nnictl create` to the first trial, median",
+        f"{median_ms:.0f} ms",
+        f"python -c pass {bare:.0f} ms",
+        f"{median_ms / bare:.0f} times",
+        f"{FIRST_TRIAL_MS:.0f} ms",
+        median_ms < FIRST_TRIAL_MS,
+    )
 
 
 def curve() -> Curve:
