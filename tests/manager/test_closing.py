@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from manager.engine_bench import Bench, impatient, play
 from nnilite._answers.queries import TrialQuery
+from nnilite._manager.__main__ import Program, parse
+from nnilite._manager.starter import Starter
 from nnilite._rest.refusal import status_of
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
@@ -85,3 +88,24 @@ def test_output_that_the_platform_cannot_give_now(tmp_path: Path, raised: Except
         assert str(raised) in str(error)
 
     play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_the_tuner_hears_whether_all_that_it_was_told_is_committed(tmp_path: Path, settled: bool) -> None:
+    """What it saves must not be ahead of the database. The end may come while a commit is held up by the disk."""
+    told: list[bool] = []
+
+    class Tuner:
+        async def close(self, *, committed: bool) -> None:
+            told.append(committed)
+
+    class Service:
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    nothing = SimpleNamespace(close=lambda: None)
+    store = SimpleNamespace(settled=settled, close=lambda: None)
+    parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=nothing)
+    program = Program(parse(["--directory", str(tmp_path), "--mode", "resume"]), Starter(None))
+    asyncio.run(program._close(parts))
+    assert told == [settled]
