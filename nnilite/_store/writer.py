@@ -105,11 +105,12 @@ class Store(Recall):
         store = cls(path)
         with translated(path):
             store._db = store._connect()
-            store._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            store._db.executescript(SCHEMA)
-            store._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            # In one transaction: it is there as a whole or not at all, and the disk is waited for once.
+            numbers = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}"
+            store._db.executescript(f"BEGIN; {numbers}; {SCHEMA}")
             meta = {"id": experiment, "created": repr(created)}
             store._db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            store._db.execute("COMMIT")
             store._place = PlaceOf(path)
         return store
 

@@ -319,6 +319,16 @@ def test_what_was_spent_at_each_service_is_read_back(path: Path) -> None:
         assert store.snapshot(True).spent == {"a": 1.5, "b": 2.0}
 
 
+def test_a_database_that_cannot_be_made_as_a_whole_has_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a manager that is killed meanwhile: all is one transaction."""
+    monkeypatch.setattr("nnilite._store.writer.SCHEMA", f"{SCHEMA} CREATE TABLE trials (twice)")
+    with pytest.raises(StoreError):
+        Store.create(path, "abc", 1.0)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == []
+        assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")] == [0, 0]
+
+
 def test_a_database_without_removals_gets_them(path: Path) -> None:
     Store.create(path, "abc", 1.0).close()
     with sqlite3.connect(path) as db:
