@@ -92,25 +92,26 @@ class Program:
             return
         if self._options.mode == "resume" and _search_folder.is_search(self._directory):
             raise Conflict(_search_folder.cannot_be_resumed(self._directory.name, self._directory))
-        config = assembly.load_config(self._directory, paths=self._options.mode != "view")
         _registry.make_folders(self._directory)
         if self._options.mode == "view":
-            await self._view(config)
+            await self._view()
             return
-        # Its process loads what it needs while everything else is put together.
-        tuner = await assembly.tuner_process_ahead(self._directory, config)
+        # The tuner's process loads what it needs while everything else is put together.
+        tuner = await assembly.tuner_process_ahead(self._directory)
         try:
-            await self._manage(config, lock, tuner)
+            await self._manage(lock, tuner)
         finally:
             if tuner is not None:
                 await tuner.end()
 
-    async def _view(self, config: ExperimentConfig) -> None:
+    async def _view(self) -> None:
+        config = assembly.load_config(self._directory, paths=False)
         store = assembly.open_store(self._directory, False, time.time())
         token = self._prepare(config)
         await self._serve_view(assembly.assemble_view(self._directory, config, store, token), store)
 
-    async def _manage(self, config: ExperimentConfig, lock: ManagerLock, tuner: TunerProcess | None) -> None:
+    async def _manage(self, lock: ManagerLock, tuner: TunerProcess | None) -> None:
+        config = assembly.load_config(self._directory)
         new = self._options.mode == "create"
         store = assembly.open_store(self._directory, new, time.time())
         token = self._prepare(config)

@@ -330,11 +330,10 @@ def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
     )
 
 
-async def tuner_process_ahead(directory: Path, config: ExperimentConfig) -> TunerProcess | None:
+async def tuner_process_ahead(directory: Path) -> TunerProcess | None:
     """A process for the tuner. None if it cannot be started now: the tuner host tries again, and says why."""
-    plan = tuner_plan(directory, config)
     try:
-        return await TunerProcess.start(plan.directory, plan.gpus)
+        return await TunerProcess.start(directory)
     except OSError as error:
         log.debug("the tuner's process is started later: %s", error)
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import os
 import socket
 import sys
 import traceback
@@ -69,6 +70,7 @@ class Child:
 
     def _open(self, request: Message) -> bool:
         """Make the algorithms. Returns whether the tuner, an advisor, wants intermediate results."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = request["gpus"]  # before anything is imported that looks at it
         self._tuner = _make(request["tuner"], _plugins.tuner_class, Tuner)
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)

@@ -234,14 +234,14 @@ class TunerHost:
 
     async def _start(self, after: int) -> None:
         ahead, self._ahead = self._ahead, None
-        self._process = ahead or await TunerProcess.start(self._plan.directory, self._plan.gpus)
+        self._process = ahead or await TunerProcess.start(self._plan.directory)
         await self._revive(after)
         self._revived = True
 
     async def _revive(self, after: int) -> None:
         plan = self._plan
         limit_s = max(plan.timeout_s, _START_TIMEOUT_S)
-        opening = {"do": "open", "tuner": plan.tuner, "assessor": plan.assessor, "space": plan.space}
+        opening = {"do": "open", "tuner": plan.tuner, "assessor": plan.assessor, "space": plan.space, "gpus": plan.gpus}
         self._hears = bool(await self._exchange(opening, limit_s))
         histories = await self._histories() if after and (plan.assessor or self._hears) else []
         if self._hears:

@@ -24,16 +24,12 @@ class TunerProcess:
         self._writer = writer
 
     @classmethod
-    async def start(cls, directory: Path, gpus: str) -> TunerProcess:
-        """Start it for the experiment in a folder. `gpus`: its CUDA_VISIBLE_DEVICES. Raises: OSError."""
+    async def start(cls, directory: Path) -> TunerProcess:
+        """Start it for the experiment in a folder. Raises: OSError."""
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "nnilite._tuner_host.child", str(theirs.fileno())]
         logs = directory / "log"
-        about = {
-            "CUDA_VISIBLE_DEVICES": gpus,
-            "NNI_CHECKPOINT_DIRECTORY": str(directory / "checkpoint"),
-            "NNI_LOG_DIRECTORY": str(logs),
-        }
+        about = {"NNI_CHECKPOINT_DIRECTORY": str(directory / "checkpoint"), "NNI_LOG_DIRECTORY": str(logs)}
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
             try:

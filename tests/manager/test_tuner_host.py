@@ -97,7 +97,7 @@ def test_parameters_come_back_for_each_id(tmp_path: Path) -> None:
 def test_a_process_that_was_started_ahead_is_used_unless_it_has_died(tmp_path: Path, dies: bool) -> None:
     async def scenario(host: TunerHost, past: Past) -> Any:
         (folder,) = tmp_path.glob("*")
-        ahead = await TunerProcess.start(folder, "")
+        ahead = await TunerProcess.start(folder)
         if dies:
             os.kill(ahead.pid, signal.SIGKILL)
         host.take(ahead)
@@ -107,6 +107,25 @@ def test_a_process_that_was_started_ahead_is_used_unless_it_has_died(tmp_path: P
         return await host.call(Ask((4,), 0))
 
     assert run(tmp_path, scenario) == [{"x": 4, "results": 1}]
+
+
+def test_the_tuner_sees_the_gpus_that_it_is_given_when_its_code_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    looking = COUNTING.replace("class Counting", "SEEN = os.environ['CUDA_VISIBLE_DEVICES']\n\nclass Counting")
+    (tmp_path / "looking.py").write_text(looking.replace('"x": parameter_id', '"x": SEEN'))
+    tuner = {"className": "looking.Counting", "codeDirectory": str(tmp_path), "classArgs": {}}
+
+    async def play(gpus: str) -> Any:
+        past = Past()
+        host = TunerHost(TunerPlan(tuner, None, SPACE, tmp_path, gpus=gpus), past.until, past.histories)
+        host.take(await TunerProcess.start(tmp_path))
+        try:
+            await host.open(0)
+            return await host.call(Ask((4,), 0))
+        finally:
+            await host.close()
+
+    assert [asyncio.run(play(gpus))[0]["x"] for gpus in ("1,3", "")] == ["1,3", ""]
 
 
 def test_a_space_is_tried_without_the_tuner_that_runs(tmp_path: Path) -> None:
@@ -335,7 +354,7 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_own_lines_alone(
 
 
 def test_a_wrong_value_of_a_class_argument_is_a_sentence_without_a_traceback() -> None:
-    wrong = {"do": "open", "tuner": {"name": "TPE", "classArgs": {"seed": "x"}}, "space": {}}
+    wrong = {"do": "open", "tuner": {"name": "TPE", "classArgs": {"seed": "x"}}, "space": {}, "gpus": ""}
     error = Child().answer(wrong)["error"]
     assert error == "tuner.classArgs.seed: must be a whole number, not 'x'"
 

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import psutil
-
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, impossible
 from nnilite.worker_side import write_private
@@ -141,6 +139,8 @@ class GpuDesk:
         self._own = {pid for pid in seen if self._is_own(pid)}
 
     def _is_own(self, pid: int) -> bool:
+        import psutil  # who has no GPUs does not wait for it
+
         try:
             return psutil.Process(pid).environ().get("NNI_EXP_ID") == self._experiment
         except psutil.NoSuchProcess:  # also a zombie
