@@ -6,7 +6,7 @@ A name is that of an entry point (case does not matter, and `TPETuner` finds `TP
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nnilite.service import TrainingService
     from nnilite.tuner import Tuner
 
-_GROUPS = "[nnilite."
 SERVICES = "nnilite.training_services"
 TUNERS = "nnilite.tuners"
 ASSESSORS = "nnilite.assessors"
@@ -68,23 +67,16 @@ def _found(group: str) -> dict[str, EntryPoint]:
 
 
 def _installed(group: str) -> dict[str, EntryPoint]:
-    return {point.name.lower(): point for point in installed() if point.group == group}
+    return installed()[group]
 
 
 @cache
-def installed() -> list[EntryPoint]:
-    """All installed plugins of all groups.
+def installed() -> Mapping[str, dict[str, EntryPoint]]:
+    """The installed plugins of each group by name, in one look at the distributions, of which there may be hundreds."""
+    from importlib.metadata import entry_points
 
-    One look at each distribution, of which there may be hundreds, and a second one at those that have plugins. Of two
-    with the same name the first one counts, as for `importlib.metadata.entry_points`.
-    """
-    from importlib.metadata import distributions
-
-    found: dict[str, Iterable[EntryPoint]] = {}
-    for distribution in distributions():
-        if _GROUPS in (distribution.read_text("entry_points.txt") or ""):
-            found.setdefault(distribution.name, distribution.entry_points)
-    return [point for points in found.values() for point in points]
+    found = entry_points()
+    return {group: {point.name.lower(): point for point in found.select(group=group)} for group in _WORD}
 
 
 def is_installed(group: str, name: str) -> bool:

@@ -37,6 +37,7 @@ worker                                 offers this machine to a pool of workers
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -44,6 +45,7 @@ def main() -> None:
     """The program `nnictl`."""
     from nnilite._cli import interrupt
 
+    _have_streams()
     try:
         with interrupt.Quitting():
             from nnilite._cli.nnictl import run
@@ -53,3 +55,12 @@ def main() -> None:
         interrupt.ignore()
         code = interrupt.tell("Interrupted.")
     sys.exit(code)
+
+
+def _have_streams() -> None:
+    """Replace standard streams that are closed: else their numbers are given to the next files that are opened."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number is taken, which is this one, since those below are open by now.
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  it stays open

@@ -359,8 +359,6 @@ async def main(options: argparse.Namespace) -> int:
     starter = Starter(options.ready_fd)
     program = Program(options, starter)
     try:
-        if options.log is not None:
-            standing_by.write_to(options.log)
         with _registry.lock(options.directory) as lock:
             await program.run(lock)
     except (NniliteError, OSError) as error:
@@ -382,6 +380,12 @@ def begin(words: list[str]) -> int:
             return 0
         words = [*told, "--ready-fd", words[1]]
     options = parse(words)
+    if options.log is not None:
+        try:
+            standing_by.write_to(options.log)
+        except OSError as error:
+            Starter(options.ready_fd).answer({"error": f"{options.log}: {error.strerror}", "kind": "other"})
+            return 1
     configure_logging(options.debug)
     if options.detach:
         standing_by.hear_nothing()

@@ -197,14 +197,20 @@ def _start(
             }
         if "error" in answer:
             process.reap()
-            raise _refusal(answer, log_path)
+            raise _refusal(answer, _content(log_path) or process.early_words())
         process.keep()
     return _registry.find(experiment)
 
 
-def _refusal(answer: dict[str, str], log_path: Path) -> NniliteError:
+def _content(log_path: Path) -> bytes:
+    try:
+        return log_path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _refusal(answer: dict[str, str], said: bytes) -> NniliteError:
     text = answer["error"]
-    # One that ended before it had its log has said why on the standard error of this process.
-    if "tail" in answer and log_path.is_file():
-        text += f"; the end of its log:\n{log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
+    if "tail" in answer and said:
+        text += f"; the last that it said:\n{said[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
     return Conflict(text) if answer.get("kind") == "conflict" else NniliteError(text)

@@ -8,6 +8,7 @@ nothing has begun. This module imports little, since all that it imports comes b
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -18,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from io import RawIOBase
-from typing import Any
+from typing import IO, Any
 
 READY_TIMEOUT_S = 60.0
 """How long a manager may say nothing at its start."""
@@ -34,9 +35,12 @@ class ManagerProcess:
     `ready`: the pipe by which it says how its start goes. The end of the pipe means that all of its processes are gone.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], ready: RawIOBase) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], ready: RawIOBase, early_words: IO[bytes] | None = None
+    ) -> None:
         self._process = process
         self._ready = ready
+        self._early_words = early_words
         self._told = False
 
     def __enter__(self) -> ManagerProcess:
@@ -47,6 +51,8 @@ class ManagerProcess:
             self._process.kill()
             self.reap()
         self._ready.close()
+        if self._early_words is not None:
+            self._early_words.close()
 
     def begin(self, words: Sequence[str], *, detach: bool) -> None:
         """Let it become the manager of this command line. Without `detach` it stops when this process ends."""
@@ -86,6 +92,11 @@ class ManagerProcess:
         The started process may have ended already; the detached one is in its group. A manager that gets ready just
         now closes the pipe before it obeys: `is_alive` tells whether it still holds its lock.
         """
+        self._end(is_alive)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILLED_TIMEOUT_S)
+
+    def _end(self, is_alive: Callable[[], bool]) -> None:
         for number, patience_s in ((signal.SIGTERM, _END_TIMEOUT_S), (signal.SIGKILL, _KILLED_TIMEOUT_S)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -98,6 +109,13 @@ class ManagerProcess:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(_POLL_S)
+
+    def early_words(self) -> bytes:
+        """What it has written before it had its log, such as why something cannot be imported."""
+        if self._early_words is None:
+            return b""
+        self._early_words.seek(0)
+        return self._early_words.read()
 
     def keep(self) -> None:
         """Keep it, and the pipe whose closing would stop it, until it has ended."""
@@ -112,20 +130,33 @@ class ManagerProcess:
 
 def stand_by() -> ManagerProcess:
     """Start a process that can become a manager. Raises: OSError."""
-    ready_read, ready_write = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "nnilite._manager", "--stand-by", str(ready_write)],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            # What it can only say by its standard error is that something cannot be imported; later it has a log.
-            stdout=subprocess.DEVNULL,
-            pass_fds=[ready_write],
-            start_new_session=True,
-        )
-    except OSError:
-        os.close(ready_read)
-        raise
-    finally:
-        os.close(ready_write)
-    return ManagerProcess(process, os.fdopen(ready_read, "rb", buffering=0))
+    with contextlib.ExitStack() as if_it_fails:
+        early_words = if_it_fails.enter_context(_scratch())
+        ready_read, low = os.pipe()
+        ready = if_it_fails.enter_context(os.fdopen(ready_read, "rb", buffering=0))
+        # In a program without standard streams their numbers are free, and those of the new process would replace it.
+        ready_write = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
+        os.close(low)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "nnilite._manager", "--stand-by", str(ready_write)],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=early_words,
+                pass_fds=[ready_write],
+                start_new_session=True,
+            )
+        finally:
+            os.close(ready_write)
+        if_it_fails.pop_all()
+    return ManagerProcess(process, ready, early_words)
+
+
+def _scratch() -> IO[bytes]:
+    """A file without a name."""
+    if hasattr(os, "memfd_create"):  # needs no module, and no folder that can be written
+        return os.fdopen(os.memfd_create("nnilite"), "w+b")
+    import tempfile
+
+    return tempfile.TemporaryFile()

@@ -150,20 +150,25 @@ def _process(entry: RegistryEntry) -> int | None:
     """The manager's process, found by its open files: on a full disk it may not have recorded its id."""
     import psutil
 
+    managers = []
     for process in psutil.process_iter(["cmdline", "uids"]):
         command, uids = process.info["cmdline"] or [], process.info["uids"]
-        is_mine = uids is not None and os.geteuid() in (0, uids.real)
-        if is_mine and "nnilite._manager" in command and _has_open_files_in(entry.directory, process):
-            return int(process.pid)
+        if uids is not None and os.geteuid() in (0, uids.real) and "nnilite._manager" in command:
+            managers.append(process)
+    folder = os.path.realpath(entry.directory)
+    # Files may have been deleted. Another manager may have the database open, but only for a moment.
+    for name in ("lock", "log/manager.log", "nnilite.sqlite"):
+        for process in managers:
+            if _has_open(f"{folder}/{name}", process):
+                return int(process.pid)
     return None
 
 
-def _has_open_files_in(directory: Path, process: psutil.Process) -> bool:
+def _has_open(path: str, process: psutil.Process) -> bool:
     from psutil import Error
 
-    folder = os.path.realpath(directory)
     with contextlib.suppress(Error):
-        return any(file.path.startswith(f"{folder}{os.sep}") for file in process.open_files())
+        return any(file.path == path for file in process.open_files())
     return False
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -48,27 +47,6 @@ def test_a_class_on_the_base_of_nni_is_registered_where_no_nni_is_installed(fold
     arguments = ["-m", "nnilite._cli", "algo", "register", "--meta", meta(folder, className="nni_code.Old")]
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("The tuner Lucky is registered.\n", "")
-
-
-def test_plugins_are_found_as_pythons_own_search_finds_them() -> None:
-    for group in (_plugins.SERVICES, _plugins.TUNERS, _plugins.ASSESSORS, _plugins.CONVERTERS, _plugins.WORKERS):
-        found = {(point.name, point.value) for point in _plugins.installed() if point.group == group}
-        assert found
-        assert found == {(point.name, point.value) for point in metadata.entry_points(group=group)}
-
-
-def test_the_first_of_two_distributions_of_a_name_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place, module in (("old", "old_one"), ("new", "new_one")):
-        about = folder / place / "oven-1.0.dist-info"
-        about.mkdir(parents=True)
-        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: oven\nVersion: 1.0\n")
-        (about / "entry_points.txt").write_text(f"[nnilite.tuners]\noven = {module}:Oven\n")
-        monkeypatch.syspath_prepend(folder / place)
-    _plugins.installed.cache_clear()
-    try:
-        assert [point.value for point in _plugins.installed() if point.name == "oven"] == ["new_one:Oven"]
-    finally:
-        _plugins.installed.cache_clear()
 
 
 def test_only_installed_tuners_are_tried_out_before_the_start(folder: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from nnilite import _registry
 from nnilite._cli.nnictl import run
 from nnilite._manager.starter import Starter
-from nnilite._running import launch, manager_process
+from nnilite._running import launch, manager_process, managers
 from nnilite._running.manager_process import ManagerProcess
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError
@@ -98,6 +98,15 @@ def test_a_starter_that_is_gone_does_not_matter(pipe: tuple[FileIO, int]) -> Non
     starter.answer({"ready": "yes"})
 
 
+CONFIG = {
+    "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+    "trialCommand": "true",
+    "trialConcurrency": 1,
+    "maxTrialNumber": 1,
+    "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}
+
 Standing = tuple[subprocess.Popen[bytes], ManagerProcess]
 
 
@@ -154,12 +163,60 @@ def test_a_start_whose_process_died_says_so_and_leaves_nothing(
     process, manager = standing
     process.kill()
     process.wait()
-    fields = {"searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": "true", "trialConcurrency": 1}
-    config = from_dict({**fields, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}, tmp_path)
     with pytest.raises(NniliteError, match=r"^the manager ended at its start with exit code -9$"):
-        launch.create(config, process=manager, experiment="abcd")
+        launch.create(from_dict(CONFIG, tmp_path), process=manager, experiment="abcd")
     assert _registry.entries() == []
     assert not (tmp_path / "home" / "abcd").exists()
+
+
+def test_what_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tornado.py").write_text("raise RuntimeError('a broken tornado')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    with pytest.raises(NniliteError, match=r"(?s)with exit code 1; the last that it said:.*a broken tornado"):
+        launch.create(from_dict(CONFIG, tmp_path))
+    assert _registry.entries() == []
+
+
+IN_A_PROGRAM = """
+import os, sys
+from pathlib import Path
+for number in map(int, sys.argv[2:]):
+    os.close(number)
+from nnilite._running import launch
+from nnilite.config import from_dict
+entry = launch.create(from_dict(CONFIG, Path(sys.argv[1])), options=launch.ManagerOptions(port=0))
+os._exit(0 if entry.alive else 1)
+"""
+
+
+@pytest.mark.parametrize("closed", ["2", "01", "02", "12", "012"])
+def test_a_program_without_standard_streams_starts_experiments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    program = [sys.executable, "-c", f"CONFIG = {CONFIG!r}\n{IN_A_PROGRAM}", str(tmp_path), *closed]
+    try:
+        assert subprocess.run(program, timeout=60, check=False).returncode == 0
+    finally:
+        for entry in _registry.entries():
+            managers.stop(entry)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_nnictl_without_standard_streams_starts_experiments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    (tmp_path / "config.yml").write_text(json.dumps(CONFIG))
+    nnictl = f"{sys.executable} -m nnilite._cli"
+    create = f"exec {nnictl} create --config {tmp_path}/config.yml --port 0 {closed}"
+    try:
+        assert subprocess.run(["bash", "-c", create], timeout=60, check=False).returncode == 0
+        assert [entry.alive for entry in _registry.entries()] == [True]
+    finally:
+        for entry in _registry.entries():
+            managers.stop(entry)
 
 
 def test_a_log_that_cannot_be_written_is_a_sentence(standing: Standing, tmp_path: Path) -> None:

@@ -175,9 +175,11 @@ def manager_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_force_ends_the_manager_of_this_folder_and_of_no_other(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_force_ends_the_manager_of_this_folder_and_of_no_other(make: Make, tmp_path: Path, inside: bool) -> None:
     """A manager that stood by at first has nothing of the experiment on its command line."""
-    folder, other = make("abcd", running=False), tmp_path / "another home" / "abcd"
+    folder = make("abcd", running=False)
+    other = (folder / "trials" if inside else tmp_path / "another home") / "abcd"
     other.mkdir(parents=True)
     with manager_in(other) as theirs, manager_in(folder) as ours:
         managers.kill(_registry.find("abcd"))
