@@ -62,6 +62,7 @@ _html          what notebooks show of experiments, trials and results
 _notebook      progress in a notebook, renewed in its place
 _algorithms    tuners and assessors that the user has registered under a name
 _shapes        from a record's type hints to its JSON and its schema
+_states        the words for states and kinds, without the records that have them
 _plugins       from a plugin's name to its class
 _registry      the experiments of this machine
 _remarks       what people have written about an experiment: another name, tags, a note

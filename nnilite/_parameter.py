@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nnilite.errors import SpaceError
-from nnilite.records import Json
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 Key = tuple[str | int, ...]
 """Where a parameter is: its name, or names with the numbers of the options chosen between them."""

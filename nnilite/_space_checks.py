@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnilite._parameter import Key, Parameter, ParameterKind, text_of
-from nnilite.records import Json
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 Fault = tuple[tuple[str | int, ...], str]
 """Where in the JSON, as keys and list positions, and what is wrong, as a sentence."""

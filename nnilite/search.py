@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _text
+from nnilite._states import CallKind, TrialState
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError, TrialStopped
-from nnilite.records import CallKind, Json, Trial, TrialState
 from nnilite.tuner import Call, Tuner
 from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nnilite._search.loop import Callback, Loop
     from nnilite._search.progress import SearchProgress
     from nnilite._store.shared import News
+    from nnilite.records import Json, Trial
 
 __all__ = ["Search", "SearchResult", "TrialStopped"]
 
@@ -251,6 +252,8 @@ class Search:
             return self._begin()
 
     def _begin(self) -> Trial:
+        from nnilite.records import Trial
+
         sequence, number = len(self._trials), max(len(self._trials), self._next_number)
         if self._journal is not None:
             sequence, number = self._journal.next_numbers()
@@ -416,11 +419,11 @@ class Search:
                 ) from error
 
     def _running(self, trial: Trial | str) -> Trial:
-        trial_id = trial.id if isinstance(trial, Trial) else trial
+        trial_id = trial if isinstance(trial, str) else trial.id
         found = self._trials.get(trial_id)
         if found is None:
             raise NotFound(f"this search has no trial {trial_id!r}.")
-        if isinstance(trial, Trial) and trial.attempt != found.attempt:
+        if not isinstance(trial, str) and trial.attempt != found.attempt:
             raise Conflict(f"trial {trial_id} was taken over by another process, as this one seemed to have gone.")
         if found.state.ended:
             raise Conflict(f"trial {trial_id} has ended already ({found.state.value}).")

@@ -18,11 +18,14 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nnilite._parameter import Key, Parameter, ParameterKind, brief, shown, whole
 from nnilite._space_checks import check, dotted
 from nnilite.errors import Place, SpaceError
-from nnilite.records import Json
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 __all__ = ["Key", "Parameter", "ParameterKind", "SearchSpace", "SpaceError"]
 

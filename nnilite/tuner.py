@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nnilite._states import CallKind
 from nnilite.errors import NoMoreTrialError
-from nnilite.records import CallKind
 
 __all__ = ["EXTRAS", "Call", "CallKind", "NoMoreTrialError", "Tuner", "scalar"]
 

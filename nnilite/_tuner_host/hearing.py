@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnilite._states import CallKind
 from nnilite.errors import NoMoreTrialError
-from nnilite.records import CallKind
 from nnilite.tuner import Call, Tuner
 
 

@@ -17,13 +17,15 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import NoMoreTrialError, SpaceError
-from nnilite.records import Json
 from nnilite.space import Key, Parameter, SearchSpace
 from nnilite.tuner import EXTRAS, Call, Tuner, scalar
 from nnilite.tuning.class_args import one_of, whole_number
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 __all__ = ["Flat", "LearningTuner", "Point", "PointState", "canonical", "derived_seed", "grid"]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from nnilite.records import Json
 from nnilite.tuner import scalar
 from nnilite.tuning.class_args import one_of
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 __all__ = ["DIRECTIONS", "configured", "directions", "front", "gains", "signs"]
 

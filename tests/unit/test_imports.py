@@ -8,8 +8,10 @@ import sys
 import pytest
 
 LATER = {
-    "from nnilite import Search": "concurrent.futures difflib html random secrets sqlite3 tornado yaml nnilite.config",
+    "from nnilite import Search": "concurrent.futures difflib html random secrets sqlite3 tornado yaml "
+    "nnilite.config nnilite.records",
     "import nnilite.service": "pathspec tornado yaml",
+    "import nnilite._tuner_host.child": "nnilite.records tornado yaml",
     "import nnilite._manager.__main__": "pathspec yaml nnilite._manager.nni_view nnilite._store.nni_copy",
     # What comes before the start of the manager's process, which imports its own part at the same time.
     "import nnilite._cli.create": "dataclasses http.client yaml nnilite._registry nnilite._running.launch",

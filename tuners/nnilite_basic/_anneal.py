@@ -7,12 +7,15 @@ import random
 from bisect import insort
 from collections import Counter
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from nnilite.records import Json
 from nnilite.space import Key, Parameter, ParameterKind
 from nnilite.tuning.class_args import one_of
 from nnilite.tuning.learning import LearningTuner, Point, PointState
 from nnilite.tuning.positions import position, raw_at
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 _MEAN_RANK = 2.0  # how far down the ranking the point to start from is, on average (the best is 1)
 _SHRINKING = 0.1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import NoMoreTrialError, Place, SpaceError
-from nnilite.records import Json
 from nnilite.tuner import Tuner
 from nnilite.tuning.learning import canonical
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 _RIGHT = 'right would be {"combine": {"_type": "choice", "_value": [{"lr": 0.1, "width": 8}, {"lr": 0.2, "width": 4}]}}'
 

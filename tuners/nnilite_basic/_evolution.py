@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
-from nnilite.records import Json
 from nnilite.tuning.class_args import whole_number
 from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
 from nnilite.tuning.positions import neighbour
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 _WIDTH = 0.15  # standard deviation of a mutation, as a share of the parameter's range
 _FRESH = 0.1  # share of mutations that draw a new value from the whole range

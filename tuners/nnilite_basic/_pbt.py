@@ -14,13 +14,16 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from nnilite.errors import NoMoreTrialError
-from nnilite.records import Json
 from nnilite.space import Parameter
 from nnilite.tuning.class_args import number, whole_number
 from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
 from nnilite.tuning.positions import neighbour
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
-from nnilite.records import Json
 from nnilite.tuning.learning import LearningTuner
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
 
 
 class RandomTuner(LearningTuner):
