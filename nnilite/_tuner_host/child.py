@@ -70,7 +70,6 @@ class Child:
 
     def _open(self, request: Message) -> bool:
         """Make the algorithms. Returns whether the tuner, an advisor, wants intermediate results."""
-        os.environ["CUDA_VISIBLE_DEVICES"] = request["gpus"]  # before anything is imported that looks at it
         self._tuner = _make(request["tuner"], _plugins.tuner_class, Tuner)
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)
@@ -239,6 +238,8 @@ def main(arguments: list[str]) -> None:
     with socket.socket(fileno=int(arguments[0])) as link, link.makefile("rwb") as lines:
         for line in lines:
             request = json.loads(line)
+            if request["do"] == "open":  # before anything is imported that looks at it
+                os.environ["CUDA_VISIBLE_DEVICES"] = request["gpus"]
             answer = _encode(child.answer(request))
             # The manager has ended, and this process ends with it.
             with suppress(ConnectionError):

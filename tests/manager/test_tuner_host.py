@@ -354,7 +354,7 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_own_lines_alone(
 
 
 def test_a_wrong_value_of_a_class_argument_is_a_sentence_without_a_traceback() -> None:
-    wrong = {"do": "open", "tuner": {"name": "TPE", "classArgs": {"seed": "x"}}, "space": {}, "gpus": ""}
+    wrong = {"do": "open", "tuner": {"name": "TPE", "classArgs": {"seed": "x"}}, "space": {}}
     error = Child().answer(wrong)["error"]
     assert error == "tuner.classArgs.seed: must be a whole number, not 'x'"
 
