@@ -63,11 +63,7 @@ def _found(group: str) -> dict[str, EntryPoint]:
     from nnilite import _algorithms
 
     own = {entry.name.lower(): entry.entry_point(group) for entry in _algorithms.registered(_WORD[group])}
-    return {**own, **_installed(group)}
-
-
-def _installed(group: str) -> dict[str, EntryPoint]:
-    return installed()[group]
+    return {**own, **installed()[group]}
 
 
 @cache
@@ -81,7 +77,7 @@ def installed() -> Mapping[str, dict[str, EntryPoint]]:
 
 def is_installed(group: str, name: str) -> bool:
     """Whether a plugin of this name is installed, as opposed to registered by the user."""
-    return name.lower() in _installed(group)
+    return name.lower() in installed()[group]
 
 
 def is_own(group: str, name: str) -> bool:
@@ -123,7 +119,7 @@ def worker_programs() -> dict[str, WorkerProgram]:
 
     Raises: PluginError if one of them cannot be imported, because its extra is not installed.
     """
-    points = _installed(WORKERS).values()
+    points = installed()[WORKERS].values()
     return {point.name: cast(WorkerProgram, _loaded(WORKERS, point)) for point in points}
 
 

@@ -1,6 +1,6 @@
 """The arguments that several commands have, and what they take.
 
-Every start of `nnictl` waits for this module, so it imports little.
+A command waits for this module before it does anything, so it imports little.
 """
 
 from __future__ import annotations

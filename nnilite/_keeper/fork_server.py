@@ -44,8 +44,9 @@ _CRASHED = 70
 
 def serve() -> int:
     """Serve until standard input is closed."""
-    # What follows, and `_load_for`, is imported once here instead of in each keeper.
+    # What follows, and what `_load_for` has, is imported once here instead of in each keeper.
     import encodings.ascii  # noqa: F401
+    import shutil  # noqa: F401
     import subprocess  # noqa: F401
 
     from . import courier, link, local_link, outbox, sdk_folder, use, working_copy  # noqa: F401

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 
 def told_words() -> list[str]:
-    """The words of the command line, a JSON line on standard input; none if the starter has ended without a word."""
-    line = bytearray()
-    # Nothing may be read beyond the line: the end of this input may be what stops the manager.
-    while not line.endswith(b"\n"):
-        piece = os.read(0, 4096)
-        if not piece:
-            return []
-        line += piece
-    return [str(word) for word in json.loads(line)]
+    """The words of the command line, a JSON line on standard input; none if the starter ended before it told them."""
+    line = sys.stdin.readline()
+    return [str(word) for word in json.loads(line)] if line.endswith("\n") else []
 
 
 def write_to(log: Path) -> None:

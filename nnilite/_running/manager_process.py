@@ -33,11 +33,10 @@ class ManagerProcess:
     """A process that stands by to become a manager. As a context it is ended there, unless it was told to begin.
 
     `ready`: the pipe by which it says how its start goes. The end of the pipe means that all of its processes are gone.
+    `early_words`: the file of what it writes before it has its log.
     """
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], ready: RawIOBase, early_words: IO[bytes] | None = None
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], ready: RawIOBase, early_words: IO[bytes]) -> None:
         self._process = process
         self._ready = ready
         self._early_words = early_words
@@ -51,8 +50,7 @@ class ManagerProcess:
             self._process.kill()
             self.reap()
         self._ready.close()
-        if self._early_words is not None:
-            self._early_words.close()
+        self._early_words.close()
 
     def begin(self, words: Sequence[str], *, detach: bool) -> None:
         """Let it become the manager of this command line. Without `detach` it stops when this process ends."""
@@ -112,8 +110,6 @@ class ManagerProcess:
 
     def early_words(self) -> bytes:
         """What it has written before it had its log, such as why something cannot be imported."""
-        if self._early_words is None:
-            return b""
         self._early_words.seek(0)
         return self._early_words.read()
 

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nnilite import _registry, _search_folder
 from nnilite._registry import RegistryEntry
@@ -16,9 +15,6 @@ from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import ManagerError, Unreachable
 from nnilite.errors import Conflict, DamagedFile, NniliteError, ServiceError, UnreadableFile
 from nnilite.records import ExperimentState
-
-if TYPE_CHECKING:
-    import psutil
 
 ANSWER_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 90.0
@@ -150,26 +146,19 @@ def _process(entry: RegistryEntry) -> int | None:
     """The manager's process, found by its open files: on a full disk it may not have recorded its id."""
     import psutil
 
-    managers = []
+    opened: dict[int, set[str]] = {}
     for process in psutil.process_iter(["cmdline", "uids"]):
         command, uids = process.info["cmdline"] or [], process.info["uids"]
         if uids is not None and os.geteuid() in (0, uids.real) and "nnilite._manager" in command:
-            managers.append(process)
+            with contextlib.suppress(psutil.Error):
+                opened[process.pid] = {file.path for file in process.open_files()}
     folder = os.path.realpath(entry.directory)
     # Files may have been deleted. Another manager may have the database open, but only for a moment.
     for name in ("lock", "log/manager.log", "nnilite.sqlite"):
-        for process in managers:
-            if _has_open(f"{folder}/{name}", process):
-                return int(process.pid)
+        for pid, paths in opened.items():
+            if f"{folder}/{name}" in paths:
+                return pid
     return None
-
-
-def _has_open(path: str, process: psutil.Process) -> bool:
-    from psutil import Error
-
-    with contextlib.suppress(Error):
-        return any(file.path == path for file in process.open_files())
-    return False
 
 
 def _check_not_paused(entry: RegistryEntry) -> None:

@@ -119,7 +119,7 @@ PRELOADING = """
 import json, sys
 from nnilite._keeper.fork_server import serve
 serve()
-print(json.dumps(sorted({"encodings.ascii", "encodings.idna", "http.client", "hmac"} & set(sys.modules))))
+print(json.dumps(sorted({"encodings.ascii", "encodings.idna", "http.client", "hmac", "shutil"} & set(sys.modules))))
 """
 
 
@@ -139,7 +139,7 @@ def test_what_keepers_need_is_imported_before_they_are_forked(tmp_path: Path, lo
             assert [json.loads(process.stdout.readline())["event"] for _ in range(2)] == ["started", "ended"]
             process.stdin.close()
             loaded = json.loads(process.stdout.read())
-    assert loaded == ["encodings.ascii", *([] if local else ["encodings.idna", "hmac", "http.client"])]
+    assert loaded == ["encodings.ascii", *([] if local else ["encodings.idna", "hmac", "http.client"]), "shutil"]
 
 
 class Jobs:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from io import FileIO
+from io import BytesIO, FileIO
 from pathlib import Path
 
 import psutil
@@ -50,7 +50,7 @@ def test_packing_takes_as_long_as_it_takes(
     for done in (10, 20, 30):
         starter.packed(done, 30)
     starter.answer({"ready": "yes", "url": "http://127.0.0.1:1"})
-    answer = ManagerProcess(process, reader).answer(lambda *amounts: seen.append(amounts))
+    answer = ManagerProcess(process, reader, BytesIO()).answer(lambda *amounts: seen.append(amounts))
     assert answer == {"ready": "yes", "url": "http://127.0.0.1:1"}
     assert seen == [(10, 30), (20, 30), (30, 30)]
 
@@ -59,7 +59,7 @@ def test_a_start_is_seen_behind_words_on_the_packing(
     pipe: tuple[FileIO, int], process: subprocess.Popen[bytes]
 ) -> None:
     reader, writer = pipe
-    starter, manager = Starter(writer), ManagerProcess(process, reader)
+    starter, manager = Starter(writer), ManagerProcess(process, reader, BytesIO())
     starter.packed(10, 10)
     assert not manager.is_ready()
     starter.packed(10, 10)
@@ -165,6 +165,21 @@ def test_a_start_whose_process_died_says_so_and_leaves_nothing(
     process.wait()
     with pytest.raises(NniliteError, match=r"^the manager ended at its start with exit code -9$"):
         launch.create(from_dict(CONFIG, tmp_path), process=manager, experiment="abcd")
+    assert _registry.entries() == []
+    assert not (tmp_path / "home" / "abcd").exists()
+
+
+def test_a_process_that_is_stopped_while_it_stands_by_is_ended(
+    standing: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(manager_process, "READY_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(manager_process, "_END_TIMEOUT_S", 0.5)
+    process, manager = standing
+    process.send_signal(signal.SIGSTOP)
+    with pytest.raises(NniliteError, match="the manager said nothing for"):
+        launch.create(from_dict(CONFIG, tmp_path), process=manager, experiment="abcd")
+    assert process.returncode == -signal.SIGKILL
     assert _registry.entries() == []
     assert not (tmp_path / "home" / "abcd").exists()
 

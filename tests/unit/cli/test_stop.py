@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,7 @@ def test_a_manager_that_gets_ready_while_its_start_is_undone_is_waited_for(make:
     folder = make("abcd", running=False)
     with starting(folder, 1.0) as process:
         assert process.stdout is not None
-        ManagerProcess(process, process.stdout).end(lambda: _registry.is_alive(folder))
+        ManagerProcess(process, process.stdout, BytesIO()).end(lambda: _registry.is_alive(folder))
         assert not _registry.is_alive(folder)
 
 
