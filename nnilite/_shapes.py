@@ -246,10 +246,8 @@ def _writers(cls: type) -> tuple[tuple[str, str, Callable[[Any], Json] | None], 
 def to_json(record: Any) -> Schema:
     """The JSON object of a record."""
     cls: type = type(record)
-    return {
-        key: getattr(record, name) if write is None else write(getattr(record, name))
-        for key, name, write in _writers(cls)
-    }
+    values = vars(record)
+    return {key: values[name] if write is None else write(values[name]) for key, name, write in _writers(cls)}
 
 
 def read_fields(cls: type, data: Mapping[str, Json]) -> dict[str, Any]:

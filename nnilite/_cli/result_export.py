@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -84,14 +85,14 @@ def _write_json(rows: Iterable[Row], file: TextIO, _: bool) -> int:
 def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
     """Write CSV: the columns must be known first, so the rows wait in a temporary file, as they may be very many."""
     count, remarked = 0, dict.fromkeys(_REMARKS, False)
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as kept:
+    with tempfile.TemporaryFile() as kept:
 
         def keep(row: Row) -> Row:
             nonlocal count
             count += 1
             for name in _REMARKS:
                 remarked[name] |= name in row
-            kept.write(json.dumps(row) + "\n")
+            pickle.dump(row, kept, pickle.HIGHEST_PROTOCOL)
             return row
 
         columns = columns_of(map(keep, rows))
@@ -101,7 +102,7 @@ def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
         writer.writeheader()
         kept.seek(0)
         names = [name for name, is_there in remarked.items() if is_there]
-        writer.writerows(cells(json.loads(line), names) for line in kept)
+        writer.writerows(cells(pickle.load(kept), names) for _ in range(count))
         return count
 
 

@@ -26,12 +26,15 @@ Object = dict[str, Json]
 # Out
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
 def dumps(value: Json) -> str:
     """Strict JSON in ASCII, so that even a lone surrogate in a user's text can be sent."""
     try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(value)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(_finite(value))
 
 
 def _finite(value: Json) -> Json:

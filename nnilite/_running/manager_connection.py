@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -184,12 +185,17 @@ def _trust(certificate: Path | None) -> Any:
     return context
 
 
+@lru_cache
+def _encoder(indent: int | None) -> json.JSONEncoder:
+    return json.JSONEncoder(indent=indent, ensure_ascii=False, allow_nan=False)
+
+
 def dumps(value: Any, indent: int | None = None) -> str:
     """Strict JSON; NaN and infinities become strings, as on the wire."""
     try:
-        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+        return _encoder(indent).encode(value)
     except (TypeError, ValueError):
-        return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+        return _encoder(indent).encode(plain(value))
 
 
 def plain(value: Any) -> Any:

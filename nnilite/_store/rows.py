@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from nnilite._answers.queries import TrialRemarks
@@ -38,9 +39,16 @@ _CALL_TYPES = (str, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, int)
 
 def _check(row: tuple[Any, ...], kinds: tuple[Any, ...]) -> None:
     """Check the types of a row. Raises: ValueError."""
-    for value, kind in zip(row, kinds, strict=True):
-        if not isinstance(value, kind):
-            raise ValueError(f"a row has {value!r:.50} where that cannot be")
+    misfit = _misfit(tuple(map(type, row)), kinds)
+    if misfit is not None:
+        raise ValueError(f"a row has {row[misfit]!r:.50} where that cannot be")
+
+
+@lru_cache(maxsize=1000)  # thousands of rows have the same few combinations of types
+def _misfit(found: tuple[type, ...], kinds: tuple[Any, ...]) -> int | None:
+    """The first column whose value is of a wrong type."""
+    pairs = zip(found, kinds, strict=True)
+    return next((column for column, (one, kind) in enumerate(pairs) if not issubclass(one, kind)), None)
 
 
 def stored_value(text: str | None) -> Json:
