@@ -20,6 +20,7 @@ which it has sent one.
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import signal
@@ -28,7 +29,7 @@ import sys
 import time
 from typing import Any, Dict, List, NoReturn, Optional
 
-from . import process
+from . import plain_file, process
 from .attempt_run import run_one_of_several
 from .spec import Spec, SpecError, load
 from .wake import Wake
@@ -252,16 +253,16 @@ def _pair() -> "Optional[tuple[socket.socket, socket.socket]]":
 
 def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
     """Run a keeper in the forked process until its end."""
-    code = _CRASHED
+    code, server_log = _CRASHED, sys.stderr
     try:
         os.setsid()
+        _leave_streams()
         wake = Wake()
         wake.listen()
         while True:
-            inner = os.path.join(spec.directory, ".nni")
-            _leave_streams(inner)
+            sys.stderr = _Log(os.path.join(spec.directory, ".nni", "keeper.log"))
             code, can_go_on = run_one_of_several(spec, wake)
-            _close_log(os.path.join(inner, "keeper.log"))
+            sys.stderr = server_log
             if link is None or not can_go_on or wake.terminations:
                 break
             following = _next_job(link, wake, code)
@@ -297,27 +298,25 @@ def _next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
         return None
 
 
-def _close_log(path: str) -> None:
-    """Let go of the log, and remove it if nothing was written to it, so that a trial leaves a file less behind."""
-    sys.stderr.flush()
-    os.dup2(1, 2)  # which is /dev/null
-    try:
-        if os.stat(path).st_size == 0:
-            os.unlink(path)
-    except OSError:  # it is not there, or cannot be looked at: then it stays as it is
-        return
+class _Log(io.TextIOBase):
+    """Takes what this process has to say to the attempt's log, which is made for the first word: most have none."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, text: str) -> int:
+        data = text.encode("utf-8", "replace")
+        try:
+            plain_file.write(self._path, data, flags=os.O_APPEND)
+        except OSError:  # then it goes to the log of the server
+            os.write(2, data)
+        return len(text)
 
 
-def _leave_streams(inner: str) -> None:
+def _leave_streams() -> None:
     """Close the server's pipes in this process, so that their other end notices the end of the server itself."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    try:
-        os.makedirs(inner, mode=0o700, exist_ok=True)
-        log = os.open(os.path.join(inner, "keeper.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError:  # `run` reports it to the manager
-        log = null
-    os.dup2(log, 2)
-    for file in {null, log} - {0, 1, 2}:
-        os.close(file)
+    if null > 1:
+        os.close(null)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from keeper_bench import Bench, pythons, running, until
 from nnilite._keeper.attempt_files import AttemptFiles
+from nnilite._keeper.fork_server import _Log
 from waiting import pause
 
 
@@ -226,6 +227,19 @@ def test_a_keeper_keeps_no_files_of_what_it_has_run(jobs, tmp_path):
         assert not [file for file in files if str(tmp_path) in file]
         seen.append(len(files))
     assert len(set(seen)) == 1
+
+
+def test_only_a_keeper_with_something_to_say_makes_a_log(jobs, tmp_path, capfd):
+    jobs.give("a", "true")
+    jobs.finish("a")
+    log = tmp_path / "a/0/.nni/keeper.log"
+    assert not log.exists()
+    for word in ("one", "two"):
+        print(word, file=_Log(str(log)))
+    assert log.read_text() == "one\ntwo\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+    print("three", file=_Log(str(tmp_path / "gone/keeper.log")))
+    assert capfd.readouterr().err == "three\n"
 
 
 def test_a_keeper_that_was_told_to_end_gets_no_further_job(jobs):
