@@ -61,11 +61,9 @@ def measure() -> list[Result]:
 
 
 def curve() -> Curve:
-    points = []
-    for trials in SIZES:
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["NNILITE_HOME"] = folder
-            points.append((trials, nnilite(Path(folder), SHELL, 2, trials).cpu_s * trials))
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["NNILITE_HOME"] = folder
+        points = [(trials, nnilite(Path(folder), SHELL, 2, trials).cpu_s * trials) for trials in SIZES]
     return Curve("an experiment of two-line shell trials", "trials", "seconds of processor time", points)
 
 

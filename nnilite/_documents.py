@@ -97,9 +97,11 @@ def read_content(path: Path, cure: str) -> bytes:
     try:
         # Without O_NONBLOCK, opening a pipe would wait until another process writes to it.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
                 raise DamagedFile(path, "it is no regular file", cure)
-            content = file.read(MOST_BYTES + 1)
+            # So much memory is taken before anything is read.
+            content = file.read(min(facts.st_size, MOST_BYTES) + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
     except OSError as error:

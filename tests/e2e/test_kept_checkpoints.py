@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,18 @@ class Places:
 
     def left(self) -> tuple[set[str], set[str]]:
         """The files of checkpoints, as `trial/name`, here and in the shared folder."""
-        here = {str(path.relative_to(self.here)) for path in self.here.rglob("*") if path.is_file()}
+        here = {str(path.relative_to(self.here)) for path in _files(self.here)}
         shared = {
             f"{path.relative_to(self.shared).parts[0]}/{path.name}"
-            for path in self.shared.rglob("*")
-            if path.is_file() and path.suffix != ".json"
+            for path in _files(self.shared)
+            if path.suffix != ".json"
         }
         return here, shared
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files below a folder from which some are being removed: `os.walk` goes on where one has just gone."""
+    return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
 @pytest.fixture

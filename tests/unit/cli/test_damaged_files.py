@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from nnilite import _registry
 from nnilite._cli.nnictl import run
-from nnilite._documents import write_json
+from nnilite._documents import read_content, write_json
 from nnilite._manager import assembly
 from nnilite._running import launch
 from nnilite.errors import DamagedFile, NniliteError, UnreadableFile
@@ -208,3 +209,14 @@ def test_an_experiment_cannot_have_the_id(whole: Path, experiment: str) -> None:
     config: Any = assembly.load_config(whole)
     with pytest.raises(NniliteError, match="cannot have the id"):
         launch.create(config, experiment=experiment or "\0")
+
+
+def test_a_small_file_is_read_with_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(b"[1]")
+    tracemalloc.start()
+    try:
+        assert read_content(path, "") == b"[1]"
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
