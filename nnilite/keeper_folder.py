@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
+from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import SpoolReader
 from nnilite.errors import ConfigError, NotFound, ServiceError
@@ -169,28 +171,41 @@ class KeeperFolder:
     def output(self, stream: str, offset: int, limit: int) -> bytes:
         """A piece of "stdout" or "stderr"; b"" where there is nothing (yet). Raises: OSError."""
         try:
-            with (self.path / f"trial.{stream}").open("rb") as file:
+            with open_ordinary(str(self.path / f"trial.{stream}")) as file:
                 file.seek(offset)
                 return file.read(limit)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotOrdinary):
             return b""
 
 
 def copy_attempt(folder: Path, target: Path, *left_out: str) -> None:
     """Copy what a trial and its keeper have written, also while they still write. Blocks.
 
-    Left out are the specification, drafts, what matches the patterns `left_out`, and what goes while this copies.
-    Raises: NotFound if the folder is gone, ServiceError.
+    Left out are the specification, drafts, what matches the patterns `left_out`, pipes, sockets and devices, and what
+    goes while this copies. Raises: NotFound if the folder is gone, ServiceError.
     """
     if not folder.is_dir():
         raise NotFound(f"the trial's folder {folder} is gone")
-    ignored = shutil.ignore_patterns("spec.json", ".*.new", *left_out)
+    by_name = shutil.ignore_patterns("spec.json", ".*.new", *left_out)
+
+    def ignored(place: str, names: list[str]) -> set[str]:
+        return by_name(place, names) | {name for name in names if _is_special(Path(place, name))}
+
     try:
         shutil.copytree(folder, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
     except OSError as error:
         # `copytree` copies all that it can, and then tells of the rest: (source, target, why) of each.
         if not isinstance(error, shutil.Error) or any(os.path.lexists(source) for source, _, _ in error.args[0]):
             raise ServiceError(f"the trial's folder {folder} cannot be copied: {error}") from error
+
+
+def _is_special(path: Path) -> bool:
+    """Whether this is a pipe, a socket or a device, which cannot be copied."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # it has gone, or `copytree` says what is wrong
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
 
 def end_status(exited: Mapping[str, Any], host: str = "", started: float | None = None) -> JobStatus:

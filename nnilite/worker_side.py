@@ -18,17 +18,20 @@ from nnilite._keeper.attempt_files import (
     read_json,
     write_private,
 )
+from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 
 __all__ = [
     "AttemptFiles",
     "HostMeter",
+    "NotOrdinary",
     "boot_id",
     "deliver_command",
     "end_state",
     "fetch_command",
     "identity",
     "is_running",
+    "open_ordinary",
     "read_json",
     "sources",
     "started_at",

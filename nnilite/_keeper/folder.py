@@ -163,4 +163,4 @@ def _lock(file: int) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_NONBLOCK, 0o600)

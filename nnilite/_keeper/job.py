@@ -24,6 +24,7 @@ import sys
 
 from . import attempt_run, bootstrap_program, plain_json, process, signals
 from .folder import Folder
+from .plain_file import open_ordinary
 from .spec import SpecError, parse
 from .wake import Wake
 
@@ -190,10 +191,10 @@ def _print_output(stream: str, path: str, offset: int) -> None:
     from .link import MARK
 
     try:
-        with open(path, "rb") as file:
+        with open_ordinary(path) as file:
             file.seek(offset)
             data = file.read(_LEFT_OUTPUT_BYTES)
-    except OSError:  # the trial has deleted the folder
+    except OSError:  # the trial has deleted the folder, or put something else there
         return
     for begin in range(0, len(data), _PIECE_BYTES):
         piece = base64.b64encode(data[begin : begin + _PIECE_BYTES]).decode("ascii")

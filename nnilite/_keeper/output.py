@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 
+from .plain_file import NotOrdinary, open_ordinary
+
 _MARK = b"\n[nnilite: %20d bytes of output left out here: over maxOutputSize]\n"
 _MARK_BYTES = len(_MARK % 0)
 _MIN_CAP_BYTES = 16 * _MARK_BYTES
@@ -60,10 +62,10 @@ class OutputFile:
     def read(self, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; nothing if there is no such file (any more). Raises: OSError."""
         try:
-            with open(self.path, "rb") as file:
+            with open_ordinary(self.path) as file:
                 file.seek(offset)
                 return file.read(limit)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, NotOrdinary):
             return b""
 
     def last(self, limit: int) -> str:

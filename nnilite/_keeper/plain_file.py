@@ -1,17 +1,34 @@
-"""Reads and writes small files by the system's calls alone: for them, Python's files cost more than all the rest."""
+"""Reads and writes small files by the system's calls alone: for them, Python's files cost more than all the rest.
+
+A trial may have put a pipe, a device or a folder in the place of a file of its folder. Nobody waits at such a one.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import IO, Optional
+
+
+class NotOrdinary(OSError):
+    """In the place of a file is something else."""
+
+
+def open_ordinary(path: str) -> IO[bytes]:
+    """Open a file to read. Raises: NotOrdinary, OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise NotOrdinary(errno.EINVAL, "it is no ordinary file", path)
+    return os.fdopen(file, "rb")
 
 
 def read(path: str, most: int) -> bytes:
     """The content, up to so many bytes. Raises: OSError."""
-    # A trial may have put a pipe in the place of a file, and nobody may wait for what comes out of that.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = b""
@@ -30,7 +47,7 @@ def write(path: str, data: bytes, flags: int = os.O_TRUNC, cut_at: Optional[int]
 
     `flags`: added to those for writing. `cut_at`: how long the file is to be afterwards.
     """
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o600)
     try:
         while data:
             data = data[os.write(file, data) :]

@@ -24,6 +24,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from . import plain_file
 from .folder import Folder
 from .spec import Spec
 from .storage import Storage, StorageError, checked_object, code_name, open_storage
@@ -162,8 +163,8 @@ class Saver:
         self._told = sentence
         self._folder.note(sentence)
         try:
-            with open(self._folder.stderr, "ab") as file:
-                file.write("nnilite: {}\n".format(sentence).encode("utf-8", "replace"))
+            words = "nnilite: {}\n".format(sentence).encode("utf-8", "replace")
+            plain_file.write(self._folder.stderr, words, flags=os.O_APPEND)
         except OSError:  # the keeper's log has it
             return
 

@@ -21,6 +21,8 @@ import os
 import re
 from typing import IO, Any, Iterator, List, NamedTuple, Optional, Tuple
 
+from .plain_file import NotOrdinary, open_ordinary
+
 PERIODICAL = "PERIODICAL"
 FINAL = "FINAL"
 
@@ -68,7 +70,7 @@ class SpoolReader:
         """
         reports: List[Report] = []
         try:
-            with open(self.path, "rb") as file:
+            with open_ordinary(self.path) as file:
                 file.seek(self.offset)
                 begin = self.offset
                 written = os.fstat(file.fileno()).st_mtime
@@ -78,6 +80,9 @@ class SpoolReader:
                         break
         except (FileNotFoundError, NotADirectoryError):  # nothing was reported, or the trial has deleted its folder
             return reports
+        except NotOrdinary as error:
+            if not self.unreadable:
+                self._refuse(str(error.strerror).encode())
         except OSError:
             if not reports:
                 raise

@@ -21,6 +21,7 @@ from nnilite._answers.backend import (
     TrialRemarks,
 )
 from nnilite._answers.changes import Changes, Subscription
+from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._manager.read_only import ReadOnly
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
@@ -227,12 +228,12 @@ def _with_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceSta
 
 
 def piece(path: Path, offset: int, limit: int) -> Piece:
-    """Bytes of a growing file. A negative offset counts from the end; a file that does not exist yet is empty."""
+    """Bytes of a growing file. A negative offset counts from the end; without a file (yet) there are none."""
     try:
-        with path.open("rb") as file:
+        with open_ordinary(str(path)) as file:
             total = file.seek(0, 2)
             start = max(total + offset, 0) if offset < 0 else min(offset, total)
             file.seek(start)
             return Piece(file.read(limit), start, total)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotOrdinary):
         return Piece(b"", 0, 0)

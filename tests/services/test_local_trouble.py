@@ -265,7 +265,7 @@ def test_the_specification_of_a_keeper_at_work_is_removed_when_it_has_left(bench
 def test_reports_that_cannot_be_read_now_are_not_taken_for_none(bench):
     name = bench.run("true")
     bench.finish(name)
-    (Path(bench.handles[name]["directory"]) / ".nni" / "metrics").mkdir()
+    (Path(bench.handles[name]["directory"]) / ".nni" / "metrics").symlink_to("metrics")  # to open it is an error
     assert "cannot be read now" in str(bench.refusal(bench.service.reports(bench.handles[name])))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite.errors import NniliteError, NotFound, ServiceError
+from nnilite.worker_side import NotOrdinary, open_ordinary
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import manager_party
@@ -115,8 +116,8 @@ def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
     if name not in READABLE or not (isinstance(offset, int) and isinstance(limit, int) and offset >= 0):
         raise NotFound(f"there is no file {name!r:.50}")
     try:
-        with (attempt.path / name).open("rb") as file:
+        with open_ordinary(str(attempt.path / name)) as file:
             file.seek(offset)
             return Letter({}, file.read(max(0, min(limit, READ_LIMIT_BYTES))))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotOrdinary):
         return Letter({})

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.worker_side import (
     HostMeter,
+    NotOrdinary,
     boot_id,
     deliver_command,
     end_state,
+    open_ordinary,
     read_json,
     write_private,
 )
@@ -235,10 +237,10 @@ class Agent:
         """A piece of a file of an attempt: one of its streams, or what the keeper keeps."""
         path = os.path.join(request["directory"], *request["name"].split("/"))
         try:
-            with open(path, "rb") as file:
+            with open_ordinary(path) as file:
                 file.seek(request["offset"])
                 data = file.read(min(request["limit"], _READ_LIMIT_BYTES))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotOrdinary):
             return {"data": None}
         return {"data": base64.b64encode(data).decode("ascii")}
 
