@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.curves import Curve
+from benchmarks.startup import interleaved
 from benchmarks.table import Result
 
 ROUNDS = 100
@@ -24,7 +24,7 @@ def measure() -> list[Result]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
-        start = _median_ms(lambda _: subprocess.run([sys.executable, "-c", "pass"], check=True))
+        (start,) = interleaved([sys.executable, "-c", "pass"])
         file = _median_ms(lambda number: (folder / str(number)).touch())
         commit = _median_ms(lambda number: _commit(log, number))
         os.close(log)

@@ -39,6 +39,7 @@ class Folder:
         self.path = path
         self.inner = os.path.join(path, ".nni")
         self.metrics = os.path.join(self.inner, "metrics")
+        self.log = os.path.join(self.inner, "keeper.log")
         self.stdout = os.path.join(path, "trial.stdout")
         self.stderr = os.path.join(path, "trial.stderr")
         self.can_lock = True  # False on a file system without locks
@@ -127,7 +128,7 @@ class Folder:
         """Add a line to the keeper's log, if possible: a failure here must not affect the trial."""
         line = "{} {}\n".format(time.strftime("%Y-%m-%d %H:%M:%S"), text)
         try:
-            with open(os.path.join(self.inner, "keeper.log"), "ab", opener=_private) as file:
+            with open(self.log, "ab", opener=_private) as file:
                 if file.tell() < _MAX_LOG_BYTES:
                     file.write(line.encode("utf-8", "replace"))
         except OSError:

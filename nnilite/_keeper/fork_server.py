@@ -31,6 +31,7 @@ from typing import Any, Dict, List, NoReturn, Optional
 
 from . import plain_file, process
 from .attempt_run import run_one_of_several
+from .folder import Folder
 from .spec import Spec, SpecError, load
 from .wake import Wake
 
@@ -260,7 +261,7 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
         wake = Wake()
         wake.listen()
         while True:
-            sys.stderr = _Log(os.path.join(spec.directory, ".nni", "keeper.log"))
+            sys.stderr = _Log(Folder(spec.directory).log)
             code, can_go_on = run_one_of_several(spec, wake)
             sys.stderr = server_log
             if link is None or not can_go_on or wake.terminations:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from nnilite._answers.backend import FileEntry, Piece
+from nnilite._answers.backend import FileEntry
 from nnilite._rest.handler import Answering
 from nnilite.errors import NotFound
 
@@ -103,18 +103,6 @@ def _walk(root: Path) -> Iterator[FileEntry]:
                 found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 if stat.S_ISREG(found.st_mode):
                     yield FileEntry(base + name, found.st_size, found.st_mtime)
-
-
-def read_piece(path: Path, offset: int, limit: int) -> Piece:
-    """Up to `limit` bytes of a file from `offset`; a negative one counts from the end. Raises: NotFound.
-
-    This blocks and belongs in a thread. Example: `read_piece(log, -65536, 65536)` is the last 64 KiB.
-    """
-    with open_inside(path.parent, path.name) as file:
-        total = os.fstat(file.fileno()).st_size
-        start = max(0, total + offset) if offset < 0 else min(offset, total)
-        file.seek(start)
-        return Piece(file.read(limit), start, total)
 
 
 async def send_inside(handler: Answering, root: Path, relative: str) -> None:

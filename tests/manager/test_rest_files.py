@@ -12,7 +12,8 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite._rest.files import list_inside, open_inside, read_piece
+from nnilite._manager.viewer import piece
+from nnilite._rest.files import list_inside, open_inside
 from nnilite.errors import NotFound
 
 FILES = "/trials/End02/files"
@@ -173,8 +174,8 @@ def test_a_file_swapped_for_a_link_while_it_is_asked_for_is_never_followed(clien
 def test_a_piece_of_a_log_is_read_from_either_end(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"0123456789")
-    pieces = [read_piece(path, offset, 4) for offset in (0, 8, 99, -3, -99)]
-    assert [(piece.data, piece.offset) for piece in pieces] == [
+    pieces = [piece(path, offset, 4) for offset in (0, 8, 99, -3, -99)]
+    assert [(one.data, one.offset) for one in pieces] == [
         (b"0123", 0),
         (b"89", 8),
         (b"", 10),
