@@ -82,4 +82,6 @@ class EndCause(str, Enum):
     INTERRUPTED = "interrupted"
     DURATION = "duration"  # it ran longer than its specification allows
     ORPHANED = "orphaned"  # its manager did not answer for too long, or its experiment was deleted
-    FENCED = "fenced"  # the manager takes no more of this attempt: a newer one has its place, or the experiment is over
+    # The manager takes no more of this run: a newer attempt or another run has its place, or the experiment is over.
+    FENCED = "fenced"
+    MACHINE = "machine"  # the machine could not start it: no disk space, no memory, no code package

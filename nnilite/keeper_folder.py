@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +239,7 @@ def read_events(directory: Path) -> list[KeeperEvent]:
     started, exited = folder.read("started"), folder.read("exit")  # the end first: nothing is reported after it
     start = _event("started", started, directory)
     end = _event("exit", exited, directory)
-    return [*start, *read_metrics(directory, ended=bool(end)), *end]
+    return [*start, *read_metrics(directory, bool(end), folder.run()), *end]
 
 
 def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
@@ -252,28 +252,33 @@ def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
         return []
 
 
-def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported]:
-    """The metrics of an attempt, in order. `ended`: also a last line without a line end."""
+def read_metrics(directory: Path, ended: bool = False, run: str = "") -> Iterator[Reported]:
+    """The metrics of an attempt, in order. `ended`: also a last line without a line end. `run`: whose they are."""
     reader = SpoolReader(Folder(str(directory)).metrics)
     while reports := reader.read(_READ_REPORTS, _READ_BYTES, final=ended):
         for report in reports:
             value, refused = read_value(report.value)
-            yield Reported(report.number, MetricKind(report.kind), report.sequence, value, float(report.time), refused)
+            kind, when = MetricKind(report.kind), float(report.time)
+            yield Reported(report.number, kind, report.sequence, value, when, refused, run)
 
 
-async def missing_output(here: Path, read: Callable[[str, int], Awaitable[bytes]]) -> list[Output]:
+async def missing_output(
+    here: Path, read: Callable[[str, int], Awaitable[bytes]], events: Sequence[KeeperEvent] = ()
+) -> list[Output]:
     """What a trial has written that has not come to its folder here; at most 32 MB of each stream.
 
     For `TrainingService.reports`: after the end nobody waits for output that a keeper still delivers. `read` gives a
-    piece of "trial.stdout" or "trial.stderr" from an offset, b"" at its end.
+    piece of "trial.stdout" or "trial.stderr" from an offset, b"" at its end. `events`: what the same folder tells of
+    its run; the output is of that run, too.
     """
     found: list[Output] = []
+    run = next((event.run for event in events if event.run), "")
     for stream in STREAMS:
         brought = here / f"trial.{stream}"
         offset = brought.stat().st_size if brought.is_file() else 0
         end = offset + _MOST_OUTPUT_BYTES
         while offset < end and (piece := await read(brought.name, offset)):
-            found.append(Output(stream, offset, piece))
+            found.append(Output(stream, offset, piece, run))
             offset += len(piece)
     return found
 

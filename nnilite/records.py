@@ -23,6 +23,7 @@ __all__ = [
     "MESSAGE_MAX",
     "PRIORITY_MAX",
     "PROCESSORS_MAX",
+    "RUN_MAX",
     "TIME_MAX",
     "Attempt",
     "CallKind",
@@ -55,6 +56,7 @@ HOST_MAX = 255
 PROCESSORS_MAX = 1e6
 GPUS_MAX = 1024
 MESSAGE_MAX = 64 * 1024
+RUN_MAX = 64
 
 DRILLED = "interrupted by a drill"
 """How the message of an attempt begins that `nnictl drill` has ended. Such attempts do not count as retries."""
@@ -100,6 +102,13 @@ _METRIC_TEXT = Form(
 )
 
 
+def _run(value: Json) -> str:
+    if type(value) is not str or len(value) > RUN_MAX or not value.isascii():
+        raise ValueError(f"must be a string of at most {RUN_MAX} ASCII characters")
+    return value
+
+
+_RUN = Form({"type": "string", "maxLength": RUN_MAX}, read=_run)
 _SECONDS = "seconds; null: no limit"
 _AS_CONFIGURED = "in place of what the services' configs say; null: as they say"
 PRIORITY_MAX = 10**9
@@ -172,6 +181,8 @@ class Attempt:
     cancel: Annotated[TrialState | None, HIDDEN] = None
     # The end that its keeper has reported, while the rules cannot act on it yet.
     reported_end: Annotated[Exited | None, HIDDEN] = None
+    # The run whose events were taken first, and the only one of which more are taken; "" before.
+    run: Annotated[str, HIDDEN] = ""
 
 
 @dataclass(frozen=True)
@@ -190,7 +201,9 @@ class Metric:
 
 # The events that a keeper reports of its attempt. The numbers by which the manager drops duplicates follow from the
 # files of the trial: `index` is the place of a metric in the spool, `offset` that of an output chunk in its stream.
-# The start and the exit happen once.
+# The start and the exit happen once. `run` tells which start of the attempt's command an event is from: should a fault
+# start an attempt twice, numbers alone could not tell the two apart. It is empty if the service read the event itself
+# and the platform's log does not say it, and for keepers of earlier versions.
 
 
 @dataclass(frozen=True)
@@ -200,6 +213,7 @@ class Started:
     time: Annotated[float, _EVENT_TIME]
     host: Annotated[str, text(HOST_MAX, storable)] = ""
     pid: Annotated[int, _INTEGER] = 0
+    run: Annotated[str, _RUN] = ""
 
 
 @dataclass(frozen=True)
@@ -214,6 +228,7 @@ class Reported:
     time: Annotated[float, _EVENT_TIME]
     # Why the value cannot be kept; then `value` is None.
     refused: Annotated[str, HIDDEN] = ""
+    run: Annotated[str, _RUN] = ""
 
 
 @dataclass(frozen=True)
@@ -223,6 +238,7 @@ class Output:
     stream: Annotated[str, choice(("stdout", "stderr"))]
     offset: Annotated[int, _INTEGER]
     data: Annotated[bytes, BYTES]
+    run: Annotated[str, _RUN] = ""
 
 
 @dataclass(frozen=True)
@@ -233,11 +249,12 @@ class Exited:
     code: Annotated[int | None, _EXIT_CODE]
     message: Annotated[str, text(MESSAGE_MAX, storable)] = ""
     cause: EndCause = EndCause.ITSELF
+    run: Annotated[str, _RUN] = ""
 
     @property
     def never_began(self) -> bool:
         """Whether the command was not started, because of something on the worker."""
-        return self.code is None and self.cause is EndCause.ITSELF
+        return self.code is None and self.cause in (EndCause.ITSELF, EndCause.MACHINE)
 
 
 @dataclass(frozen=True)
@@ -247,6 +264,7 @@ class Used:
     processors: Annotated[float, _PROCESSORS, "busy on average since the last time; 1.5 is one and a half"]
     memory: Annotated[int, _INTEGER, "resident bytes of all its processes together"]
     gpus: Annotated[tuple[int, ...], _GPUS, "those that it was given, by the numbers of its host"] = ()
+    run: Annotated[str, _RUN] = ""
 
 
 KeeperEvent = Started | Reported | Output | Exited | Used

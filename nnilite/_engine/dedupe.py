@@ -1,14 +1,15 @@
 """Numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed.
 
 The numbers follow from the trial's files (`nnilite.records`): a metric's place in the spool, an output chunk's offset.
-A cursor says which events of an attempt have been taken so far. `fresh` never changes a cursor; the gate replaces it
-by the new one once the new events are committed.
+A cursor says which events of an attempt have been taken so far, and of which run: the numbers of another run of the
+same attempt mean other values. `fresh` never changes a cursor; the gate replaces it by the new one once the new events
+are committed.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nnilite.records import Exited, KeeperEvent, Output, Reported, Started
@@ -26,6 +27,15 @@ class MetricCursor:
     started: bool = False
     exited: bool = False
     output: Mapping[str, int] = field(default_factory=dict)  # bytes per stream
+    run: str = ""  # the run whose events these were; "" if none has named one
+
+    def gives_way_to(self, events: Sequence[KeeperEvent]) -> bool:
+        """Return whether these events are of another run, which has begun after this one could not.
+
+        A service that did not answer may be asked twice to start the attempt, and only the second keeper could begin.
+        """
+        never_began = self.exited and not (self.started or self.metrics)
+        return never_began and any(isinstance(event, Started) and event.run != self.run for event in events)
 
 
 @dataclass
@@ -47,17 +57,23 @@ class GapFound(Exception):
 
 
 class Fenced(Exception):
-    """A newer attempt has replaced this one, or this one was never submitted."""
+    """A newer attempt or another run of this one has taken its place, or this attempt was never submitted."""
 
 
-def fresh(cursor: MetricCursor, events: Iterable[KeeperEvent], over_gaps: bool = False) -> Fresh:
+def fresh(cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Fresh:
     """The new events and the new output.
 
     `over_gaps`: missing events will never come, so the ones after a gap are taken, and `missing` names the gap.
 
-    Raises: GapFound at a gap, without `over_gaps`.
+    The first run that names itself owns the attempt. Raises: Fenced if all events that name a run are of another one.
+    A log may hold events of both, and then those of the other run are left out. GapFound at a gap, without `over_gaps`.
     """
-    found = Fresh(cursor)
+    found = Fresh(replace(cursor, run=cursor.run or next((event.run for event in events if event.run), "")))
+    own = found.cursor.run
+    if own and any(event.run not in ("", own) for event in events):
+        if not any(event.run == own for event in events):
+            raise Fenced
+        events = [event for event in events if event.run in ("", own)]
     for event in events:
         if isinstance(event, Output):
             _add_output(found, event, over_gaps)

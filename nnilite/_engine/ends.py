@@ -16,7 +16,8 @@ _LOST = {
     EndCause.CANCELED: "it was canceled, and not by this experiment",
     EndCause.INTERRUPTED: INTERRUPTED,
     EndCause.ORPHANED: "its keeper has ended it",
-    EndCause.FENCED: "its keeper was told that the attempt is fenced",
+    EndCause.FENCED: "another run of the same attempt reports, and both are ended",
+    EndCause.MACHINE: "its machine could not start it",
 }
 
 

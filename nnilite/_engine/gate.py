@@ -1,5 +1,8 @@
 """The one gate for all events of keepers, whether they come by callback, by folder or by the platform's log.
 
+Should a fault have started an attempt twice, the run whose events come first owns it. The other one is fenced: none of
+its events is taken, and its keeper ends it.
+
 Two ways may bring the same events at once, so the gate takes one batch of an attempt at a time, from the first look
 at its numbers to the commit. Events count as taken once they are committed and not before: if anything fails until
 then, the keeper still has the batch and sends it again.
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -111,7 +114,14 @@ class EventGate:
             if cursor is None:
                 known = known or await self._recall(key)
                 cursor = known[2]
+            if known is None and cursor.gives_way_to(events):
+                cursor = MetricCursor()
             found = fresh(cursor, events, over_gaps)
+            # Output is written before its batch is committed. The run must be known by then, or a crash could mix two.
+            if found.output and found.cursor.run != cursor.run:
+                owned = Fresh(replace(cursor, run=found.cursor.run))
+                if not await self._commit(key, owned, known):
+                    continue
             if found.output:
                 await self._append(key, found)
             # While the output was written the trial may have ended, or another attempt may have begun.
@@ -158,12 +168,13 @@ class EventGate:
             self._cursors.put(key, found.cursor)
 
         if self._inbox.live_trial(key[0]) is not None:
-            told = s.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing)
+            told = s.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing, found.cursor.run)
             return await self._inbox.commit(told, taken)
         if known is None:
             return False
-        if found.events:
-            late = s.LateEvents(known[0], known[1], tuple(found.events), self._inbox.now(), found.missing)
+        if found.events or found.cursor.run != known[1].run:
+            events = tuple(found.events)
+            late = s.LateEvents(*known[:2], events, self._inbox.now(), found.missing, found.cursor.run)
             return await self._inbox.commit(late, taken)
         taken()
         return True

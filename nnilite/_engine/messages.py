@@ -127,6 +127,7 @@ class LiveEvents:
     now: float
     # Names the events before these that did not arrive and never will.
     missing: str = ""
+    run: str = ""  # the run that they are of; "" if no event has named one yet
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ class LateEvents:
     events: tuple[KeeperEvent, ...]
     now: float
     missing: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True)

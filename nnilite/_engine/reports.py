@@ -39,6 +39,7 @@ class Reports(Ends):
             self._out.too_late = True
             return
         self._heard_of(live, message)
+        self._note_run(live, message.run)
         fresh: list[Any] = []
         for event in message.events:
             if isinstance(event, Started):
@@ -60,6 +61,15 @@ class Reports(Ends):
             live.delivered = self._lived
         if message.missing:
             self._complain(live, message.missing)
+
+    def _note_run(self, live: Live, run: str) -> None:
+        """Record the run that owns the attempt; the gate takes no other one."""
+        if live.attempt is None or not run or live.attempt.run == run:
+            return
+        # The gate lets a second run in only if the first one could not begin. Its end is not that of the attempt.
+        if live.end is not None:
+            self._forget_end(live, live.end.message)
+        self._update(live, run=run)
 
     def _take_end(self, live: Live) -> None:
         if live.phase is Phase.SUBMITTED:
@@ -88,18 +98,18 @@ class Reports(Ends):
         if trial.id in self.live:
             self._out.too_late = True
             return
+        attempt = replace(message.attempt, run=message.run or message.attempt.run)
+        if attempt != message.attempt:
+            self._out.records.append(s.SaveAttempt(attempt))
         if message.missing:
             trial = replace(trial, reason=joined(trial.reason, message.missing))
         for event in message.events:
             if isinstance(event, Reported):
                 self._out.records.append(s.SaveMetric(_metric(trial, event)))
-                if event.refused:
-                    trial = replace(trial, reason=joined(trial.reason, _refusal(event)))
-                if event.kind is MetricKind.FINAL and trial.value is None:
-                    trial = replace(trial, value=event.value)
+                trial = _with_late(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
-            elif isinstance(event, Exited) and message.attempt.state is JobState.LOST:
-                self._reverse(trial, message.attempt, event)
+            elif isinstance(event, Exited) and attempt.state is JobState.LOST:
+                self._reverse(trial, attempt, event)
                 return
         if trial != message.trial:
             self._out.records.append(s.SaveTrial(trial))
@@ -170,6 +180,15 @@ class Reports(Ends):
         else:
             live.end = Exited(status.ended or self._now, code, status.reason)
             self._end(live)
+
+
+def _with_late(trial: Trial, event: Reported) -> Trial:
+    """Return an ended trial with one more report."""
+    if event.refused:
+        trial = replace(trial, reason=joined(trial.reason, _refusal(event)))
+    if event.kind is MetricKind.FINAL and trial.value is None:
+        trial = replace(trial, value=event.value)
+    return trial
 
 
 def _refusal(event: Reported) -> str:

@@ -348,7 +348,8 @@ class ServiceCaller:
                 await self._take_reports(attempt, attempt.handle, status.state.ended)
             except Fenced:
                 self._untaken.pop((attempt.trial, attempt.number), None)
-                # The keeper reported the end first, and the trial is being tried again.
+                # The keeper reported the end first, and the trial is being tried again. Or another run of this attempt
+                # reports: the one that the platform speaks of is not the one whose end counts.
                 return
             except StoreError as error:
                 # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
@@ -410,12 +411,12 @@ class ServiceCaller:
 def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
     """The events by number, each once, as several readings may overlap; an end comes after all reports before it."""
 
-    def place(event: KeeperEvent) -> tuple[int, int, str, int]:
+    def place(event: KeeperEvent) -> tuple[int, int, str, int, str]:
         if isinstance(event, Reported):
-            return 1, event.index, "", 0
+            return 1, event.index, "", 0, event.run
         if isinstance(event, Output):
-            return 1, event.offset, event.stream, len(event.data)
-        return (0 if isinstance(event, Started) else 2), 0, "", 0
+            return 1, event.offset, event.stream, len(event.data), event.run
+        return (0 if isinstance(event, Started) else 2), 0, "", 0, event.run
 
     # While a disk is in trouble, a service that repeats its reports would otherwise add another copy at each poll.
     known = {place(event): event for event in reversed(events)}

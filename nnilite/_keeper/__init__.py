@@ -142,7 +142,7 @@ def build(target: Path, with_storage: bool = False) -> Path:
     """Write the zipapp to `target`, the same bytes for the same sources. Returns `target`. Raises: OSError.
 
     It travels within each job of some platforms, which take 100 kB for all of a job. So what copies files to a shared
-    storage is left out unless `with_storage`, and docstrings are left out, too.
+    storage is left out unless `with_storage`, and docstrings and comments are left out, too.
 
     >>> build(Path("/tmp/keeper.pyz"))
     PosixPath('/tmp/keeper.pyz')
@@ -150,7 +150,7 @@ def build(target: Path, with_storage: bool = False) -> Path:
     files = {"__main__.py": _MAIN.encode()}
     left_out = ("attempt_files", *(() if with_storage else _FOR_STORAGE))
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
-    files.update((f"nnilite_keeper/{path.name}", _without_docstrings(path.read_text("ascii"))) for path in modules)
+    files.update((f"nnilite_keeper/{path.name}", _without_prose(path.read_text("ascii"))) for path in modules)
     sdk = sdk_sources()
     files.update((f"sdk/{name}", data) for name, data in sdk.items())
     digest = hashlib.sha256()
@@ -193,7 +193,7 @@ def sdk_sources() -> Dict[str, bytes]:
 
 def bootstrap_source() -> str:
     """The text of the bootstrap, for platforms that only run a command."""
-    return _without_docstrings((_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")).decode("ascii")
+    return _without_prose((_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")).decode("ascii")
 
 
 def version() -> str:
@@ -202,8 +202,8 @@ def version() -> str:
     return text.partition('"')[2].partition('"')[0]
 
 
-def _without_docstrings(source: str) -> bytes:
-    """The source with empty docstrings, and with each line where it was, so that tracebacks are right.
+def _without_prose(source: str) -> bytes:
+    """Return the source with empty docstrings, without comments, and with each line where it was for tracebacks.
 
     Each start of an experiment does this, and to parse the sources would take 0.1 s of it. A docstring follows a colon
     at the end of a line, or nothing.
@@ -211,7 +211,9 @@ def _without_docstrings(source: str) -> bytes:
     lines, before, inside = source.splitlines(), ":", False
     for number, line in enumerate(lines):
         text = line.strip()
-        if inside:
+        if text.startswith("#"):
+            lines[number] = ""
+        elif inside:
             lines[number] = ""
             inside = not text.endswith(_QUOTES)
         elif text.startswith(_QUOTES) and before.endswith(":"):

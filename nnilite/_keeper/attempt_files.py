@@ -20,6 +20,7 @@ from . import plain_file
 from .folder import Folder
 
 _ASKED = ("canceled", "interrupted")
+_LOST = ("machine", "fenced")
 # The end goes first and the proof last: wherever this stops, what is there is true, and it can be done again.
 _TIDIED = ("exit", "metrics", "started", "lock", "delivered")
 _MAX_BYTES = 100_000_000
@@ -27,14 +28,17 @@ _LSOF = "/usr/sbin/lsof"
 
 
 def end_state(exited: Mapping[str, Any]) -> str:
-    """The state of a job by its keeper's record of the end: "SUCCEEDED", "FAILED" or "CANCELED".
+    """The state of a job by its keeper's record of the end: "SUCCEEDED", "FAILED", "CANCELED" or "LOST".
 
-    An interrupted keeper has got a SIGTERM; only the manager knows whether the job was to be canceled. Keepers of
+    It is lost if its machine could not start the command, or if another run of the same attempt has its place. An
+    interrupted keeper has got a SIGTERM; only the manager knows whether the job was to be canceled. Keepers of
     nnilite 0.1 record no cause, but their message begins with "canceled".
     """
     cause = exited.get("cause") or ""
     if cause in _ASKED or (not cause and str(exited.get("message") or "").startswith("canceled")):
         return "CANCELED"
+    if cause in _LOST:
+        return "LOST"
     return "SUCCEEDED" if exited.get("code") == 0 else "FAILED"
 
 

@@ -2,7 +2,8 @@
 
 prepare the folder -> start the command -> watch it -> end its group -> write how it ended -> deliver the rest
 
-A failure before the start is reported as an exit without a code, so that the trial fails with that sentence.
+A failure before the start is reported as an exit without a code. If it is the machine's (a full disk, no descriptors,
+no code package), its cause says so, and the manager tries the trial again, on another machine if it can.
 
 What only watches and reports is loaded after the start of the command, which does not wait for it.
 """
@@ -18,14 +19,17 @@ from .folder import Folder, is_gone
 from .niceness import Niceness
 from .output import OutputFile
 from .saving import saver_of
+from .starting import NotStarted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional, Tuple
+    from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
 
     from .courier import Courier
     from .spec import Spec
     from .wake import Wake
+
+    T = TypeVar("T")
 
 NOT_STARTED = 4
 FENCED = 5
@@ -53,11 +57,7 @@ _NOT_FOR_TRIALS = (
 )
 
 
-_CAUSES = ("canceled", "interrupted", "duration", "orphaned", "fenced")
-
-
-class NotStarted(Exception):
-    """The command was not started. The text is the sentence for the user."""
+_CAUSES = ("canceled", "interrupted", "duration", "orphaned", "fenced", "machine")
 
 
 def run(spec: Spec, wake: Wake) -> int:
@@ -90,9 +90,10 @@ def _run(spec: Spec, wake: Wake, folder: Folder) -> int:
         folder.create()
         if not folder.lock():
             return OTHER_KEEPER
-        first = folder.reserve()
+        first = folder.reserve(attempt.run_id)
     except OSError as error:
-        code = attempt.not_started("the trial's folder {} cannot be written: {}".format(spec.directory, error.strerror))
+        text = "the trial's folder {} cannot be written: {}".format(spec.directory, error.strerror)
+        code = attempt.not_started(text, by_machine=True)
         folder.give_back()
         return code
     return attempt.run() if first else attempt.go_on()
@@ -120,6 +121,8 @@ class AttemptRun:
             "stderr": OutputFile(folder.stderr, spec.max_output_bytes),
         }
         self._spool = OutputFile(folder.metrics, 0)
+        # The identity of this start of the command. Each event names it, so that the manager never mixes two runs.
+        self.run_id = spec.run or os.urandom(8).hex()
         self._made: Optional[Courier] = None
         self._courier_works = False
         self._saver = saver_of(spec, folder)
@@ -137,9 +140,9 @@ class AttemptRun:
         try:
             pid = self._start()
         except NotStarted as error:
-            return self.not_started(str(error))
+            return self.not_started(str(error), error.by_machine)
         niceness = Niceness(pid, self._spec.niceness)
-        started = dict(process.identity(pid), time=self._began[0])
+        started = dict(process.identity(pid), time=self._began[0], run=self.run_id)
         self._folder.write("started", started)
         self._courier.notify(_started(started))
         self._courier.measure(started)
@@ -161,9 +164,11 @@ class AttemptRun:
         self._linger()
         return status(code)
 
-    def not_started(self, message: str) -> int:
-        """Report to the manager why the command cannot be started."""
+    def not_started(self, message: str, by_machine: bool = False) -> int:
+        """Report to the manager why the command cannot be started, and whether that is this machine's fault."""
         self._folder.note(message)
+        if by_machine and not self._cause:
+            self._cause = "machine"
         self._tell_exit(None, message)
         self._start_courier()
         self._linger()
@@ -183,6 +188,7 @@ class AttemptRun:
 
         Only its keeper could have known how the trial ended, so without an exit file no end is reported.
         """
+        self.run_id = self._patiently("the identity of the run", self._folder.run) or ""
         started = self._recorded("started")
         if started is not None and process.is_running(started):
             process.end_group(int(started["pid"]), self._spec.grace_s)
@@ -199,14 +205,18 @@ class AttemptRun:
         return 0 if self._courier.outbox.complete else UNDELIVERED
 
     def _recorded(self, name: str) -> Optional[Dict[str, Any]]:
-        """A record that an earlier keeper has written; None if there is none. It waits while the disk is in trouble."""
+        """Return a record that an earlier keeper has written; None if there is none."""
+        return self._patiently(name, lambda: self._folder.read(name))
+
+    def _patiently(self, what: str, read: Callable[[], Optional[T]]) -> Optional[T]:
+        """Read something of an earlier keeper; try again while the disk is in trouble, and give up after a while."""
         deadline = time.monotonic() + _READ_PATIENCE_S
         while True:
             try:
-                return self._folder.read(name)
+                return read()
             except OSError as error:
                 if time.monotonic() > deadline:
-                    self._folder.note("{} cannot be read: {}".format(name, error))
+                    self._folder.note("{} cannot be read: {}".format(what, error))
                     return None
             self._wake.wait(_READ_AGAIN_S)
 
@@ -218,7 +228,7 @@ class AttemptRun:
             from .link import link_of
             from .outbox import Outbox
 
-            outbox = Outbox(self._folder, self._outputs if self._spec.send_output else {})
+            outbox = Outbox(self._folder, self._outputs if self._spec.send_output else {}, self.run_id)
             self._made = Courier(self._spec, self._folder, outbox, link_of(self._spec), self._wake.poke)
         return self._made
 
@@ -238,13 +248,14 @@ class AttemptRun:
             self._saver.restore(self._wanted)
             env = self._environment(directory)
         except OSError as error:
-            raise NotStarted("the trial's folder cannot be prepared: {}".format(error)) from error
+            raise NotStarted("the trial's folder cannot be prepared: {}".format(error), by_machine=True) from error
         self._check_wanted()
         try:
             self._began = (time.time(), time.monotonic())
             return starting.start(self._spec.command, directory, env, self._folder.stdout, self._folder.stderr)
         except (OSError, ValueError) as error:  # a ValueError is a zero byte in command or environment
-            raise NotStarted("the trial command cannot be started in {}: {}".format(directory, error)) from error
+            text = "the trial command cannot be started in {}: {}".format(directory, error)
+            raise NotStarted(text, starting.is_by_machine(error)) from error
 
     def _check_wanted(self) -> None:
         """Check that the trial's end was not requested already. Raises: NotStarted."""
@@ -272,7 +283,7 @@ class AttemptRun:
                 archive = working_copy.download(link, name, self._folder.inner, lambda: not self._wanted())
             working_copy.unpack(archive, target)
         except working_copy.CodeError as error:
-            raise NotStarted(str(error)) from error
+            raise NotStarted(str(error), by_machine=True) from error
         return target
 
     def _wanted(self) -> bool:
@@ -345,7 +356,7 @@ class AttemptRun:
         """End the trial if there is a reason: SIGTERM, then SIGKILL after the grace. A fenced attempt gets no grace."""
         now = time.monotonic()
         if self._courier.fenced:
-            self._why, self._cause = "fenced: its manager has begun another attempt, or is over", "fenced"
+            self._why, self._cause = "fenced: its manager has begun another run of this trial, or is over", "fenced"
             process.signal_group(group, signals.SIGKILL)
         elif self._kill_at is None:
             self._why, self._cause = self._reason(now)
@@ -414,7 +425,7 @@ class AttemptRun:
     def _tell_exit(self, code: Optional[int], message: str) -> None:
         wall, monotonic = self._began
         when = wall + time.monotonic() - monotonic  # the clock may have been set meanwhile
-        exited = {"time": when, "code": code, "message": message, "cause": self._cause}
+        exited = {"time": when, "code": code, "message": message, "cause": self._cause, "run": self.run_id}
         self._unwritten = {} if self._folder.write("exit", exited) else exited
         self._courier.close(_exited(exited))
 

@@ -78,7 +78,8 @@ def main(words: Sequence[str]) -> int:
         tell_end(options.get("message"), {"code": None, "message": str(error), "cause": "interrupted"})
         return STOPPED
     except Failed as error:
-        tell_end(options.get("message"), {"code": None, "message": str(error)})
+        # Nothing of the user's has run yet: the manager tries the trial again, elsewhere if it can.
+        tell_end(options.get("message"), {"code": None, "message": str(error), "cause": "machine"})
         return NOT_STARTED
 
 

@@ -175,7 +175,7 @@ class Courier:
             self._process = None
             self._folder.note("what the trial uses cannot be told: {}".format(error))
             return []
-        return [] if found is None else [found]
+        return [] if found is None else [dict(found, run=self.outbox.run)]
 
     def _take(self, batch: Batch, answer: ManagerAnswer) -> bool:
         """Take the manager's answer to a batch. True if it has made progress."""

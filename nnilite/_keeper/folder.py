@@ -4,14 +4,17 @@
     trial.stdout, trial.stderr
     code/               the working copy, if the trial has one of its own
     .nni/metrics        the spool: one line for each report
-    .nni/started        the process that runs it: pid, start time, host, boot
-    .nni/exit           how it ended
+    .nni/started        the process that runs it: pid, start time, host, boot, and the run
+    .nni/exit           how it ended, and the run
     .nni/delivered      how much of all this the manager has
     .nni/keeper.log     the keeper's log
     .nni/lock           locked by the keeper at work
 
 Files are written under another name and renamed, so each is whole or absent. The disk space of `.nni/exit` is reserved
 at the start, so that the end can be recorded on a full disk, too.
+
+A run is one start of the attempt's command. Its identity is drawn by the keeper that is about to start it, and written
+together with the reservation: whoever reports for this folder later, reports for that run.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ _RESERVED_BYTES = 16384
 _LOCK_TRIES, _LOCK_AGAIN_S = 3, 0.01
 _MAX_LOG_BYTES = 1_000_000
 _MAX_RECORD_BYTES = 1_000_000
+MAX_RUN_CHARS = 64
 
 
 class Folder:
@@ -70,16 +74,28 @@ class Folder:
             os.close(self._held)
             self._held = None
 
-    def reserve(self) -> bool:
-        """Reserve disk space for later files. False: an earlier keeper has run this attempt.
+    def reserve(self, run: str) -> bool:
+        """Reserve disk space for later files, and note the identity of the run in it.
 
-        Raises: OSError.
+        Returns False if an earlier keeper has run this attempt. Raises: OSError.
         """
         if any(os.path.exists(os.path.join(self.inner, name)) for name in ("started", "exit", "exit.new")):
             return False
+        content = plain_json.dumps({"run": run}).encode("ascii").ljust(_RESERVED_BYTES)
         for name in ("started", "exit"):
-            plain_file.write(self._draft(name), b" " * _RESERVED_BYTES)
+            plain_file.write(self._draft(name), content)
         return True
+
+    def run(self) -> str:
+        """Return the identity of the run that was begun here; "" if it is not known.
+
+        Keepers of earlier versions did not write it. Raises: OSError if it cannot be read now.
+        """
+        for name in ("started", "exit", "started.new", "exit.new"):
+            run = (self.read(name) or {}).get("run")
+            if isinstance(run, str) and len(run) <= MAX_RUN_CHARS and run.isascii():
+                return run
+        return ""
 
     def give_back(self) -> None:
         """Remove the reservation if nothing has begun, so that the next keeper does not misread it."""

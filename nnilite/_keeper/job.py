@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import attempt_run, bootstrap_program, plain_json, process, signals
+from . import attempt_run, bootstrap_program, plain_json, process, signals, starting
 from .folder import Folder
 from .plain_file import open_ordinary
 from .spec import SpecError, parse
@@ -60,7 +60,8 @@ def run(words: Sequence[str]) -> int:
         os.unlink(words[0])
     except OSError as error:
         options = bootstrap_program.read_options(words[1:])
-        bootstrap_program.tell_end(options.get("message"), {"code": None, "message": str(error)})
+        end = {"code": None, "message": str(error), "cause": "machine"}
+        bootstrap_program.tell_end(options.get("message"), end)
         return attempt_run.NOT_STARTED
     return attend(start, os.path.dirname(words[0]), words[1:])
 
@@ -72,8 +73,10 @@ def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
     options = bootstrap_program.read_options(words)
     try:
         return _do(start, options, place, wake)
-    except (SpecError, OSError, attempt_run.NotStarted) as error:
-        bootstrap_program.tell_end(options.get("message"), {"code": None, "message": str(error)})
+    except (SpecError, OSError, starting.NotStarted) as error:
+        by_machine = not isinstance(error, SpecError) and getattr(error, "by_machine", True)
+        end = {"code": None, "message": str(error), "cause": "machine" if by_machine else ""}
+        bootstrap_program.tell_end(options.get("message"), end)
         return attempt_run.NOT_STARTED
     finally:
         import shutil
@@ -151,7 +154,7 @@ def _run(spec: Spec, failed: str, wake: Wake) -> int:
         return attempt_run.run(spec, wake)
     folder = Folder(spec.directory)
     folder.create()
-    return attempt_run.AttemptRun(spec, folder, wake).not_started(failed)
+    return attempt_run.AttemptRun(spec, folder, wake).not_started(failed, by_machine=True)
 
 
 def _write_outcome(directory: str, message_file: Optional[str]) -> None:
@@ -216,7 +219,7 @@ def _prepare(spec: Spec, place: str) -> int:
         if archive and not os.path.exists(target):
             working_copy.unpack(archive, target)
     except working_copy.CodeError as error:
-        raise attempt_run.NotStarted(str(error)) from error
+        raise starting.NotStarted(str(error), by_machine=True) from error
     return 0
 
 
@@ -228,7 +231,7 @@ def _resume(spec: Dict[str, Any], message_file: Optional[str], place: str, wake:
     import subprocess
 
     directory = spec["directory"]
-    _take_over(directory)
+    spec["run"] = _take_over(directory)
     path = os.path.join(place, "spec.json")
     bootstrap_program.write_private(path, plain_json.dumps(spec).encode("ascii"))
     child = subprocess.Popen([sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "run", path])
@@ -246,13 +249,16 @@ def _resume(spec: Dict[str, Any], message_file: Optional[str], place: str, wake:
     return _ENDED_BY_SIGTERM
 
 
-def _take_over(directory: str) -> None:
-    """Begin with the reports and the output of the job before, so that numbers continue after them."""
+def _take_over(directory: str) -> str:
+    """Begin with the reports and the output of the job before, so that numbers continue after them.
+
+    Returns the identity of its run, which goes on; "" if there was none.
+    """
     base, _, number = directory.rpartition("-")
     earlier = ["{}-{}".format(base, n) for n in range(int(number) - 1, -1, -1)]
     before = next((path for path in earlier if os.path.exists(Folder(path).metrics)), None)
     if before is None:
-        return
+        return ""
     import shutil
 
     old, new = Folder(before), Folder(directory)
@@ -260,3 +266,4 @@ def _take_over(directory: str) -> None:
     for source, target in ((old.metrics, new.metrics), (old.stdout, new.stdout), (old.stderr, new.stderr)):
         if os.path.exists(source) and not os.path.exists(target):
             shutil.copyfile(source, target)
+    return old.run()

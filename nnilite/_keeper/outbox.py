@@ -48,7 +48,9 @@ class Batch(NamedTuple):
 class Outbox:
     """The undelivered part of one attempt."""
 
-    def __init__(self, folder: Folder, outputs: Dict[str, OutputFile]) -> None:
+    def __init__(self, folder: Folder, outputs: Dict[str, OutputFile], run: str = "") -> None:
+        """`run`: the identity of the run whose events these are; it goes with each of them."""
+        self.run = run
         self.started: Optional[Dict[str, Any]] = None
         self.exited: Optional[Dict[str, Any]] = None
         self.closed = False  # the trial has ended, and the files will not change any more
@@ -96,6 +98,8 @@ class Outbox:
         if last and self.exited is not None:
             events.append(dict(self.exited, message=(self.exited["message"] + self._unreadable()).strip()))
         metrics = reports[-1].number + 1 if reports else self.metrics
+        if self.run:
+            events = [dict(event, run=self.run) for event in events]
         return Batch(events, self.started is not None, last, more, metrics, output)
 
     def accept(self, batch: Batch, answer: ManagerAnswer) -> bool:
@@ -197,7 +201,7 @@ class Outbox:
 
 def _size(report: Report) -> int:
     """An upper bound of the bytes of a report's event: a quote takes two bytes, other characters up to twelve."""
-    return 120 + len(report.value) * (2 if report.value.isascii() else 12)
+    return 160 + len(report.value) * (2 if report.value.isascii() else 12)
 
 
 def _metric(report: Report) -> Dict[str, Any]:

@@ -9,6 +9,7 @@ already, as in a fork server, it is used, since it has a way to start a process 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -33,6 +34,22 @@ _MAX_PROBLEM_BYTES = 4096
 _MOST_FILES = 1024
 # By process id, until their ends are known, since one that is forgotten is waited for by `subprocess` itself.
 _children: Dict[int, subprocess.Popen[bytes]] = {}
+# What the machine lacks. All else that the system refuses (no such program, too long a command) is the command's fault.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ETIMEDOUT)
+_MACHINE_ERRORS = (*_DISK_ERRORS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+
+
+class NotStarted(Exception):
+    """The command was not started. The text is the sentence for the user."""
+
+    def __init__(self, text: str, by_machine: bool = False) -> None:
+        super().__init__(text)
+        self.by_machine = by_machine
+
+
+def is_by_machine(error: Exception) -> bool:
+    """Return whether a start failed for lack of something on this machine, such as disk space or memory."""
+    return isinstance(error, OSError) and error.errno in _MACHINE_ERRORS
 
 
 def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> int:

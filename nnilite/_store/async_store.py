@@ -59,7 +59,7 @@ class AsyncStore:
         except OSError as error:
             problem = f"the output of trial {key[0]} cannot be read ({error.strerror}); it is tried again"
             raise StoreError(problem, busy=True) from error
-        return trial, attempt, MetricCursor(metrics, *_milestones(attempt), sizes)
+        return trial, attempt, MetricCursor(metrics, *_milestones(attempt), sizes, attempt.run)
 
     async def append_output(self, key: JobKey, chunks: Sequence[Output], *, sync: bool) -> None:
         """Write output to its place, and with `sync` wait until it is on the disk. Raises: StoreError."""

@@ -18,7 +18,7 @@ from nnilite._remarks import checked
 from nnilite._store.rows import stored_end
 from nnilite.errors import ConfigError, StoreError
 from nnilite.keeper_events import read_value
-from nnilite.records import PRIORITY_MAX, CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
+from nnilite.records import PRIORITY_MAX, RUN_MAX, CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
 
 Check = Callable[[Any], bool]
 
@@ -212,6 +212,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "cancel": _one_of("", *(state.value for state in TrialState)),
         "reported_end": _maybe(_end),
         "cost": _maybe(_cost),
+        "run": lambda value: isinstance(value, str) and len(value) <= RUN_MAX,
     },
     "metrics": {
         "attempt": _whole,

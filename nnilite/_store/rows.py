@@ -22,7 +22,7 @@ LATEST = (
 """The latest intermediate result of the current attempt, for a row of `trials t` without a final result."""
 ATTEMPT_COLUMNS = (
     "a.number, a.service, a.handle, a.state, a.started, a.ended, a.exit_code, a.message, a.host, a.url, a.cancel, "
-    "a.reported_end, a.cost"
+    "a.reported_end, a.cost, a.run"
 )
 REMARK_COLUMNS = "t.id, r.tags, r.note, r.revision"
 METRIC_COLUMNS = "t.id, m.attempt, m.idx, m.final, m.sequence, m.value, m.time"
@@ -31,7 +31,7 @@ METRIC_COLUMNS = "t.id, m.attempt, m.idx, m.final, m.sequence, m.value, m.time"
 _WHOLE, _TIME, _TEXT = (int, type(None)), (int, float), (str, type(None))
 _MAYBE_TIME = _MAYBE_COST = (*_TIME, type(None))
 _TRIAL_TYPES = (int, str, _WHOLE, str, str, str, str, int, _TIME, _MAYBE_TIME, _MAYBE_TIME, _TEXT, str, _MAYBE_COST)
-_ATTEMPT_TYPES = (int, str, _TEXT, str, _MAYBE_TIME, _MAYBE_TIME, _WHOLE, str, str, str, str, _TEXT, _MAYBE_COST)
+_ATTEMPT_TYPES = (int, str, _TEXT, str, _MAYBE_TIME, _MAYBE_TIME, _WHOLE, str, str, str, str, _TEXT, _MAYBE_COST, str)
 _METRIC_TYPES = (str, int, int, int, int, str, _TIME)
 _REMARK_TYPES = (str, str, str, int)
 _CALL_TYPES = (str, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, int)
@@ -80,7 +80,7 @@ def trial_from(row: tuple[Any, ...]) -> Trial:
 
 def attempt_from(trial: str, row: tuple[Any, ...]) -> Attempt:
     _check(row, _ATTEMPT_TYPES)
-    number, service, handle, state, started, ended, exit_code, message, host, url, cancel, end, cost = row
+    number, service, handle, state, started, ended, exit_code, message, host, url, cancel, end, cost, run = row
     return Attempt(
         trial=trial,
         number=number,
@@ -96,6 +96,7 @@ def attempt_from(trial: str, row: tuple[Any, ...]) -> Attempt:
         cost=cost,
         cancel=TrialState(cancel) if cancel else None,
         reported_end=None if end is None else stored_end(end),
+        run=run,
     )
 
 

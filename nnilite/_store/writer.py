@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 FILE_NAME = "nnilite.sqlite"
 _APPLICATION_ID = 0x6E6E696C  # "nnil" in ASCII: by this nnilite recognizes its own files
 _SECRET = re.compile("[0-9a-f]{64}")
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _REMOVALS = """
 CREATE TABLE removals (
@@ -59,7 +59,8 @@ CREATE INDEX trials_revision ON trials (revision);
 CREATE TABLE attempts (
   trial INTEGER NOT NULL, number INTEGER NOT NULL, service TEXT NOT NULL, handle TEXT, state TEXT NOT NULL,
   started REAL, ended REAL, exit_code INTEGER, message TEXT NOT NULL, host TEXT NOT NULL, url TEXT NOT NULL,
-  cancel TEXT NOT NULL, reported_end TEXT, cost REAL, PRIMARY KEY (trial, number)) WITHOUT ROWID;
+  cancel TEXT NOT NULL, reported_end TEXT, cost REAL, run TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (trial, number)) WITHOUT ROWID;
 CREATE TABLE metrics (
   trial INTEGER NOT NULL, attempt INTEGER NOT NULL, idx INTEGER NOT NULL, final INTEGER NOT NULL,
   sequence INTEGER NOT NULL, value TEXT NOT NULL, time REAL NOT NULL);
@@ -82,6 +83,7 @@ _MIGRATIONS: dict[int, str] = {
     2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT",
     3: _COSTS,
     4: _REMARKS,
+    5: "ALTER TABLE attempts ADD COLUMN run TEXT NOT NULL DEFAULT ''",
 }
 """By schema version, the statements that lead to the next; to the letter as in `SCHEMA` (see `check_schema`)."""
 
@@ -300,8 +302,8 @@ _PUT_TRIAL = (
 )
 _PUT_ATTEMPT = (
     "INSERT OR REPLACE INTO attempts (trial, number, service, handle, state, started, ended, exit_code, message, host, "
-    "url, cancel, reported_end, cost) "
-    "VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "url, cancel, reported_end, cost, run) "
+    "VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ADD_METRIC = (
     "INSERT INTO metrics (trial, attempt, idx, final, sequence, value, time) "
@@ -329,6 +331,7 @@ def _attempt_row(a: Attempt) -> tuple[Any, ...]:
     return (
         *(a.trial, a.number, a.service, handle, a.state.value, a.started, a.ended, a.exit_code),
         *(storable(a.message), storable(a.host), storable(a.url), a.cancel.value if a.cancel else "", end, a.cost),
+        a.run,
     )
 
 

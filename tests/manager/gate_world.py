@@ -37,6 +37,8 @@ from waiting import pause_async
 
 PRINTED = b"".join(b"%07d\n" % number for number in range(2000))
 """What every trial prints, as far as it comes."""
+OTHERWISE = PRINTED.replace(b"0", b"x")
+"""What a second run of the same attempt prints."""
 
 
 class _Selector(selectors.SelectSelector):
@@ -148,30 +150,42 @@ class Keeper:
     fenced: bool = False
     cursor: tuple[int, int] = (0, 0)  # metrics, output: where the next batch begins
     told: tuple[int, int, bool] = (0, 0, False)  # metrics, output and end that are acknowledged
+    is_second: bool = False  # a fault has started the attempt twice, and this is the other run
+
+    @property
+    def run(self) -> str:
+        return "second" if self.is_second else "first"
+
+    @property
+    def text(self) -> bytes:
+        return OTHERWISE if self.is_second else PRINTED
+
+    def values(self, count: int) -> list[float]:
+        return [number / 2 + 1000 * self.is_second for number in range(count)]
+
+    def _metrics(self, first: int, last: int) -> list[KeeperEvent]:
+        values = self.values(last)
+        return [Reported(n, MetricKind.PERIODICAL, n, values[n], 1.0, run=self.run) for n in range(first, last)]
 
     def batch(self, metrics: int, size: int) -> list[KeeperEvent]:
         """As a keeper's outbox makes it: the end comes with what leaves nothing behind."""
         first, at = self.cursor
         last, end = min(first + metrics, self.metrics), min(at + size, self.printed)
-        events: list[KeeperEvent] = [Started(1.0), *map(metric, range(first, last))]
-        events += [Output("stdout", at, PRINTED[at:end])] if end > at else []
+        events: list[KeeperEvent] = [Started(1.0, run=self.run), *self._metrics(first, last)]
+        events += [Output("stdout", at, self.text[at:end], self.run)] if end > at else []
         if self.end is not None and (last, end) == (self.metrics, self.printed):
             events.append(self.end)
         return events
 
     def everything(self) -> list[KeeperEvent]:
         """What its service can read by itself."""
-        return [Started(1.0), *map(metric, range(self.metrics)), *([self.end] if self.end else [])]
+        return [Started(1.0, run=self.run), *self._metrics(0, self.metrics), *([self.end] if self.end else [])]
 
     def accept(self, batch: Sequence[KeeperEvent], answer: Taken) -> None:
         output = answer.output.get("stdout", 0)
         self.cursor = (min(answer.metrics, self.metrics), min(output, self.printed))
         ended = self.told[2] or any(isinstance(event, Exited) for event in batch)
         self.told = (max(self.told[0], answer.metrics), max(self.told[1], output), ended)
-
-
-def metric(number: int) -> Reported:
-    return Reported(number, MetricKind.PERIODICAL, number, number / 2, 1.0)
 
 
 class Platform(FakeService):
@@ -209,6 +223,7 @@ class World:
     settings: s.Settings
     disk: Disk = field(init=False)
     keepers: dict[str, Keeper] = field(default_factory=dict)
+    second_runs: dict[str, Keeper] = field(default_factory=dict)
     calls: list[asyncio.Task[None]] = field(default_factory=list)  # callbacks under way
     stopped_s: float = 0.0
     ids: Any = field(default_factory=itertools.count)
@@ -242,8 +257,17 @@ class World:
     # ------------------------------------------------------------ steps
 
     def _keeper(self, index: int, alive: bool = True) -> Keeper | None:
-        found = [k for k in self.keepers.values() if not (alive and k.end)]
+        found = [k for k in self._runs() if not (alive and k.end)]
         return found[index % len(found)] if found else None
+
+    def _runs(self) -> list[Keeper]:
+        return [*self.keepers.values(), *self.second_runs.values()]
+
+    async def run_twice(self, index: int) -> None:
+        """A fault starts an attempt once more, on another machine: its platform knows one of the two runs."""
+        if self.keepers:
+            name, first = list(self.keepers.items())[index % len(self.keepers)]
+            self.second_runs.setdefault(name, Keeper(first.trial, first.attempt, is_second=True))
 
     async def report(self, index: int, metrics: int, size: int) -> None:
         if keeper := self._keeper(index):
@@ -253,15 +277,16 @@ class World:
     async def end(self, index: int, code: int) -> None:
         """A command ends; its platform sees it, too."""
         if keeper := self._keeper(index):
-            keeper.end = Exited(2.0, code)
+            keeper.end = Exited(2.0, code, run=keeper.run)
             name = f"nni-e-{keeper.trial}-{keeper.attempt}"
-            if not self.platform.jobs[name].status.state.ended:
+            if not keeper.is_second and not self.platform.jobs[name].status.state.ended:
                 self.platform.jobs[name].finish(code)
 
     async def lose(self, index: int) -> None:
         """Its platform has lost it, and cannot tell what it had reported."""
-        if keeper := self._keeper(index):
-            keeper.end = Exited(2.0, 1)
+        keeper = self._keeper(index)
+        if keeper is not None and not keeper.is_second:
+            keeper.end = Exited(2.0, 1, run=keeper.run)
             self.platform.jobs[f"nni-e-{keeper.trial}-{keeper.attempt}"].lose()
 
     async def deliver(self, index: int, metrics: int, size: int) -> None:
@@ -324,13 +349,23 @@ class World:
             self.calls.remove(call)
             with contextlib.suppress(asyncio.CancelledError):
                 call.result()
-        for keeper in self.keepers.values():
-            metrics, printed, ended = self.stored(keeper)
-            assert metrics == [n / 2 for n in range(len(metrics))], "metrics are doubled, or something is missing"
-            assert keeper.told[0] <= len(metrics) <= keeper.metrics
-            assert PRINTED.startswith(printed), "the output has a hole, or is not what was printed"
-            assert keeper.told[1] <= len(printed) <= keeper.printed
-            assert ended or keeper.fenced or not keeper.told[2], "an end was acknowledged that is not stored"
+        for name, first in self.keepers.items():
+            second = self.second_runs.get(name)
+            owners = [run for run in (first, second) if run is not None and run.told != (0, 0, False)]
+            assert len(owners) < 2, "of two runs of one attempt something was taken"
+            metrics, printed, ended = self.stored(first)
+            # Before anything is acknowledged, what is stored may be of either run.
+            possible = owners or [first, *([second] if second else [])]
+            assert any(self._is_of(run, metrics, printed) for run in possible), "two runs are mixed"
+            for run in owners:
+                assert run.told[0] <= len(metrics) <= run.metrics, "a metric is missing, or was never reported"
+                assert run.told[1] <= len(printed) <= run.printed, "output is missing, or was never printed"
+                assert ended or run.fenced or not run.told[2], "an end was acknowledged that is not stored"
+
+    @staticmethod
+    def _is_of(run: Keeper, metrics: list[float], printed: bytes) -> bool:
+        """Return whether all of this was reported by the run, once and in order."""
+        return metrics == run.values(len(metrics)) and run.text.startswith(printed)
 
     def stored(self, keeper: Keeper) -> tuple[list[float], bytes, bool]:
         at = "(SELECT sequence FROM trials WHERE id = ?)"
@@ -352,9 +387,9 @@ class World:
         await self.silence(0)
         for _ in range(100):
             over = self.engine.rules.state is ExperimentState.DONE
-            for index in range(len(self.keepers)):
+            for index in range(len(self._runs())):
                 await self.end(index, 0)
-            for keeper in [keeper for keeper in self.keepers.values() if not keeper.fenced]:
+            for keeper in [keeper for keeper in self._runs() if not keeper.fenced]:
                 await asyncio.wait([asyncio.ensure_future(self._deliver(keeper, 1000, len(PRINTED)))], timeout=60.0)
             self.check()
             if over:

@@ -28,6 +28,7 @@ STEP = st.one_of(
     st.tuples(st.just("pass_time"), st.sampled_from([0.001, 0.05, 1.0, 20.0])),
     st.tuples(st.just("end"), INDEX, st.sampled_from([0, 0, 1])),
     st.tuples(st.just("lose"), INDEX),
+    st.tuples(st.just("run_twice"), INDEX),
     st.tuples(st.just("poll")),
     st.tuples(st.just("silence"), st.sampled_from([0, 1, 3])),
     st.tuples(st.just("give_up"), INDEX),

@@ -276,7 +276,8 @@ def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: p
     db.close()
 
 
-WITHOUT_REMARKS = "DROP TABLE remarks;"
+WITHOUT_RUNS = "ALTER TABLE attempts DROP COLUMN run;"
+WITHOUT_REMARKS = f"{WITHOUT_RUNS} DROP TABLE remarks;"
 WITHOUT_ENDS = "ALTER TABLE attempts DROP COLUMN reported_end;"
 WITHOUT_COSTS = (
     "ALTER TABLE trials DROP COLUMN service; ALTER TABLE trials DROP COLUMN cost; "
@@ -297,7 +298,20 @@ def test_a_database_of_schema_4_keeps_its_trials_and_gets_remarks(path: Path) ->
     with contextlib.closing(sqlite3.connect(path)) as db:
         check_schema(db, SCHEMA)
         check_rows(db)
-        assert db.execute("PRAGMA user_version").fetchone() == (5,)
+        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+
+
+def test_a_database_of_schema_5_gets_runs_and_its_attempts_go_on(path: Path) -> None:
+    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
+        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, "near"))])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(f"{WITHOUT_RUNS} PRAGMA user_version = 5")
+    with contextlib.closing(reopened(path)) as store:
+        store.write([s.SaveAttempt(Attempt("t0", 1, "near", run="0123456789abcdef"))])
+        runs = [known[1].run for known in (store.attempt("t0", 0), store.attempt("t0", 1)) if known is not None]
+    assert runs == ["", "0123456789abcdef"]
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        check_schema(db, SCHEMA)
 
 
 def test_a_database_without_costs_gets_them_and_knows_who_ran_what(path: Path) -> None:

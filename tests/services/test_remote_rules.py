@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import socket
 import tarfile
@@ -16,7 +17,7 @@ paramiko = pytest.importorskip("paramiko")
 from nnilite._keeper.link import RestLink  # noqa: E402
 from nnilite._keeper.spec import parse  # noqa: E402
 from nnilite.config import from_dict  # noqa: E402
-from nnilite.errors import ConfigError, NoCapacity  # noqa: E402
+from nnilite.errors import ConfigError, NoCapacity, ServiceError  # noqa: E402
 from nnilite.gpu import Gpu  # noqa: E402
 from nnilite.ssh.download import unpack  # noqa: E402
 from nnilite.ssh.errors import MachineError  # noqa: E402
@@ -219,6 +220,37 @@ def test_bookings_outlive_the_manager_and_broken_files(tmp_path):
     assert again.get("job") == Booking("box", "/d", (0, 1))
     place.write_text("{")
     Bookings(place).load()
+
+
+def test_a_booking_that_cannot_be_written_is_not_in_memory_either(tmp_path, monkeypatch):
+    bookings, booking = Bookings(tmp_path / "jobs.json"), Booking("box", "/d")
+    with monkeypatch.context() as full:
+        full.setattr("nnilite_remote._bookings.write_private", no_space)
+        for _ in range(2):
+            with pytest.raises(ServiceError, match="No space left"):
+                bookings.book("job", booking)
+            assert bookings.get("job") is None
+    bookings.book("job", booking)
+    again = Bookings(tmp_path / "jobs.json")
+    again.load()
+    assert again.get("job") == booking
+
+
+def test_a_command_that_could_not_be_written_is_written_by_the_next_call(tmp_path, monkeypatch):
+    place, handle = tmp_path / "owed.json", {"machine": "box", "job": "j", "directory": "/d"}
+    commands, again = PendingCommands(place), PendingCommands(place)
+    with monkeypatch.context() as full:
+        full.setattr("nnilite_remote._pending_commands.write_private", no_space)
+        with pytest.raises(ServiceError, match="No space left"):
+            commands.add(CANCEL, handle)
+    assert commands.to("box") == [(CANCEL, handle)]
+    commands.add(CANCEL, handle)
+    again.load()
+    assert again.to("box") == [(CANCEL, handle)]
+
+
+def no_space(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 # the tunnel's gate

@@ -20,7 +20,7 @@ from keeper_bench import HOSTILE, JOB, TOKEN, Bench, pythons, zipapp
 from nnilite.bootstrap import Instructions, JobProcess, Supply, command, environment, pack, python_command
 from nnilite.codedir import pack as pack_code
 from nnilite.keeper_folder import read_log
-from nnilite.records import Exited, Output, Reported
+from nnilite.records import EndCause, Exited, Output, Reported
 from nnilite.testing import eventually
 from nnilite.testing.listener import Handler, Listener
 
@@ -229,8 +229,8 @@ def test_what_is_wrong_with_the_keeper_is_told_in_one_sentence(bench, supply, se
     assert complaint == sentence + "\n"
     [end] = read_log(output)
     assert isinstance(end, Exited)
-    assert (end.code, end.message) == (None, sentence)
-    assert bench.word == {"code": None, "message": sentence}
+    assert (end.code, end.message, end.cause) == (None, sentence, EndCause.MACHINE)
+    assert bench.word == {"code": None, "message": sentence, "cause": "machine"}
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_the_sources_are_what_runs_where_bytecode_is_that_of_another_python(tmp_
         assert done.returncode == 0, done.stderr
 
 
-def test_the_keeper_is_sent_without_docstrings_and_with_all_lines_in_their_places():
+def test_the_keeper_is_sent_without_docstrings_and_comments_and_with_all_lines_in_their_places():
     with zipfile.ZipFile(zipapp()) as keeper:
         sent = {Path(name).stem: keeper.read(name).decode() for name in keeper.namelist() if "keeper/" in name}
     sent.pop("__init__")  # it is made for it

@@ -38,7 +38,8 @@ def of(bench):
         ({"code": 0, "cause": "canceled"}, JobState.CANCELED),
         ({"code": -15, "cause": "interrupted", "message": "told to end"}, JobState.CANCELED),
         ({"code": -15, "cause": "duration", "message": "went over its time limit"}, JobState.FAILED),
-        ({"code": -9, "cause": "fenced", "message": "given up"}, JobState.FAILED),
+        ({"code": -9, "cause": "fenced", "message": "given up"}, JobState.LOST),
+        ({"code": None, "cause": "machine", "message": "No space left on device"}, JobState.LOST),
         # a keeper of nnilite 0.1, and files that a trial has written to
         ({"code": -15, "message": "canceled"}, JobState.CANCELED),
         ({"code": 1, "cause": "duration", "message": "canceled"}, JobState.FAILED),
@@ -115,7 +116,8 @@ def test_output_is_read_piece_by_piece_and_events_are_whole(bench):
     assert bench.run("printf 0123456789; exit 4") == 4
     folder = of(bench)
     assert (folder.output("stdout", 2, 3), folder.output("stdout", 20, 3)) == (b"234", b"")
-    assert folder.events()[-1] == Exited(folder.ended().ended, 4, folder.ended().reason)
+    events = folder.events()
+    assert events[-1] == Exited(folder.ended().ended, 4, folder.ended().reason, run=events[0].run)
     assert KeeperFolder(bench.folder / "nowhere").output("stdout", 0, 9) == b""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import shutil
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
-from nnilite._keeper.starting import plain_words
+from nnilite._keeper.starting import is_by_machine, plain_words
+from nnilite.keeper_folder import read_events
 from nnilite.records import EndCause
 from waiting import pause
 
@@ -93,7 +95,53 @@ def test_a_trial_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with Bench(tmp_path) as bench:
         assert bench.run("true", directory=str(tmp_path / "file" / "0")) == 4
-        assert "cannot be written: Not a directory" in bench.callback.exits[0].message
+        [exited] = bench.callback.exits
+        assert "cannot be written: Not a directory" in exited.message
+        assert exited.cause is EndCause.MACHINE
+
+
+def test_a_start_on_a_full_disk_is_the_fault_of_the_machine(tmp_path):
+    with Bench(tmp_path) as bench:
+        (bench.folder / ".nni").mkdir(parents=True)
+        (bench.folder / ".nni/started.new").symlink_to("/dev/full")
+        assert bench.run("true") == 4
+        [exited] = bench.callback.exits
+        assert "cannot be written: No space left on device" in exited.message
+        assert exited.cause is EndCause.MACHINE
+
+
+def test_a_command_that_cannot_be_started_is_not_the_fault_of_the_machine(tmp_path):
+    with Bench(tmp_path) as bench:
+        bench.run("true", code={"in_place": "/no/such/folder"})
+        assert bench.callback.exits[0].cause is EndCause.ITSELF
+    assert [is_by_machine(OSError(number, "")) for number in (errno.EAGAIN, errno.ENOMEM, errno.E2BIG)] == [1, 1, 0]
+
+
+def test_every_event_of_a_run_names_it_and_another_run_has_another_name(tmp_path):
+    runs = set()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        with Bench(tmp_path / name) as bench:
+            bench.run("echo 'final 1' >> \"$NNILITE_METRICS\"; echo out", send_output=True)
+            events = [*bench.callback.starts, *bench.callback.exits, *read_events(bench.folder)]
+            runs |= {event.run for event in events}
+    assert len(runs) == 2
+    assert all(len(run) == 16 for run in runs)
+
+
+def test_what_a_killed_keeper_left_is_delivered_as_of_its_run(tmp_path):
+    with Bench(tmp_path) as bench:
+        keeper = bench.start("echo up; echo 'intermediate 1' >> \"$NNILITE_METRICS\"; sleep 60")
+        bench.wait_for_start()
+        keeper.kill()
+        keeper.wait()
+        bench.deliver()
+        assert {event.run for event in [*bench.callback.events, *read_events(bench.folder)]} == {run_of(bench)}
+        assert bench.callback.values == [1]
+
+
+def run_of(bench):
+    return bench.inner("started")["run"]
 
 
 def test_a_bad_specification_is_one_sentence(tmp_path):

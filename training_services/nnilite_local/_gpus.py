@@ -94,15 +94,19 @@ class GpuDesk:
         return chosen
 
     def rebook(self, job: str, directory: Path, gpus: object) -> None:
-        """A job has these GPUs. Raises: ServiceError if that cannot be written down."""
+        """Note that a job has these GPUs. Raises: ServiceError if it cannot be written down, and then it has none."""
         if isinstance(gpus, (list, tuple)) and gpus:
-            self._bookings[job] = (directory, tuple(gpus))
-            self._save()
+            self._save({**self._bookings, job: (directory, tuple(gpus))})
 
     def free(self, job: str) -> None:
-        """The job has no GPUs any more."""
-        if self._bookings.pop(job, None) is not None:
-            self._save()
+        """Note that the job has no GPUs any more."""
+        if self._bookings.pop(job, None) is None:
+            return
+        try:
+            self._save(self._bookings)
+        # A later manager asks the job's folder whether it still holds them.
+        except ServiceError as error:
+            log.warning("%s", error)
 
     def restore(self, holds: Callable[[Path], bool]) -> None:
         """Take over the bookings of an earlier manager, and drop those of jobs that do not hold theirs any more.
@@ -126,12 +130,13 @@ class GpuDesk:
             log.warning("the bookings in %s are broken and left out: %s", self._place, error)
             return {}
 
-    def _save(self) -> None:
-        text = json.dumps({job: [str(directory), gpus] for job, (directory, gpus) in self._bookings.items()})
+    def _save(self, bookings: dict[str, tuple[Path, tuple[int, ...]]]) -> None:
+        text = json.dumps({job: [str(directory), gpus] for job, (directory, gpus) in bookings.items()})
         try:
             write_private(str(self._place), text)
         except OSError as error:
             raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+        self._bookings = bookings
 
     def _know(self, gpus: list[Gpu]) -> None:
         """Find out which processes are of this experiment. One that has just ended may still be told of."""

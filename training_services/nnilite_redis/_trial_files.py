@@ -63,7 +63,7 @@ class TrialFiles:
                     while piece := await self.read(handle, f".nni/{name}", file.tell(), READ_LIMIT_BYTES):
                         file.write(piece)
             events = await asyncio.to_thread(read_events, Path(folder))
-        output = await missing_output(here, lambda name, at: self.read(handle, name, at, READ_LIMIT_BYTES))
+        output = await missing_output(here, lambda name, at: self.read(handle, name, at, READ_LIMIT_BYTES), events)
         return [*output, *events]
 
     async def fetch(self, handle: Handle, target: Path) -> None:

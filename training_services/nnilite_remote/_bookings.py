@@ -1,18 +1,19 @@
 """Which job is on which machine: in memory, and in a file beside the experiment's database.
 
 A job is booked before its machine is asked to start it, so that after any break it is asked for there, and nowhere
-else, whether it was started.
+else, whether it was started. The file is written first and memory changed afterwards: what is in memory alone would be
+unknown to the next manager, which would start the job on another machine, too.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nnilite.errors import ServiceError
+from nnilite.worker_side import write_private
 
 log = logging.getLogger(__name__)
 
@@ -54,28 +55,29 @@ class Bookings:
         return {job: b.gpus or () for job, b in self._bookings.items() if b.machine == machine}
 
     def book(self, job: str, booking: Booking) -> None:
-        """Raises: ServiceError if it cannot be written down."""
+        """Note the place of a job. Raises: ServiceError if it cannot be written down, and then nothing is noted."""
         if self._bookings.get(job) != booking:
-            self._bookings[job] = booking
-            self._save()
+            self._save({**self._bookings, job: booking})
 
     def free(self, job: str) -> None:
-        if self._bookings.pop(job, None) is not None:
-            try:
-                self._save()
-            except ServiceError as error:  # it is known again by its handle
-                log.warning("%s", error)
-
-    def _save(self) -> None:
-        draft = self._place.with_name(f".{self._place.name}.new")
-        text = json.dumps({job: asdict(booking) for job, booking in self._bookings.items()})
+        """Forget a job that runs on its machine no more."""
+        left = {name: booking for name, booking in self._bookings.items() if name != job}
+        if len(left) == len(self._bookings):
+            return
         try:
-            target = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(target, "w", encoding="ascii") as file:
-                file.write(text)
-            draft.replace(self._place)
+            self._save(left)
+        # An old booking in the file does no harm: the job is never submitted again, or freed again after a restart.
+        except ServiceError as error:
+            log.warning("%s", error)
+            self._bookings = left
+
+    def _save(self, bookings: dict[str, Booking]) -> None:
+        text = json.dumps({job: asdict(booking) for job, booking in bookings.items()})
+        try:
+            write_private(str(self._place), text)
         except OSError as error:
             raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+        self._bookings = bookings
 
 
 def _booking(fields: dict[str, object]) -> Booking:

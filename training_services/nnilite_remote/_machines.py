@@ -152,7 +152,11 @@ class Machines:
 
     def finish_later(self, machine: str) -> None:
         """To every machine that has had a job, whenever it is asked for."""
-        self._pending.add(FINISH, {"machine": machine, "job": ""})
+        try:
+            self._pending.add(FINISH, {"machine": machine, "job": ""})
+        # The next poll asks for it again.
+        except ServiceError as error:
+            log.warning("%s", error)
 
     def do_aside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

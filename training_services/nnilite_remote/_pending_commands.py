@@ -4,7 +4,8 @@
     remove    a job's folder may be tidied up
     finish    what is left there of the experiment should go; for every machine that has had a job, at the stop
 
-What a machine misses while it is away is made up for when it is back, even if that is under a later manager.
+What a machine misses while it is away is made up for when it is back, even if that is under a later manager. So the
+caller learns whether a command is in the file. While the disk is in trouble, each further call tries to write it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from nnilite.errors import ServiceError
 from nnilite.service import Handle
+from nnilite.worker_side import write_private
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ class PendingCommands:
     def __init__(self, place: Path) -> None:
         self._place = place
         self._commands: dict[tuple[str, str, str], Handle] = {}  # by what, machine and job
+        self._is_written = True
 
     def load(self) -> None:
         """What an earlier manager has left. Raises: ServiceError if that cannot be read now."""
@@ -41,8 +44,9 @@ class PendingCommands:
             log.warning("%s is broken; look at the machines for what is left there: %s", self._place, error)
 
     def add(self, what: str, handle: Handle) -> None:
+        """Keep a command. Raises: ServiceError if it cannot be written down; this manager knows it all the same."""
         key = (what, str(handle["machine"]), str(handle["job"]))
-        if self._commands.get(key) != handle:
+        if self._commands.get(key) != handle or not self._is_written:
             self._commands[key] = handle
             self._save()
 
@@ -55,20 +59,25 @@ class PendingCommands:
         return {job: handle for (known, _, job), handle in self._commands.items() if known == what}
 
     def settle(self, what: str, handle: Handle) -> None:
-        if self._commands.pop((what, str(handle["machine"]), str(handle["job"])), None) is not None:
-            self._save()
+        """Forget a command that its machine has heard. A later manager may repeat it, which does no harm."""
+        known = self._commands.pop((what, str(handle["machine"]), str(handle["job"])), None)
+        if known is not None or not self._is_written:
+            try:
+                self._save()
+            except ServiceError as error:
+                log.warning("%s", error)
 
     def _save(self) -> None:
+        self._is_written = False
         try:
             if self._commands:
                 text = json.dumps([[what, dict(handle)] for (what, _, _), handle in self._commands.items()])
-                draft = self._place.with_name(f".{self._place.name}.new")
-                draft.write_text(text, "ascii")
-                draft.replace(self._place)
+                write_private(str(self._place), text)
             else:
                 self._place.unlink(missing_ok=True)
         except OSError as error:
-            log.warning("%s cannot be written: %s", self._place, error)
+            raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+        self._is_written = True
 
 
 def _names(what: object, handle: Handle) -> tuple[str, str]:

@@ -258,7 +258,7 @@ class RemoteService(TrainingService):
         here = self.context.directory.joinpath("trials", *PurePosixPath(directory).parts[-2:])
         try:
             events = await machine.attempts.events(directory)
-            output = await missing_output(here, lambda name, at: machine.attempts.piece(directory, name, at))
+            output = await missing_output(here, lambda name, at: machine.attempts.piece(directory, name, at), events)
         except MachineError as error:
             raise ServiceError(f"{machine.title}: {error}") from error
         return [*output, *events]

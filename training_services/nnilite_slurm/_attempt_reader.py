@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from nnilite.keeper_folder import read_events
@@ -28,7 +29,7 @@ class AttemptReader:
     async def events(self, sizes: Mapping[str, int], with_output: bool) -> list[KeeperEvent]:
         """All reports, and the output that is new since the last call. Raises: ServiceError."""
         names = GROWING if with_output else GROWING[:1]
-        output: list[KeeperEvent] = []
+        output: list[Output] = []
         while wanted := list(self._unread(names, sizes)):
             found = await self._api.pieces(
                 [(f"{self._watch.folder}/{name}", offset, size) for name, offset, size in wanted]
@@ -43,7 +44,9 @@ class AttemptReader:
         for name in (".nni/started", ".nni/exit"):
             if name in self._watch.notes:
                 (Path(self._copy.name) / name).write_bytes(self._watch.notes[name])
-        return [*read_events(Path(self._copy.name)), *output]
+        events = read_events(Path(self._copy.name))
+        run = next((event.run for event in events if event.run), "")
+        return [*events, *(replace(piece, run=run) for piece in output)]
 
     def _unread(self, names: tuple[str, ...], sizes: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
         for name in names:

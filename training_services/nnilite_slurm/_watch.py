@@ -112,8 +112,9 @@ class SlurmWatch:
             return JobStatus(JobState.LOST, "its folder is gone, and Slurm does not know it")
         if self.canceled:
             return JobStatus(JobState.CANCELED, "canceled before it began")
+        # Nothing of the user's has run: another node may do better.
         if "failed" in self.notes:
-            return JobStatus(JobState.FAILED, self.text("failed"))
+            return JobStatus(JobState.LOST, self.text("failed"))
         if self.for_s("missing") < SHOWN_LATE_S:
             return JobStatus(JobState.UNKNOWN, "Slurm does not list it")
         return JobStatus(JobState.LOST, f"Slurm does not know the job {self.id} any more, and it has left no word")
@@ -152,7 +153,7 @@ class SlurmWatch:
         if self.canceled or job.state == "CANCELLED":
             return JobState.CANCELED, "canceled" if self.canceled else f"{told}, but not by nnilite", None
         if "failed" in self.notes:
-            return JobState.FAILED, self.text("failed"), job.exit_code
+            return JobState.LOST, self.text("failed"), None
         if "again" in self.notes:
             return JobState.LOST, self.text("again"), None
         # Slurm's own word for what it has killed is enough.

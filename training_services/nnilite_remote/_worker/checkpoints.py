@@ -12,13 +12,16 @@ import shutil
 import tarfile
 from typing import Any, Iterator
 
-from nnilite.worker_side import write_private
+from nnilite.worker_side import AttemptFiles, end_state, write_private
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 
 def trace(folder: str, trial: str) -> dict[str, Any]:
-    """Of `trial` in the experiment's folder: its last attempt here, whether that was lost, and the last attempt whose
-    checkpoints are here; null where there is none."""
+    """Return what is here of a trial: its last attempt, whether that was lost, and the last attempt with checkpoints.
+
+    An attempt that this machine could not start counts as lost: a further one goes elsewhere if it can. What there is
+    none of is null.
+    """
     place, brought = _place(folder, trial), _brought(folder, trial)
     trials = os.path.join(folder, "trials", trial)
     numbers = [int(name) for name in os.listdir(trials) if name.isdigit()] if os.path.isdir(trials) else []
@@ -27,7 +30,7 @@ def trace(folder: str, trial: str) -> dict[str, Any]:
     saved = bool(known) and os.path.isdir(place) and bool(os.listdir(place))
     return {
         "attempt": attempt,
-        "lost": attempt is not None and not os.path.exists(os.path.join(trials, str(attempt), ".nni", "exit")),
+        "lost": attempt is not None and _was_lost(os.path.join(trials, str(attempt))),
         "checkpoint": max(known) if saved else None,
         "directory": place,
     }
@@ -64,6 +67,15 @@ def tidy_up(place: str, keep: bool) -> None:
             shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.rmdir(place)
+
+
+def _was_lost(directory: str) -> bool:
+    """Return whether an attempt left no word on its end here, or ended for a fault of this machine."""
+    try:
+        exited = AttemptFiles(directory).exited()
+    except OSError:
+        return True
+    return exited is None or end_state(exited) == "LOST"
 
 
 def _place(folder: str, trial: str) -> str:

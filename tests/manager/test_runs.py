@@ -1,0 +1,116 @@
+"""Two runs of one attempt: a fault may start it twice, and what they report is never mixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_bench import Bench, play
+from test_rules_simulation import EMPTY, running
+
+from nnilite._engine import messages as s
+from nnilite._engine.dedupe import Fenced, MetricCursor, fresh
+from nnilite._engine.rules import Rules
+from nnilite.errors import ServiceError
+from nnilite.records import (
+    EndCause,
+    Exited,
+    ExperimentState,
+    JobState,
+    KeeperEvent,
+    MetricKind,
+    Output,
+    Reported,
+    Started,
+    TrialState,
+)
+from nnilite.service import JobStatus
+from nnilite.testing.fakes import BadService
+
+JOB = ("t0", 0)
+DISK = "the trial's folder cannot be written: No space left on device"
+
+
+class _Silent(BadService):
+    """Asked to take a job, it answers neither yes nor no."""
+
+    bad = frozenset({"submit"})
+    error = ServiceError("no answer")
+
+
+def curve(run: str, *numbers: int) -> list[KeeperEvent]:
+    """The events of a run from its start; `numbers` are the metrics' places."""
+    base = 100.0 if run == "second" else 0.0
+    metrics = [Reported(n, MetricKind.PERIODICAL, n, base + n, 1.0, run=run) for n in numbers]
+    return [Started(1.0, run=run), *metrics]
+
+
+def test_the_first_run_that_names_itself_owns_the_attempt() -> None:
+    cursor = fresh(MetricCursor(), curve("first", 0, 1)).cursor
+    with pytest.raises(Fenced):
+        fresh(cursor, curve("second", 0, 1, 2))
+    assert [event.run for event in fresh(cursor, curve("first", 2)).events] == ["first"]
+
+
+def test_a_log_with_events_of_two_runs_gives_those_of_the_owner() -> None:
+    both = [*curve("first", 0, 1), *curve("second", 0, 1, 2), Output("stdout", 0, b"x")]
+    found = fresh(MetricCursor(), both)
+    assert (found.cursor.metrics, {event.run for event in found.events}) == (2, {"first"})
+    assert [piece.data for piece in found.output] == [b"x"]
+
+
+def test_events_without_a_run_are_those_of_earlier_keepers_and_are_taken() -> None:
+    assert fresh(MetricCursor(metrics=2, started=True), curve("", 2)).cursor.metrics == 3
+
+
+def test_a_second_run_is_fenced_also_by_the_next_manager(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.until(lambda: bench.engine.submitted())
+        await bench.engine.take(*JOB, curve("first", 0, 1))
+        with pytest.raises(Fenced):
+            await bench.engine.take(*JOB, curve("second", 0, 1, 2))
+        known = await bench.store.recall(JOB)
+        assert known is not None
+        assert (known[1].run, known[2].run, known[2].metrics) == ("first", "first", 2)
+
+    play(tmp_path, scenario)
+
+
+def test_a_run_that_began_replaces_one_that_could_not(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.until(lambda: bench.engine.rules.live)
+        could_not = Exited(1.0, None, DISK, EndCause.MACHINE, "first")
+        await bench.engine.take(*JOB, [could_not])
+        answer = await bench.engine.take(*JOB, curve("second", 0, 1))
+        assert (answer.cancel, answer.metrics) == (False, 2)
+        known = await bench.store.recall(JOB)
+        assert known is not None
+        assert (known[1].run, known[1].reported_end) == ("second", None)
+
+    play(tmp_path, scenario, service=_Silent)
+
+
+def failed_by_the_machine(rules: Rules, attempt: int) -> None:
+    time = 10.0 * (attempt + 1)
+    rules.step(s.Tick(time, time))
+    rules.step(s.Submitted("t", attempt, "local", {}, time))
+    rules.step(s.LiveEvents("t", attempt, (Exited(time, None, DISK, EndCause.MACHINE),), time))
+
+
+def test_a_start_that_failed_for_its_machine_is_tried_again_and_counts_for_nothing() -> None:
+    rules = Rules(s.Settings(1, retries_lost=1, stop_on_same_error=1, max_failed=1), EMPTY, 0.0)
+    rules.step(s.TunerReady())
+    rules.step(s.Customized("t", {}, 0.0))
+    failed_by_the_machine(rules, 0)
+    trial = rules.live["t"].trial
+    assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)
+    assert "its machine could not start it" in trial.reason
+    assert "No space left on device" in trial.reason
+    failed_by_the_machine(rules, 1)
+    assert (rules.counts[TrialState.FAILED], rules.state) == (1, ExperimentState.RUNNING)
+
+
+def test_a_run_that_its_platform_saw_fenced_is_lost_and_not_failed() -> None:
+    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(s.Polled("t", 0, JobStatus(JobState.LOST, "fenced: another run reports"), 5.0))
+    assert rules.live["t"].trial.attempt == 1
