@@ -188,7 +188,7 @@ class AttemptRun:
 
         Only its keeper could have known how the trial ended, so without an exit file no end is reported.
         """
-        self.run_id = self._patiently("the identity of the run", self._folder.run) or ""
+        self.run_id = _read_patiently(self._folder, self._wake, "the identity of the run", self._folder.run) or ""
         started = self._recorded("started")
         if started is not None and process.is_running(started):
             process.end_group(int(started["pid"]), self._spec.grace_s)
@@ -206,19 +206,7 @@ class AttemptRun:
 
     def _recorded(self, name: str) -> Optional[Dict[str, Any]]:
         """Return a record that an earlier keeper has written; None if there is none."""
-        return self._patiently(name, lambda: self._folder.read(name))
-
-    def _patiently(self, what: str, read: Callable[[], Optional[T]]) -> Optional[T]:
-        """Read something of an earlier keeper; try again while the disk is in trouble, and give up after a while."""
-        deadline = time.monotonic() + _READ_PATIENCE_S
-        while True:
-            try:
-                return read()
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    self._folder.note("{} cannot be read: {}".format(what, error))
-                    return None
-            self._wake.wait(_READ_AGAIN_S)
+        return _read_patiently(self._folder, self._wake, name, lambda: self._folder.read(name))
 
     @property
     def _courier(self) -> Courier:
@@ -459,6 +447,19 @@ class AttemptRun:
                 "fenced": self._courier.fenced,
             },
         )
+
+
+def _read_patiently(folder: Folder, wake: Wake, what: str, read: Callable[[], Optional[T]]) -> Optional[T]:
+    """Read something of an earlier keeper; try again while the disk is in trouble, and give up after a while."""
+    deadline = time.monotonic() + _READ_PATIENCE_S
+    while True:
+        try:
+            return read()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                folder.note("{} cannot be read: {}".format(what, error))
+                return None
+        wake.wait(_READ_AGAIN_S)
 
 
 def _is_deleted(spec: Spec, folder: Folder) -> bool:
