@@ -431,6 +431,8 @@ def check_attempts(directory: Path, gone: set[Key], ran: set[Key]) -> str:
 def check(chaos: Chaos, folder: Path) -> str:
     """All of these; the report in words."""
     directory, kept = chaos.running.directory, books(folder)
+    twice = [key for key, lines in kept.items() if sum(line.startswith("on ") for line in lines) > 1]
+    assert not twice, f"these attempts ran more than once: {twice}"
     metrics = check_metrics(directory, kept)
     kills = sum(number for what, number in chaos.struck.items() if what.endswith(("trial killed", "trials killed")))
     check_ends(directory, kept, kills)
@@ -441,5 +443,5 @@ def check(chaos: Chaos, folder: Path) -> str:
     kinds = ", ".join(f"{what} {number}" for what, number in sorted(chaos.struck.items()))
     return (
         f"{sum(chaos.struck.values())} faults survived ({kinds}), {trials} trials, {well} of them with a result, "
-        f"{metrics}, {printed / 1e6:.1f} MB of output without a hole, {again}"
+        f"{metrics}, {printed / 1e6:.1f} MB of output without a hole, {again}, none ran twice"
     )

@@ -33,6 +33,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     home = tmp_path / "home"
     disk.watch("code", home, "*sdk*")  # what trials import: not ours to break
     disk.watch("store", home, "*/nnilite.sqlite*")
+    disk.watch("bookings", home, "*/remote-jobs.json*")  # which job goes to which host
     disk.watch("worker", home, "*/trials/*")
     disk.watch("manager", home)
     monkeypatch.setenv("LD_PRELOAD", str(disk.library))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shlex
 import signal
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.chaos import TRIAL, Chaos, Victim, books
+from e2e.chaos import TRIAL, Chaos, Victim, books, noticed
 from e2e.conftest import start  # noqa: F401 - a fixture
 from e2e.test_chaos import FAULTS, LIMITS, SEED, disk, folder, survive  # noqa: F401 - some are fixtures
-from platforms.disk.disk import Disk
+from platforms.disk.disk import WRITE, Disk
 from platforms.hosts.hosts import USER, Host
+from waiting import pause
 
 AGENT = "[s]ys.stdin.buffer.read"
 TRIALS = "[t]rial.py"
@@ -37,6 +39,7 @@ class HostChaos(Chaos):
     def faults(self) -> dict[str, Callable[[], bool | None]]:
         found = super().faults()
         del found["trial killed"], found["fork server killed"]  # that is what the hosts have
+        found["booking refused, manager killed"] = self._refuse_bookings
         for address, host in self.hosts.items():
             found |= {
                 f"{host.name} agent killed": self._on(host, lambda h: self._signal_all(h, AGENT, "KILL")),
@@ -49,6 +52,20 @@ class HostChaos(Chaos):
                 **self.disk_faults(host.name, self.disks[address], ("worker", "rest")),
             }
         return found
+
+    def _refuse_bookings(self) -> bool | None:
+        """The disk cannot note which host gets a job; it is well again, and the manager dies before the next commit."""
+        before = noticed(self.disk, ("bookings",))
+        self.disk.refuse("bookings", WRITE, errno.ENOSPC, torn=True)
+
+        def heal() -> bool:
+            self.disk.heal("bookings")
+            has_struck = noticed(self.disk, ("bookings",)) > before
+            pause(self.luck.uniform(0.0, 1.5), "the next submission is under way")
+            self._kill_manager()
+            return has_struck
+
+        return self._pass("booking refused, manager killed", self.luck.uniform(0.5, 3.0), heal)
 
     def _on(self, host: Host, strike: Callable[[Host], bool | None]) -> Callable[[], bool | None]:
         return lambda: strike(host)
