@@ -26,7 +26,7 @@ from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import SpoolReader
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.keeper_events import parse_event, read_value
-from nnilite.records import TIME_MAX, Json, KeeperEvent, MetricKind, Output, Reported
+from nnilite.records import TIME_MAX, UNSTARTED, EndCause, Json, KeeperEvent, MetricKind, Output, Reported
 from nnilite.service import JobState, JobStatus
 
 __all__ = [
@@ -215,6 +215,8 @@ def end_status(exited: Mapping[str, Any], host: str = "", started: float | None 
     """
     code = exited["code"] if type(exited.get("code")) is int else None
     message = str(exited.get("message") or "")
+    if exited.get("cause") == EndCause.MACHINE.value:
+        message = f"{UNSTARTED}: {message}"
     state = JobState(end_state({**exited, "code": code}))
     return JobStatus(state, message, code, host, started=started, ended=_time(exited.get("time")))
 

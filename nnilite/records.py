@@ -25,6 +25,7 @@ __all__ = [
     "PROCESSORS_MAX",
     "RUN_MAX",
     "TIME_MAX",
+    "UNSTARTED",
     "Attempt",
     "CallKind",
     "EndCause",
@@ -60,6 +61,9 @@ RUN_MAX = 64
 
 DRILLED = "interrupted by a drill"
 """How the message of an attempt begins that `nnictl drill` has ended. Such attempts do not count as retries."""
+
+UNSTARTED = "its machine could not start it"
+"""How the message of an attempt begins whose command was not started for want of something on its machine."""
 
 COUNT = whole_number(0)
 

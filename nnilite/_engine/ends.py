@@ -7,9 +7,11 @@ from dataclasses import replace
 from nnilite._engine import messages as s
 from nnilite._engine.live_trial import Live, Phase, error_kind, retry_delay_s
 from nnilite._engine.state import OVER, STOPS, State, joined
-from nnilite.records import DRILLED, CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
+from nnilite.records import DRILLED, UNSTARTED, CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
 from nnilite.tuner import Call
 
+# With the growing pauses between them these take about three minutes.
+_UNSTARTED_MAX = 8
 INTERRUPTED = "it was told to stop (SIGTERM) on its platform, and not by this experiment"
 # Why the attempt was lost if its keeper has ended it for a reason that is neither the trial's nor this experiment's.
 _LOST = {
@@ -17,7 +19,7 @@ _LOST = {
     EndCause.INTERRUPTED: INTERRUPTED,
     EndCause.ORPHANED: "its keeper has ended it",
     EndCause.FENCED: "another run of the same attempt reports, and both are ended",
-    EndCause.MACHINE: "its machine could not start it",
+    EndCause.MACHINE: UNSTARTED,
 }
 
 
@@ -87,12 +89,24 @@ class Ends(State):
         self._update(live, state=JobState.LOST, ended=self._now, message=message)
         if live.cancel:
             self._finish(live, live.cancel, live.cancel_reason, self._now)
-        elif (live.drilled or live.lost < self.settings.retries_lost) and self.state not in OVER:
-            # A drill must not use up the further attempts that the user has allowed for real losses.
-            live.lost += not live.drilled
+        elif self.state not in OVER and self._may_lose(live, reason):
             self._again(live, f"attempt {live.trial.attempt + 1} was lost: {reason}")
         else:
             self._finish(live, TrialState.FAILED, f"lost: {reason}", self._now)
+
+    def _may_lose(self, live: Live, reason: str) -> bool:
+        """Count a lost attempt; true if there may be a further one.
+
+        The attempts that the user has allowed are for real losses. A drill uses up none of them, and neither does a
+        machine that cannot start anything for a while, on a full disk perhaps: nothing has run yet.
+        """
+        if live.drilled:
+            return True
+        if reason.startswith(UNSTARTED) and live.unstarted < _UNSTARTED_MAX:
+            live.unstarted += 1
+            return True
+        live.lost += 1
+        return live.lost <= self.settings.retries_lost
 
     def _interrupt(self, message: s.Interrupt) -> None:
         live = self.live.get(message.trial)
@@ -116,7 +130,7 @@ class Ends(State):
 
     def _again(self, live: Live, reason: str, delay_s: float | None = None) -> None:
         self._remove(live.attempt)
-        delay_s = retry_delay_s(live.lost + live.failed) if delay_s is None else delay_s
+        delay_s = retry_delay_s(live.lost + live.failed + live.unstarted) if delay_s is None else delay_s
         live.reset(not_before=self._now + delay_s)
         self._count(live.trial.state, TrialState.WAITING)
         live.trial = replace(

@@ -70,6 +70,7 @@ class Live:
     unanswered: bool = False
     lost: int = 0  # attempts that were lost / failed so far
     failed: int = 0
+    unstarted: int = 0  # attempts that their machines could not start
     # The state in which the trial is to end, once its end was asked for.
     cancel: TrialState | None = None
     cancel_reason: str = ""
@@ -100,6 +101,7 @@ class Live:
             running_since=min(known.trial.started or now, now),
             lost=known.lost,
             failed=known.failed,
+            unstarted=known.unstarted,
             cancel=cancel,
             drilled=drilled,
             complaint="" if attempt is None or drilled else attempt.message,

@@ -402,6 +402,7 @@ class LiveTrial:
     intermediates: int = 0
     lost: int = 0
     failed: int = 0
+    unstarted: int = 0
     tried: tuple[str, ...] = ()  # the services of earlier attempts
 
 

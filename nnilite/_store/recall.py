@@ -13,7 +13,7 @@ from nnilite._store.contents import checked_limits, moment_of
 from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, attempt_from, call_from, stored_value, trial_from
 from nnilite._store.trouble import understood
 from nnilite.errors import StoreError
-from nnilite.records import DRILLED, Attempt, ExperimentState, JobState, Json, Trial, TrialState
+from nnilite.records import DRILLED, UNSTARTED, Attempt, ExperimentState, JobState, Json, Trial, TrialState
 from nnilite.tuner import Call
 
 _UNENDED = "('WAITING', 'RUNNING', 'UNKNOWN')"
@@ -93,7 +93,8 @@ class Recall:
                 attempts[-1] if attempts else None,
                 last,
                 intermediates,
-                lost=sum(a.state is JobState.LOST and not a.message.startswith(DRILLED) for a in attempts),
+                lost=sum(a.state is JobState.LOST and not a.message.startswith((DRILLED, UNSTARTED)) for a in attempts),
+                unstarted=sum(a.state is JobState.LOST and a.message.startswith(UNSTARTED) for a in attempts),
                 failed=sum(a.state is JobState.FAILED for a in attempts),
                 tried=tuple(a.service for a in attempts if a.service and a.number < trial.attempt),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from test_rules_simulation import EMPTY, running
 from nnilite._engine import messages as s
 from nnilite._engine.dedupe import Fenced, MetricCursor, fresh
 from nnilite._engine.rules import Rules
+from nnilite._store.writer import Store
 from nnilite.errors import ServiceError
 from nnilite.records import (
+    UNSTARTED,
+    Attempt,
     EndCause,
     Exited,
     ExperimentState,
@@ -22,6 +26,7 @@ from nnilite.records import (
     Output,
     Reported,
     Started,
+    Trial,
     TrialState,
 )
 from nnilite.service import JobStatus
@@ -91,23 +96,32 @@ def test_a_run_that_began_replaces_one_that_could_not(tmp_path: Path) -> None:
 
 
 def failed_by_the_machine(rules: Rules, attempt: int) -> None:
-    time = 10.0 * (attempt + 1)
+    time = 70.0 * attempt
     rules.step(s.Tick(time, time))
     rules.step(s.Submitted("t", attempt, "local", {}, time))
     rules.step(s.LiveEvents("t", attempt, (Exited(time, None, DISK, EndCause.MACHINE),), time))
 
 
 def test_a_start_that_failed_for_its_machine_is_tried_again_and_counts_for_nothing() -> None:
-    rules = Rules(s.Settings(1, retries_lost=1, stop_on_same_error=1, max_failed=1), EMPTY, 0.0)
+    rules = Rules(s.Settings(1, retries_lost=0, stop_on_same_error=1, max_failed=1), EMPTY, 0.0)
     rules.step(s.TunerReady())
     rules.step(s.Customized("t", {}, 0.0))
-    failed_by_the_machine(rules, 0)
-    trial = rules.live["t"].trial
-    assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)
-    assert "its machine could not start it" in trial.reason
-    assert "No space left on device" in trial.reason
-    failed_by_the_machine(rules, 1)
+    for attempt in range(8):
+        failed_by_the_machine(rules, attempt)
+        live = rules.live["t"]
+        assert (live.trial.state, live.trial.attempt, live.lost) == (TrialState.WAITING, attempt + 1, 0)
+    assert f"{UNSTARTED}: {DISK}" in live.trial.reason
+    assert live.not_before == 70.0 * 7 + 60.0
+    failed_by_the_machine(rules, 8)
     assert (rules.counts[TrialState.FAILED], rules.state) == (1, ExperimentState.RUNNING)
+
+
+def test_a_later_manager_counts_failed_starts_and_losses_apart(tmp_path: Path) -> None:
+    attempts = [Attempt("t0", n, state=JobState.LOST, message=m) for n, m in enumerate([UNSTARTED, "gone", UNSTARTED])]
+    with contextlib.closing(Store.create(tmp_path / "db", "abc", 1.0)) as store:
+        store.write([s.SaveTrial(Trial("t0", 0, {}, attempt=3)), *map(s.SaveAttempt, attempts)])
+        [live] = store.snapshot(True).live
+    assert (live.lost, live.unstarted) == (1, 2)
 
 
 def test_a_run_that_its_platform_saw_fenced_is_lost_and_not_failed() -> None:
