@@ -10,12 +10,14 @@ import pytest
 
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.platform_http import Throttled
+from nnilite.records import UNSTARTED
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_determined import DeterminedConfig
 from nnilite_determined import _context as contexts
 from nnilite_determined import _service as services
 from nnilite_determined._config import DeterminedStorage
+from nnilite_determined._convert import end_status
 from platforms.determined.bench import DeterminedBench, maker
 from platforms.determined.cluster import MISSING_IMAGE
 from platforms.determined.master import Master
@@ -339,3 +341,9 @@ def test_no_secret_is_told_in_a_dry_run(opened):
     text = json.dumps(bench.service.describe(bench.job("true")))
     assert "very secret" not in text
     assert '"bucket": "b"' in text
+
+
+def test_a_start_that_its_machine_failed_and_a_fenced_run_are_lost_and_not_failed():
+    for cause, reason in (("machine", f"{UNSTARTED}: no space"), ("fenced", "no space")):
+        status = end_status("STATE_ERROR", {"code": None, "cause": cause, "message": "no space"}, "", "")
+        assert (status.state, status.reason) == (JobState.LOST, reason)

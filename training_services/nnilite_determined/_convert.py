@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from nnilite.bootstrap import command, python_command
-from nnilite.records import Json
+from nnilite.records import UNSTARTED, EndCause, Json
 from nnilite.service import Job, JobState, JobStatus
 from nnilite_determined import _start
 from nnilite_determined._config import DeterminedConfig, DeterminedMount, DeterminedStorage
@@ -199,6 +199,10 @@ def _outcome(state: str, told: Mapping[str, Any], said: str) -> tuple[JobState, 
         return JobState.CANCELED, "canceled"
     if cause == "interrupted":
         return JobState.LOST, f"Determined has ended it: {said or 'it was preempted'}"
+    if cause == EndCause.MACHINE.value:
+        return JobState.LOST, f"{UNSTARTED}: {message}"
+    if cause == EndCause.FENCED.value:
+        return JobState.LOST, message
     spoken = bool(told) and not told.get("lost") and not told.get("again")
     if spoken:
         return JobState.FAILED, message
