@@ -36,6 +36,8 @@ ssh            connections to machines by SSH, as `ssh` makes them
 conversion     what makes configurations of other programs' files
 keeper_events  what a keeper reports, read from JSON
 keeper_folder  what services learn of an attempt from its folder, or from the log of its job
+foreign_files  the one way in for files that come from workers, trials and archives
+disk_room      a part of each disk that nothing of nnilite fills
 slots          slots that experiments share: who is next, and whom one waits for
 worker_side    what the programs of plugins on workers share with the keeper
 config         the experiment's config

@@ -8,11 +8,10 @@ and again, also while the trial runs: events are numbered, and the manager drops
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import json
 import logging
-import os
-import shutil
-import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,22 +20,25 @@ from typing import Any
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
-from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import SpoolReader
 from nnilite.errors import ConfigError, NotFound, ServiceError
+from nnilite.foreign_files import TrialFile, copy_file, copy_folder, list_below, open_below
 from nnilite.keeper_events import parse_event, read_value
 from nnilite.records import TIME_MAX, UNSTARTED, EndCause, Json, KeeperEvent, MetricKind, Output, Reported
 from nnilite.service import JobState, JobStatus
 
 __all__ = [
     "MARK",
+    "MOST_REPORTS_BYTES",
     "STREAMS",
     "KeeperFolder",
     "copy_attempt",
+    "copy_attempt_file",
     "end_status",
     "identity",
     "is_running",
+    "list_attempt",
     "missing_output",
     "read_events",
     "read_log",
@@ -48,6 +50,11 @@ log = logging.getLogger(__name__)
 _READ_REPORTS = 10_000
 _READ_BYTES = 16_000_000
 _MOST_OUTPUT_BYTES = 32 << 20
+_NOT_COPIED = ("spec.json", ".*.new")
+_NAMED = 3
+
+MOST_REPORTS_BYTES = 1 << 30
+"""How much of a file of a keeper is brought from a worker at most. Ten million reports have as much."""
 
 STREAMS = ("stdout", "stderr")
 """What a trial prints, each in a file `trial.NAME` of its folder."""
@@ -171,41 +178,50 @@ class KeeperFolder:
     def output(self, stream: str, offset: int, limit: int) -> bytes:
         """A piece of "stdout" or "stderr"; b"" where there is nothing (yet). Raises: OSError."""
         try:
-            with open_ordinary(str(self.path / f"trial.{stream}")) as file:
+            with open_below(self.path, f"trial.{stream}") as file:
                 file.seek(offset)
                 return file.read(limit)
-        except (FileNotFoundError, NotOrdinary):
+        except NotFound:
             return b""
 
 
 def copy_attempt(folder: Path, target: Path, *left_out: str) -> None:
     """Copy what a trial and its keeper have written, also while they still write. Blocks.
 
-    Left out are the specification, drafts, what matches the patterns `left_out`, pipes, sockets and devices, and what
-    goes while this copies. Raises: NotFound if the folder is gone, ServiceError.
+    Left out are the specification, drafts, what matches the patterns `left_out`, links, pipes, sockets and devices,
+    and what goes while this copies: see `nnilite.foreign_files`. Raises: NotFound if the folder is gone, ServiceError.
     """
-    if not folder.is_dir():
-        raise NotFound(f"the trial's folder {folder} is gone")
-    by_name = shutil.ignore_patterns("spec.json", ".*.new", *left_out)
+    with _readable(folder):
+        taken = copy_folder(folder, target, *_NOT_COPIED, *left_out)
+    if taken.unreadable:
+        first = ", ".join(taken.unreadable[:_NAMED])
+        raise ServiceError(f"{len(taken.unreadable)} files of {folder} may not be read by this user, such as {first}")
 
-    def ignored(place: str, names: list[str]) -> set[str]:
-        return by_name(place, names) | {name for name in names if _is_special(Path(place, name))}
 
+def copy_attempt_file(folder: Path, path: str, target: Path, most_bytes: int | None = None) -> None:
+    """Copy one file of a trial's folder to the same name in `target`. Blocks. Raises: NotFound, ServiceError."""
+    if path in _NOT_COPIED:
+        raise NotFound(f"there is no file {path!r} in the trial's folder")
+    with _readable(folder):
+        copy_file(folder, path, target, most_bytes)
+
+
+def list_attempt(folder: Path, *left_out: str) -> tuple[TrialFile, ...]:
+    """Return what is in a trial's folder, see `list_below`; what `copy_attempt` leaves out is left out. Blocks.
+
+    Raises: NotFound if the folder is gone, ServiceError.
+    """
+    patterns = (*_NOT_COPIED, *left_out)
+    with _readable(folder):
+        return list_below(folder, lambda parts: any(fnmatch.fnmatch(parts[-1], pattern) for pattern in patterns))
+
+
+@contextlib.contextmanager
+def _readable(folder: Path) -> Iterator[None]:
     try:
-        shutil.copytree(folder, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+        yield
     except OSError as error:
-        # `copytree` copies all that it can, and then tells of the rest: (source, target, why) of each.
-        if not isinstance(error, shutil.Error) or any(os.path.lexists(source) for source, _, _ in error.args[0]):
-            raise ServiceError(f"the trial's folder {folder} cannot be copied: {error}") from error
-
-
-def _is_special(path: Path) -> bool:
-    """Whether this is a pipe, a socket or a device, which cannot be copied."""
-    try:
-        mode = path.lstat().st_mode
-    except OSError:  # it has gone, or `copytree` says what is wrong
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+        raise ServiceError(f"the trial's folder {folder} cannot be copied: {error}") from error
 
 
 def end_status(exited: Mapping[str, Any], host: str = "", started: float | None = None) -> JobStatus:

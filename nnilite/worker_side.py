@@ -18,13 +18,23 @@ from nnilite._keeper.attempt_files import (
     read_json,
     write_private,
 )
+from nnilite._keeper.enclosed import FILE, FOLDER, LINK, EnclosedFolder, NoOrdinaryFile, UnsafeName
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
+from nnilite._keeper.tar_stream import DamagedTar, TarStream
 
 __all__ = [
+    "FILE",
+    "FOLDER",
+    "LINK",
     "AttemptFiles",
+    "DamagedTar",
+    "EnclosedFolder",
     "HostMeter",
+    "NoOrdinaryFile",
     "NotOrdinary",
+    "TarStream",
+    "UnsafeName",
     "boot_id",
     "deliver_command",
     "end_state",
@@ -40,6 +50,8 @@ __all__ = [
 
 _MODULES = (
     "_keeper/plain_file.py",
+    "_keeper/enclosed.py",
+    "_keeper/tar_stream.py",
     "_keeper/plain_json.py",
     "_keeper/signals.py",
     "_keeper/folder.py",

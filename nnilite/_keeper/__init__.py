@@ -63,6 +63,8 @@ proof              how keeper and manager prove to each other who they are, with
 courier            the thread that takes batches to the manager, and brings its answers
 link               the ways to the manager: its REST callback, or marked lines on standard output
 local_link         the short way to a manager on this machine: a Unix socket
+enclosed           files below a folder, with no link followed on the way
+tar_stream         reads a tar stream that a stranger may have written
 plain_file         small files by the system's calls alone
 plain_json         JSON without the time that the import of `json` takes
 plain_hash         the same for `hashlib`
@@ -118,7 +120,7 @@ BEFORE_START: Tuple[str, ...] = (
 """The modules that a job may load before the start of its trial, which waits for them."""
 
 _PACKAGE = Path(__file__).parent
-_FOR_STORAGE = ("code_fetch", "saver", "storage", "storage_http")
+_FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_http")
 _MAIN = """import sys
 
 from nnilite_keeper.program import main
@@ -148,7 +150,7 @@ def build(target: Path, with_storage: bool = False) -> Path:
     PosixPath('/tmp/keeper.pyz')
     """
     files = {"__main__.py": _MAIN.encode()}
-    left_out = ("attempt_files", *(() if with_storage else _FOR_STORAGE))
+    left_out = ("attempt_files", "tar_stream", *(() if with_storage else _FOR_STORAGE))
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
     files.update((f"nnilite_keeper/{path.name}", _without_prose(path.read_text("ascii"))) for path in modules)
     sdk = sdk_sources()

@@ -37,7 +37,7 @@ class NniViewer(Viewer):
     async def log(self, name: str, offset: int, limit: int) -> Piece:
         if name not in _LOGS:
             raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
-        return await asyncio.to_thread(piece, self._origin / "log" / _LOGS[name], offset, limit)
+        return await asyncio.to_thread(piece, self._origin / "log", _LOGS[name], offset, limit)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         folder = await self.directory(trial)
@@ -68,7 +68,7 @@ class NniViewer(Viewer):
 def _output(folder: Path, stream: str, offset: int, limit: int) -> Piece:
     """One stream of a trial. NNI 3 writes what a local trial prints to `trial.log`, and leaves its stdout empty."""
     names = [f"trial.{stream}", stream] + (["trial.log"] if stream == "stdout" else [])
-    pieces = (piece(folder / name, offset, limit) for name in names)
+    pieces = (piece(folder, name, offset, limit) for name in names)
     return next((one for one in pieces if one.total), Piece(b"", 0, 0))
 
 

@@ -21,12 +21,12 @@ from nnilite._answers.backend import (
     TrialRemarks,
 )
 from nnilite._answers.changes import Changes, Subscription
-from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._manager.read_only import ReadOnly
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
 from nnilite._store.trial_remarks import write_remarks
 from nnilite.errors import Conflict, NotFound
+from nnilite.foreign_files import open_below
 from nnilite.records import (
     Attempt,
     ExperimentLimits,
@@ -171,13 +171,13 @@ class Viewer(ReadOnly, Insight):
     async def log(self, name: str, offset: int, limit: int) -> Piece:
         if name not in _LOGS:
             raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
-        return await asyncio.to_thread(piece, self.about.directory / "log" / _LOGS[name], offset, limit)
+        return await asyncio.to_thread(piece, self.about.directory / "log", _LOGS[name], offset, limit)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         found, _ = await self.reader.trial(trial)
         number = found.attempt if attempt is None else attempt
-        path = self.about.directory / "trials" / found.id / str(number) / f"trial.{stream}"
-        return await asyncio.to_thread(piece, path, offset, limit)
+        path = f"{found.id}/{number}/trial.{stream}"
+        return await asyncio.to_thread(piece, self.about.directory / "trials", path, offset, limit)
 
     async def directory(self, trial: str, fetch: bool = True) -> Path:
         found, _ = await self.reader.trial(trial)
@@ -227,13 +227,16 @@ def _with_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceSta
     return replace(service, spent=spent.get(service.name, None if service.cost is None else 0.0))
 
 
-def piece(path: Path, offset: int, limit: int) -> Piece:
-    """Bytes of a growing file. A negative offset counts from the end; without a file (yet) there are none."""
+def piece(root: Path, path: str, offset: int, limit: int) -> Piece:
+    """Return bytes of a growing file below `root`, where no link is followed.
+
+    A negative offset counts from the end. Without a file (yet) there are none.
+    """
     try:
-        with open_ordinary(str(path)) as file:
+        with open_below(root, path) as file:
             total = file.seek(0, 2)
             start = max(total + offset, 0) if offset < 0 else min(offset, total)
             file.seek(start)
             return Piece(file.read(limit), start, total)
-    except (FileNotFoundError, NotOrdinary):
+    except NotFound:
         return Piece(b"", 0, 0)

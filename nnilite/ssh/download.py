@@ -1,18 +1,16 @@
-"""Unpacking what a machine sends: a tar stream of a trial's folder, which the trial may have filled with anything.
-
-Only files, folders and links that stay inside come out of it.
-"""
+"""Taking what a machine sends: a tar stream of a trial's folder, or one file. The trial may have written anything."""
 
 from __future__ import annotations
 
-import io
-import os
-import shutil
-import tarfile
 from pathlib import Path
 from typing import Protocol
 
+from nnilite.disk_room import NoRoom
+from nnilite.foreign_files import BrokenStream, ForeignRefusal, save_stream, take_tar
 from nnilite.ssh.errors import LinkLost, MachineError
+
+# Programs that write archives fill them up with zeros, to at most so much.
+_MOST_BEHIND_BYTES = 1 << 20
 
 
 class _RemoteFile(Protocol):
@@ -21,76 +19,44 @@ class _RemoteFile(Protocol):
     def read(self) -> bytes: ...
 
 
-class _FileReader(io.RawIOBase):
+class _Pieces:
+    """A stream by the number of bytes that are wanted, from one that gives what has come."""
+
     def __init__(self, source: _RemoteFile) -> None:
         self._source = source
-        self._data = source.rest()
+        self._data = memoryview(source.rest())
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+    def read(self, size: int) -> bytes:
         if not self._data:
-            self._data = self._source.read()
-        count = min(len(buffer), len(self._data))
-        buffer[:count], self._data = self._data[:count], self._data[count:]
-        return count
+            self._data = memoryview(self._source.read())
+        piece, self._data = self._data[:size], self._data[size:]
+        return bytes(piece)
+
+    def drain(self) -> None:
+        """Read what stands behind the end of an archive, so that the sender comes to its own end."""
+        left = _MOST_BEHIND_BYTES
+        while left > 0 and (piece := self.read(left)):
+            left -= len(piece)
 
 
-def save(source: _RemoteFile, archive: Path) -> None:
-    """Write the stream to a file as it is. Raises: LinkLost, OSError."""
-    with archive.open("wb") as file:
-        shutil.copyfileobj(_FileReader(source), file, 1 << 20)
+def save(source: _RemoteFile, archive: Path, most_bytes: int | None = None) -> None:
+    """Write the stream to a file as it is. Raises: LinkLost, MachineError, OSError; then there is no file."""
+    try:
+        save_stream(_Pieces(source).read, archive, most_bytes)
+    except (ForeignRefusal, NoRoom) as error:
+        raise MachineError(str(error)) from error
 
 
 def unpack(source: _RemoteFile, target: Path) -> None:
-    """Unpack the stream to the folder `target`. Raises: LinkLost if it breaks off, MachineError, OSError."""
-    target.mkdir(parents=True, exist_ok=True)
-    links: list[tarfile.TarInfo] = []
+    """Take the files of the stream into the folder `target`, and nothing else: see `nnilite.foreign_files`.
+
+    Raises: LinkLost if the stream breaks off, MachineError, OSError.
+    """
+    pieces = _Pieces(source)
     try:
-        with tarfile.open(fileobj=io.BufferedReader(_FileReader(source), 1 << 20), mode="r|") as archive:
-            for member in archive:
-                if member.issym():
-                    links.append(member)
-                else:
-                    _extract(archive, member, _place(target, member.name))
-    except (tarfile.TarError, EOFError) as error:
+        take_tar(pieces.read, target)
+        pieces.drain()
+    except BrokenStream as error:
         raise LinkLost(f"the connection broke off ({error})") from error
-    for link in links:
-        _link(link, _place(target, link.name), target)
-
-
-def _place(target: Path, name: str) -> Path:
-    parts = name.split("/")
-    if name.startswith("/") or ".." in parts or not name:
-        raise MachineError(f"sent a file that would lie outside of its folder: {name!r}")
-    return target.joinpath(*parts)
-
-
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
-    if member.isdir():
-        place.mkdir(parents=True, exist_ok=True)
-        return
-    source = archive.extractfile(member) if member.isreg() else None
-    if source is None:
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with source, place.open("r+b" if _grows(member.name) and place.exists() else "wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
-    place.chmod(0o600 | (member.mode & 0o155))
-
-
-def _grows(name: str) -> bool:
-    """Whether the manager writes it here, too, as it comes: it may already have more than this copy."""
-    return name in ("trial.stdout", "trial.stderr")
-
-
-def _link(member: tarfile.TarInfo, place: Path, target: Path) -> None:
-    """After all files, so that none is written through a link."""
-    inside = os.path.realpath(target) + os.sep
-    real = os.path.realpath(place.parent / member.linkname)
-    if os.path.isabs(member.linkname) or not real.startswith(inside):  # noqa: PTH117
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if not os.path.lexists(place):
-        place.symlink_to(member.linkname)
+    except (ForeignRefusal, NoRoom) as error:
+        raise MachineError(str(error)) from error

@@ -174,7 +174,7 @@ def test_a_file_swapped_for_a_link_while_it_is_asked_for_is_never_followed(clien
 def test_a_piece_of_a_log_is_read_from_either_end(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"0123456789")
-    pieces = [piece(path, offset, 4) for offset in (0, 8, 99, -3, -99)]
+    pieces = [piece(path.parent, path.name, offset, 4) for offset in (0, 8, 99, -3, -99)]
     assert [(one.data, one.offset) for one in pieces] == [
         (b"0123", 0),
         (b"89", 8),

@@ -1,0 +1,409 @@
+"""Writes and reads files below a folder without following a link on the way.
+
+The names come from a worker, and so may what is in the folder already: a link that an earlier copy has left, or one
+that is put there meanwhile. So no path is checked and then used. Each component is opened from the folder above it, by
+`openat` with `O_NOFOLLOW`. Where a folder is wanted and something else is found, that is removed and a folder is made.
+
+A file is written under another name and then renamed: a reader sees it whole, a failure leaves nothing of it, and a
+link in its place is replaced and not followed.
+
+It runs on workers, too: Python 3.8 and the standard library alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any, Callable, Iterator, List, Optional, Sequence, Tuple
+
+MOST_DEPTH = 100
+MOST_NAME_BYTES = 255
+_MOST_PATH_BYTES = 4000
+_CHUNK_BYTES = 1 << 20
+_DRAFT, _DRAFT_END = ".nnilite-", ".part"
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DRAFT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: nobody waits at a pipe.
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_UPDATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# What the system says where a component is a link, a file or a pipe, and no folder.
+_NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+
+FILE, FOLDER, LINK, SPECIAL = "file", "folder", "link", "special"
+
+
+class UnsafeName(ValueError):
+    """A name that no file below a folder has. The text is a clause that quotes it."""
+
+
+class NoOrdinaryFile(OSError):
+    """In the place of a file is something else, such as a link or a pipe."""
+
+
+class FoundEntry:
+    """One entry of a walk. `path` is relative; `target` is where a link leads, as text."""
+
+    __slots__ = ("facts", "kind", "path", "target")
+
+    def __init__(self, path: str, kind: str, facts: os.stat_result, target: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.facts = facts
+        self.target = target
+
+
+def parts_of(name: str) -> List[str]:
+    """Return the components of a relative name; [] stands for the folder itself. Raises: UnsafeName."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    try:
+        sizes = [len(os.fsencode(part)) for part in parts]
+    except UnicodeEncodeError:
+        raise UnsafeName("{!a:.300} is no name of a file".format(name)) from None
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise UnsafeName("{!a:.300} would lie outside of its folder".format(name))
+    if len(parts) > MOST_DEPTH or max(sizes, default=0) > MOST_NAME_BYTES or sum(sizes) > _MOST_PATH_BYTES:
+        raise UnsafeName("{!a:.100}... is too long for the name of a file".format(name))
+    return parts
+
+
+def stays_inside(name: str, target: str) -> bool:
+    """Return whether a link `name` to `target` stays in the folder, whatever other such links are there.
+
+    The target may go up at its beginning only, and not above the folder. The link lies in a real folder, from which
+    going up leads to real folders, and every further component goes down. So no chain of such links leads out.
+    """
+    try:
+        depth = len(parts_of(name)) - 1
+        parts = [part for part in target.split("/") if part not in ("", ".")]
+        ups = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
+        parts_of("/".join(parts[ups:]))
+    except UnsafeName:
+        return False
+    return not target.startswith("/") and bool(target) and 0 <= ups <= depth
+
+
+class EnclosedFolder:
+    """A folder below which files are written and read. The path of the folder itself is the caller's, and trusted.
+
+    A context manager. Not for several threads at once. Paths are relative, with slashes.
+    """
+
+    def __init__(self, root: str, make: bool = False) -> None:
+        """Open the folder, and make it if it is missing and `make` is set. Raises: OSError."""
+        if make:
+            os.makedirs(root, mode=0o700, exist_ok=True)
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # The folder of the last file, since most files lie beside the one before.
+        self._last: Optional[Tuple[Tuple[str, ...], int]] = None
+
+    def __enter__(self) -> EnclosedFolder:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the folder."""
+        self._forget_last()
+        os.close(self._root)
+
+    @property
+    def descriptor(self) -> int:
+        """The open folder."""
+        return self._root
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those above it. Raises: UnsafeName, OSError."""
+        self._folder(parts_of(path))
+
+    def write(self, path: str, pieces: Callable[[], bytes], mode: int = 0o600, mtime_ns: Optional[int] = None) -> None:
+        """Write a file whole or not at all, in the place of whatever is there.
+
+        `pieces` returns the next bytes, b"" at the end; what it raises passes. Of `mode` only the rights to read and
+        to execute count. Raises: UnsafeName, OSError.
+        """
+        folder, name = self._place(path)
+        draft = "{}{}{}".format(_DRAFT, os.urandom(8).hex(), _DRAFT_END)
+        file = os.open(draft, _DRAFT_FLAGS, 0o600, dir_fd=folder)
+        try:
+            try:
+                _fill(file, pieces)
+                if mode & 0o155:
+                    os.fchmod(file, 0o600 | (mode & 0o155))
+                if mtime_ns is not None:
+                    os.utime(file, ns=(mtime_ns, mtime_ns))
+            finally:
+                os.close(file)
+            self._put(folder, draft, name)
+        except BaseException:
+            _unlink(folder, draft)
+            raise
+
+    def update(self, path: str) -> IO[bytes]:
+        """Open a file for reading and writing as it is, or a new one in the place of what is no file.
+
+        For a file that grows, of which others may have written more already. Raises: UnsafeName, OSError.
+        """
+        folder, name = self._place(path)
+        for _ in range(3):
+            try:
+                return _ordinary(os.open(name, _UPDATE_FLAGS, 0o600, dir_fd=folder), path, "r+b")
+            except (NoOrdinaryFile, IsADirectoryError):
+                self._clear(folder, name)
+            except OSError as error:
+                if error.errno not in _NO_FOLDER:
+                    raise
+                self._clear(folder, name)
+        raise NoOrdinaryFile(errno.EINVAL, "something else is put in its place again and again", path)
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open an ordinary file to read. Raises: UnsafeName, FileNotFoundError, NoOrdinaryFile, OSError."""
+        parts = parts_of(path)
+        folder = self._walked(parts[:-1], make=False)
+        try:
+            return _ordinary(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path, "rb")
+        except OSError as error:
+            if error.errno in _NO_FOLDER:
+                raise NoOrdinaryFile(errno.EINVAL, "it is no ordinary file", path) from error
+            raise
+        finally:
+            if folder != self._root:
+                os.close(folder)
+
+    def look(self, path: str) -> os.stat_result:
+        """Return the facts of an entry itself, not of what a link leads to. Raises: UnsafeName, OSError."""
+        parts = parts_of(path)
+        folder = self._walked(parts[:-1], make=False)
+        try:
+            return os.stat(parts[-1] if parts else ".", dir_fd=folder, follow_symlinks=False)
+        finally:
+            if folder != self._root:
+                os.close(folder)
+
+    def link(self, path: str, target: str) -> bool:
+        """Make a link if it stays inside, see `stays_inside`; return whether it does. Raises: UnsafeName, OSError."""
+        if not stays_inside(path, target):
+            return False
+        folder, name = self._place(path)
+        self._clear(folder, name)
+        os.symlink(target, name, dir_fd=folder)
+        return True
+
+    def remove(self, path: str) -> None:
+        """Remove a file, a link or a whole folder, if it is there. Raises: UnsafeName, OSError."""
+        parts = parts_of(path)
+        if not parts:
+            raise UnsafeName("the folder itself cannot be removed")
+        self._forget_last()
+        try:
+            folder = self._walked(parts[:-1], make=False)
+        except FileNotFoundError:
+            return
+        try:
+            remove_below(folder, parts[-1])
+        finally:
+            if folder != self._root:
+                os.close(folder)
+
+    def walk(
+        self,
+        most: int,
+        left_out: Callable[[Sequence[str]], bool] = lambda parts: False,
+        failed: Callable[[str], object] = lambda path: None,
+    ) -> Iterator[FoundEntry]:
+        """Return at most `most` entries below the folder, each folder before what is in it.
+
+        `left_out` gets the components of a path and tells whether to pass over it, with all below. A folder that
+        cannot be read, or lies too deep, is passed over, and `failed` gets its path.
+        """
+        return itertools.islice(_walk(os.dup(self._root), [], _WalkRules(left_out, failed, most)), most)
+
+    def remove_drafts(self, most: int) -> None:
+        """Remove what a killed process has left of files that it was writing; looks at `most` entries."""
+        drafts = [entry.path for entry in self.walk(most) if is_draft(entry.path.rpartition("/")[2])]
+        for path in drafts:
+            self.remove(path)
+
+    def _place(self, path: str) -> Tuple[int, str]:
+        """Return the open folder of a file, made if needed, and the file's own name."""
+        parts = parts_of(path)
+        if not parts:
+            raise UnsafeName("{!a:.300} names no file".format(path))
+        return self._folder(parts[:-1]), parts[-1]
+
+    def _folder(self, parts: Sequence[str]) -> int:
+        if not parts:
+            return self._root
+        key = tuple(parts)
+        if self._last is None or self._last[0] != key:
+            found = self._walked(parts, make=True)
+            self._forget_last()
+            self._last = (key, found)
+        return self._last[1]
+
+    def _forget_last(self) -> None:
+        if self._last is not None:
+            os.close(self._last[1])
+            self._last = None
+
+    def _walked(self, parts: Sequence[str], make: bool) -> int:
+        """Return an open folder, to be closed unless it is the root."""
+        folder = self._root
+        try:
+            for part in parts:
+                inner = _made(folder, part) if make else os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+                if folder != self._root:
+                    os.close(folder)
+                folder = inner
+        except OSError as error:
+            if folder != self._root:
+                os.close(folder)
+            if not make and error.errno in _NO_FOLDER:
+                raise FileNotFoundError(errno.ENOENT, "there is no such folder", "/".join(parts)) from error
+            raise
+        return folder
+
+    def _put(self, folder: int, draft: str, name: str) -> None:
+        try:
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except (IsADirectoryError, NotADirectoryError, FileExistsError):
+            self._clear(folder, name)
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def _clear(self, folder: int, name: str) -> None:
+        """Remove what is there. The last folder may lie below it, and is let go unless it is this one."""
+        if self._last is not None and self._last[1] != folder:
+            self._forget_last()
+        remove_below(folder, name)
+
+
+def is_draft(name: str) -> bool:
+    """Return whether a file's name is that of a file that is being written."""
+    return name.startswith(_DRAFT) and name.endswith(_DRAFT_END)
+
+
+def remove_below(folder: int, name: str, depth: int = 0) -> None:
+    """Remove an entry of an open folder, with all below it, if it is there. Follows no link. Raises: OSError."""
+    try:
+        os.unlink(name, dir_fd=folder)
+        return
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        # Linux says EISDIR of a folder, other systems say EPERM.
+        if error.errno not in (errno.EISDIR, errno.EPERM):
+            raise
+    if depth > 2 * MOST_DEPTH:
+        raise OSError(errno.ELOOP, "its folders lie too deep", name)
+    inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+    try:
+        for entry in os.listdir(inner):
+            remove_below(inner, entry, depth + 1)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=folder)
+
+
+def _made(folder: int, name: str) -> int:
+    """Return an open folder in another one. What is in its place and no folder is removed."""
+    for _ in range(3):
+        try:
+            return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
+                raise
+            _unlink(folder, name)
+        try:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        except FileExistsError:
+            continue
+    raise NotADirectoryError(errno.ENOTDIR, "something else is put in its place again and again", name)
+
+
+def _ordinary(file: int, path: str, mode: str) -> IO[bytes]:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise NoOrdinaryFile(errno.EINVAL, "it is no ordinary file", path)
+    return os.fdopen(file, mode)
+
+
+def _fill(file: int, pieces: Callable[[], bytes]) -> None:
+    while True:
+        piece = pieces()
+        if not piece:
+            return
+        left = memoryview(piece)
+        while left:
+            left = left[os.write(file, left) :]
+
+
+def _unlink(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+
+
+class _WalkRules:
+    def __init__(self, left_out: Callable[[Sequence[str]], bool], failed: Callable[[str], object], most: int) -> None:
+        self.left_out = left_out
+        self.failed = failed
+        self.most = most
+
+
+def _walk(folder: int, above: List[str], rules: _WalkRules) -> Iterator[FoundEntry]:
+    """Yield what is below an open folder, which is closed afterwards."""
+    try:
+        with os.scandir(folder) as found:
+            # A trial may have made millions of files, whose names are not all to be held.
+            names = sorted(entry.name for entry in itertools.islice(found, rules.most))
+        for name in names:
+            parts = [*above, name]
+            if rules.left_out(parts):
+                continue
+            try:
+                facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                target = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(facts.st_mode) else ""
+            except OSError:
+                # It has gone since it was listed.
+                continue
+            yield FoundEntry("/".join(parts), _kind(facts.st_mode), facts, target)
+            if stat.S_ISDIR(facts.st_mode):
+                try:
+                    if len(parts) >= MOST_DEPTH:
+                        raise OSError(errno.ENAMETOOLONG, "it lies too deep", name)
+                    inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    rules.failed("/".join(parts))
+                    continue
+                yield from _walk(inner, parts, rules)
+    finally:
+        os.close(folder)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return FILE
+    if stat.S_ISDIR(mode):
+        return FOLDER
+    return LINK if stat.S_ISLNK(mode) else SPECIAL
+
+
+def reader(file: IO[bytes], count: Callable[[int], object] = lambda size: None) -> Callable[[], bytes]:
+    """Return a function that reads a file piece by piece, for `write`. `count` gets the size of each piece before."""
+
+    def piece() -> bytes:
+        data = file.read(_CHUNK_BYTES)
+        count(len(data))
+        return data
+
+    return piece

@@ -1,0 +1,185 @@
+"""Reads a tar stream that a stranger may have written.
+
+`tarfile` takes what a header claims: it reads an extended header of ten gigabytes into memory, and some versions go
+round for ever at a negative size. Here every number is checked, and nothing but a piece of a file is ever held. The
+formats are those that programs write today: ustar, POSIX (pax), and GNU's for long names and large sizes.
+
+It runs on workers, too: Python 3.8 and the standard library alone.
+"""
+
+from __future__ import annotations
+
+from .enclosed import FILE, FOLDER, LINK, SPECIAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterator, Optional, Tuple
+
+_BLOCK_BYTES = 512
+_CHUNK_BYTES = 1 << 20
+_MOST_HEADER_BYTES = 64 << 10
+_MOST_SIZE_BYTES = 1 << 60
+_MOST_TIME_S = 1e11
+_KINDS = {b"0": FILE, b"\0": FILE, b"7": FILE, b"5": FOLDER, b"2": LINK}
+# Hard links, devices, pipes, and GNU's files with holes: all without content that is wanted.
+_WITHOUT_DATA = (b"1", b"3", b"4", b"6")
+
+
+class DamagedTar(Exception):
+    """The stream is no tar archive, or breaks off. The text is a clause."""
+
+
+class TarMember:
+    """One entry. `read` gives the next piece of a file's content, b"" at the end."""
+
+    def __init__(self, name: str, kind: str, head: Tuple[int, int, str], mtime_ns: Optional[int]) -> None:
+        self.name = name
+        self.kind = kind
+        self.size, self.mode, self.target = head
+        self.mtime_ns = mtime_ns
+        self.read: Callable[[], bytes] = lambda: b""
+
+
+class TarStream:
+    """The members of a tar stream, in turn. `source(n)` returns up to n bytes, and b"" at the end alone."""
+
+    def __init__(self, source: Callable[[int], bytes]) -> None:
+        self._source = source
+        self._left = 0
+        self._padding = 0
+
+    def __iter__(self) -> Iterator[TarMember]:
+        """Yield the members. The content of one can be read until the next is asked for. Raises: DamagedTar."""
+        more: Dict[str, str] = {}
+        while True:
+            self._skip()
+            block = self._block()
+            if block is None:
+                return
+            kind, size = block[156:157], _number(block[124:136])
+            if kind in b"xgLK" and kind:
+                self._extend(kind, size, more)
+                continue
+            member = _member(block, kind, more)
+            more = {}
+            # Whatever is not known has its bytes behind it, like a file.
+            self._begin(0 if kind in _WITHOUT_DATA or member.kind in (FOLDER, LINK) else member.size)
+            member.read = self._piece
+            yield member
+
+    def _extend(self, kind: bytes, size: int, more: Dict[str, str]) -> None:
+        """Read an entry that only tells more of the next one."""
+        if size > _MOST_HEADER_BYTES:
+            raise DamagedTar("the header of one of its files has {} bytes".format(size))
+        self._begin(size)
+        data = b""
+        while True:
+            piece = self._piece()
+            if not piece:
+                break
+            data += piece
+        if kind == b"x":
+            more.update(_records(data))
+        elif kind in (b"L", b"K"):
+            more["path" if kind == b"L" else "linkpath"] = _text(data)
+
+    def _block(self) -> Optional[bytes]:
+        """Return the next header, None at the end. Raises: DamagedTar."""
+        block = self._exactly(_BLOCK_BYTES)
+        if block == bytes(_BLOCK_BYTES):
+            return None
+        told = _number(block[148:156])
+        if told != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
+            raise DamagedTar("it holds what is no tar archive")
+        return block
+
+    def _begin(self, size: int) -> None:
+        self._left = size
+        self._padding = -size % _BLOCK_BYTES
+
+    def _piece(self) -> bytes:
+        if not self._left:
+            return b""
+        data = self._source(min(self._left, _CHUNK_BYTES))
+        if not data:
+            raise DamagedTar("it breaks off")
+        self._left -= len(data)
+        return data
+
+    def _skip(self) -> None:
+        while self._piece():
+            pass
+        self._exactly(self._padding)
+        self._padding = 0
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self._source(size - len(data))
+            if not piece:
+                raise DamagedTar("it breaks off")
+            data += piece
+        return data
+
+
+def _member(block: bytes, kind: bytes, more: Dict[str, str]) -> TarMember:
+    name = _text(block[:100])
+    # GNU's own format has other things in the place of the prefix.
+    prefix = _text(block[345:500]) if block[257:263] == b"ustar\0" else ""
+    name = more.get("path", prefix + "/" + name if prefix else name)
+    found = _KINDS.get(kind, SPECIAL)
+    if any(key.startswith("GNU.sparse.") for key in more):
+        found = SPECIAL
+    if kind == b"\0" and name.endswith("/"):
+        found = FOLDER
+    size = _decimal(more["size"]) if "size" in more else _number(block[124:136])
+    head = (size, _number(block[100:108]) & 0o7777, more.get("linkpath", _text(block[157:257])))
+    return TarMember(name, found, head, _time(block[136:148], more.get("mtime")))
+
+
+def _number(field: bytes) -> int:
+    """Return a number of a header: in octal digits, or binary where the first bit is set. Raises: DamagedTar."""
+    if field[:1] == b"\x80":
+        value = int.from_bytes(field[1:], "big")
+    else:
+        digits = field.partition(b"\0")[0].strip(b" ")
+        if digits.strip(b"01234567"):
+            raise DamagedTar("one of its headers has {!a:.40} in the place of a number".format(digits))
+        value = int(digits or b"0", 8)
+    if value > _MOST_SIZE_BYTES:
+        raise DamagedTar("one of its headers has a number that cannot be")
+    return value
+
+
+def _decimal(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise DamagedTar("one of its headers has {!a:.40} in the place of a size".format(text))
+    return int(text)
+
+
+def _time(field: bytes, told: Optional[str]) -> Optional[int]:
+    """Return the time of a file in ns; None where there is none that can be."""
+    try:
+        time_s = float(_number(field)) if told is None else float(told)
+    except (DamagedTar, ValueError):
+        return None
+    return int(time_s * 1e9) if 0 <= time_s < _MOST_TIME_S else None
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _records(data: bytes) -> Dict[str, str]:
+    """Return the records of a POSIX header, `LENGTH KEY=VALUE` and a line end each. Raises: DamagedTar."""
+    found: Dict[str, str] = {}
+    while data.strip(b"\0"):
+        digits, space, rest = data.partition(b" ")
+        length = int(digits) if digits.isdigit() and len(digits) < 8 else 0
+        end = length - len(digits) - 1
+        key, equals, value = rest[: max(end - 1, 0)].partition(b"=")
+        if not (space and equals) or length > len(data) or data[length - 1 : length] != b"\n":
+            raise DamagedTar("one of its headers cannot be read")
+        found[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
+        data = data[length:]
+    return found

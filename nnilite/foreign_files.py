@@ -1,0 +1,291 @@
+"""The one way in for files that come from a worker, a trial, a shared storage or an archive.
+
+Whoever made them may have given them any name, kind and size. What is taken here lies below the folder that the caller
+names, and nowhere else: see `EnclosedFolder`. Links are left out, and so are devices, pipes and hard links. There are
+limits to the number and depth of entries, and to the bytes; each write leaves room on the disk (`nnilite.disk_room`).
+
+    take_tar(stream.read, target)                   a tar stream, as a worker sends the folder of an attempt
+    copy_folder(source, target)                     a folder of a shared storage, while its trial goes on writing
+    save_stream(stream.read, path)                  one file as it comes
+    open_below(root, "0/trial.stdout")              a file of a trial, to read
+    list_below(root)                                what there is
+
+All of it blocks: call it in a thread. A trial that still writes may see any of its files copied as they were for a
+moment; a file that is being written is copied as far as it has come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from nnilite._keeper.enclosed import (
+    FILE,
+    FOLDER,
+    LINK,
+    EnclosedFolder,
+    FoundEntry,
+    NoOrdinaryFile,
+    UnsafeName,
+    is_draft,
+    parts_of,
+    reader,
+)
+from nnilite._keeper.tar_stream import DamagedTar, TarMember, TarStream
+from nnilite.disk_room import DiskRoom
+from nnilite.errors import NotFound, ServiceError
+from nnilite.units import format_size
+
+__all__ = [
+    "FILE",
+    "LINK",
+    "LISTED_MAX",
+    "MOST_ENTRIES",
+    "BrokenStream",
+    "EnclosedFolder",
+    "ForeignRefusal",
+    "NoOrdinaryFile",
+    "TakenFiles",
+    "TrialFile",
+    "UnsafeName",
+    "copy_file",
+    "copy_folder",
+    "list_below",
+    "listed_files",
+    "open_below",
+    "save_stream",
+    "take_tar",
+]
+
+MOST_ENTRIES = 200_000
+"""How many files, folders and links are taken from one place."""
+
+LISTED_MAX = 10_000
+"""How many files are listed."""
+
+_CHUNK_BYTES = 1 << 20
+# Entries that are looked at for one list: folders and what is left out count, too.
+_LOOKED_AT_MAX = 10 * LISTED_MAX
+
+GROWING = ("trial.stdout", "trial.stderr")
+"""What the manager writes, too, as it comes: there may be more here than in a copy that was begun earlier."""
+
+
+class ForeignRefusal(ServiceError):
+    """What came is not taken: a name outside of its folder, or more than the limits."""
+
+
+class BrokenStream(ServiceError):
+    """A stream of files broke off, or is damaged."""
+
+
+@dataclass(frozen=True)
+class TrialFile:
+    """One entry of a trial's folder, as a service lists it.
+
+    `path` is relative to the folder of the attempt. `kind`: "file", "link" or "special", which is a pipe or a device.
+    `target`: where a link leads, as text that nobody follows. `modified`: seconds since the epoch.
+    """
+
+    path: str
+    size: int = 0
+    modified: float = 0.0
+    kind: str = FILE
+    target: str = ""
+
+
+@dataclass
+class TakenFiles:
+    """What was taken: the number of entries and bytes, what was left out as it is no file, and what cannot be read."""
+
+    entries: int = 0
+    size_bytes: int = 0
+    left_out: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    def count(self, name: str) -> None:
+        """Count an entry. Raises: ForeignRefusal beyond the limit."""
+        self.entries += 1
+        if self.entries > MOST_ENTRIES:
+            raise ForeignRefusal(f"sent more than {MOST_ENTRIES} files; {name!a:.200} and what follows is not taken")
+
+
+def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | None = None) -> TakenFiles:
+    """Take the files and folders of a tar stream into a folder, in the place of what has the same names there.
+
+    `source(n)` returns up to n bytes of the stream, and b"" at its end alone. `most_bytes` limits all files together.
+    A file is there whole or as it was before. Raises: BrokenStream, ForeignRefusal, NoRoom, OSError.
+    """
+    taken, room = TakenFiles(), DiskRoom(target)
+    try:
+        with EnclosedFolder(str(target), make=True) as folder:
+            for member in TarStream(source):
+                taken.count(member.name)
+                _take(member, folder, taken, _counter(taken, room, most_bytes))
+    except DamagedTar as error:
+        raise BrokenStream(f"the files are damaged on their way: {error}") from error
+    except UnsafeName as error:
+        raise ForeignRefusal(f"sent a file that cannot be taken: {error}") from error
+    return taken
+
+
+def _counter(taken: TakenFiles, room: DiskRoom, most_bytes: int | None) -> Callable[[int], None]:
+    def count(size: int) -> None:
+        taken.size_bytes += size
+        if most_bytes is not None and taken.size_bytes > most_bytes:
+            raise ForeignRefusal(f"has more than {format_size(most_bytes)} of files")
+        room.count(size)
+
+    return count
+
+
+def _take(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, count: Callable[[int], None]) -> None:
+    parts = parts_of(member.name)
+    if member.kind == FOLDER:
+        folder.make_folder(member.name)
+    elif member.kind != FILE:
+        taken.left_out.append(member.name)
+    elif not parts:
+        raise UnsafeName(f"{member.name!a:.200} names no file")
+    elif "/".join(parts) in GROWING:
+        _overwrite(folder, member, count)
+    else:
+
+        def piece() -> bytes:
+            data = member.read()
+            count(len(data))
+            return data
+
+        folder.write(member.name, piece, member.mode, member.mtime_ns)
+
+
+def _overwrite(folder: EnclosedFolder, member: TarMember, count: Callable[[int], None]) -> None:
+    """Write over the beginning of a file that may be longer here."""
+    with folder.update(member.name) as file:
+        while piece := member.read():
+            count(len(piece))
+            file.write(piece)
+
+
+def copy_folder(source: Path, target: Path, *left_out: str) -> TakenFiles:
+    """Copy the files and folders of a folder into another one, in the place of what has the same names there.
+
+    Passed over is what matches one of the patterns `left_out`, what is no file or folder, what goes meanwhile, and
+    what this user may not read.
+    Raises: NotFound if the folder is gone, ForeignRefusal, NoRoom, OSError.
+    """
+    taken, room = TakenFiles(), DiskRoom(target)
+
+    def is_left_out(parts: Sequence[str]) -> bool:
+        return is_draft(parts[-1]) or any(fnmatch.fnmatch(parts[-1], pattern) for pattern in left_out)
+
+    with _opened(source) as here, EnclosedFolder(str(target), make=True) as there:
+        for entry in here.walk(MOST_ENTRIES + 1, is_left_out, taken.unreadable.append):
+            taken.count(entry.path)
+            if entry.kind == FOLDER:
+                there.make_folder(entry.path)
+            elif entry.kind == FILE:
+                try:
+                    _copy_one(here, there, entry, _counter(taken, room, None))
+                except PermissionError:
+                    taken.unreadable.append(entry.path)
+            else:
+                taken.left_out.append(entry.path)
+    return taken
+
+
+def copy_file(source: Path, path: str, target: Path, most_bytes: int | None = None) -> None:
+    """Copy one file of a folder to the same name in the folder `target`.
+
+    Raises: NotFound, ForeignRefusal, NoRoom, OSError.
+    """
+    room = DiskRoom(target)
+    with _opened(source) as here:
+        try:
+            facts = here.look(path)
+            entry = FoundEntry(path, FILE, facts, "")
+            with EnclosedFolder(str(target), make=True) as there:
+                _copy_one(here, there, entry, _counter(TakenFiles(), room, most_bytes), must=True)
+        except (FileNotFoundError, NoOrdinaryFile, UnsafeName) as error:
+            raise NotFound(f"there is no file {path!r} in the trial's folder") from error
+
+
+def _copy_one(
+    here: EnclosedFolder, there: EnclosedFolder, entry: FoundEntry, count: Callable[[int], None], must: bool = False
+) -> None:
+    try:
+        file = here.open(entry.path)
+    except (FileNotFoundError, NoOrdinaryFile):
+        if must:
+            raise
+        # It has gone, or something else is in its place now.
+        return
+    with file:
+        there.write(entry.path, reader(file, count), entry.facts.st_mode, entry.facts.st_mtime_ns)
+
+
+def save_stream(
+    source: Callable[[int], bytes],
+    path: Path,
+    most_bytes: int | None = None,
+    counted: Callable[[int], object] = lambda size: None,
+) -> int:
+    """Write a stream to a file of the caller's own name, whole or not at all; return its size.
+
+    Raises: ForeignRefusal if it has more than `most_bytes`, NoRoom, OSError; what `source` raises passes.
+    """
+    taken, room = TakenFiles(), DiskRoom(path.parent)
+    count = _counter(taken, room, most_bytes)
+
+    def piece() -> bytes:
+        data = source(_CHUNK_BYTES)
+        count(len(data))
+        counted(len(data))
+        return data
+
+    with EnclosedFolder(str(path.parent)) as folder:
+        folder.write(path.name, piece)
+    return taken.size_bytes
+
+
+def open_below(root: Path, path: str) -> BinaryIO:
+    """Open an ordinary file below a folder to read; no component of `path` may be a link. Raises: NotFound, OSError."""
+    with _opened(root) as folder:
+        try:
+            return folder.open(path)  # type: ignore[return-value]
+        except (FileNotFoundError, NoOrdinaryFile, UnsafeName) as error:
+            raise NotFound(f"there is no file {path!r} here") from error
+
+
+def list_below(root: Path, left_out: Callable[[Sequence[str]], bool] = lambda parts: False) -> tuple[TrialFile, ...]:
+    """Return what is below a folder but the folders themselves, at most `LISTED_MAX`, by path. Raises: NotFound."""
+    with _opened(root) as folder:
+        return listed_files(folder.walk(_LOOKED_AT_MAX, lambda parts: is_draft(parts[-1]) or left_out(parts)))
+
+
+def listed_files(entries: Iterator[FoundEntry]) -> tuple[TrialFile, ...]:
+    """Return the first `LISTED_MAX` of these entries that are no folders."""
+    found: list[TrialFile] = []
+    for entry in entries:
+        if entry.kind != FOLDER:
+            facts = entry.facts
+            found.append(TrialFile(entry.path, facts.st_size, facts.st_mtime, entry.kind, entry.target))
+        if len(found) >= LISTED_MAX:
+            break
+    return tuple(found)
+
+
+@contextlib.contextmanager
+def _opened(root: Path) -> Iterator[EnclosedFolder]:
+    """Open the folder itself. Raises: NotFound if there is none, OSError."""
+    try:
+        folder = EnclosedFolder(os.fspath(root))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"the trial's folder {root} is gone") from error
+    with folder:
+        yield folder
