@@ -86,7 +86,8 @@ def _completed(origin: NniExperiment, known: Document) -> NniExperiment:
 def trial_folder(experiment: Path, trial: str) -> Path | None:
     """The folder of a trial: NNI 3 puts it below its environment, older versions and other platforms below `trials`."""
     places = [experiment / "trials", *sorted(experiment.glob("environments/*/trials"))]
-    return next((place / trial for place in places if (place / trial).is_dir()), None)
+    folders = (place / trial for place in places)
+    return next((folder for folder in folders if folder.is_dir() and not folder.is_symlink()), None)
 
 
 def is_uncertain(reason: str) -> bool:

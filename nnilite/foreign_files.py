@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import io
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +30,7 @@ from nnilite._keeper.enclosed import (
     FILE,
     FOLDER,
     LINK,
+    SPECIAL,
     EnclosedFolder,
     FoundEntry,
     NoOrdinaryFile,
@@ -43,6 +46,7 @@ from nnilite.units import format_size
 
 __all__ = [
     "FILE",
+    "GROWING",
     "LINK",
     "LISTED_MAX",
     "MOST_ENTRIES",
@@ -56,9 +60,15 @@ __all__ = [
     "copy_file",
     "copy_folder",
     "list_below",
+    "listed",
     "listed_files",
     "open_below",
+    "parts_of",
+    "put_file",
+    "read_small",
+    "save_below",
     "save_stream",
+    "size_below",
     "take_tar",
 ]
 
@@ -69,6 +79,7 @@ LISTED_MAX = 10_000
 """How many files are listed."""
 
 _CHUNK_BYTES = 1 << 20
+_MOST_TIME_S = 1e11
 # Entries that are looked at for one list: folders and what is left out count, too.
 _LOOKED_AT_MAX = 10 * LISTED_MAX
 
@@ -132,6 +143,34 @@ def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | Non
     except UnsafeName as error:
         raise ForeignRefusal(f"sent a file that cannot be taken: {error}") from error
     return taken
+
+
+def listed(entries: object) -> list[TrialFile]:
+    """Check what a worker lists: [path, size, time, kind, target] of each entry. Raises: ForeignRefusal."""
+    if not isinstance(entries, list):
+        raise ForeignRefusal("its list of files is none")
+    return [_checked(entry) for entry in entries[:LISTED_MAX]]
+
+
+def _checked(entry: object) -> TrialFile:
+    if isinstance(entry, list) and len(entry) == 5:
+        path, size, modified, kind, target = entry
+        texts = all(isinstance(one, str) for one in (path, kind, target))
+        numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (size, modified))
+        # NaN fails the comparisons.
+        if texts and numbers and 0 <= size < 1 << 60 and abs(modified) < _MOST_TIME_S and kind in (FILE, LINK, SPECIAL):
+            return TrialFile(path, int(size), float(modified), kind, target)
+    raise ForeignRefusal(f"its list of files has {entry!r:.200}")
+
+
+def read_small(source: Callable[[int], bytes], most_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of those files of a tar stream that have at most so many bytes. Raises: BrokenStream."""
+    try:
+        for member in TarStream(source):
+            if member.kind == FILE and member.size <= most_bytes:
+                yield member.name, b"".join(iter(member.read, b""))
+    except DamagedTar as error:
+        raise BrokenStream(str(error)) from error
 
 
 def _counter(taken: TakenFiles, room: DiskRoom, most_bytes: int | None) -> Callable[[int], None]:
@@ -204,13 +243,12 @@ def copy_file(source: Path, path: str, target: Path, most_bytes: int | None = No
 
     Raises: NotFound, ForeignRefusal, NoRoom, OSError.
     """
-    room = DiskRoom(target)
     with _opened(source) as here:
         try:
             facts = here.look(path)
             entry = FoundEntry(path, FILE, facts, "")
             with EnclosedFolder(str(target), make=True) as there:
-                _copy_one(here, there, entry, _counter(TakenFiles(), room, most_bytes), must=True)
+                _copy_one(here, there, entry, _counted(target, most_bytes), must=True)
         except (FileNotFoundError, NoOrdinaryFile, UnsafeName) as error:
             raise NotFound(f"there is no file {path!r} in the trial's folder") from error
 
@@ -229,28 +267,68 @@ def _copy_one(
         there.write(entry.path, reader(file, count), entry.facts.st_mode, entry.facts.st_mtime_ns)
 
 
+def put_file(root: Path, path: str, content: Path | bytes) -> None:
+    """Write a file of our own into a folder where workers write, too, such as a mounted storage. All may read it.
+
+    Links that they have put in the place of folders or of the file are not followed. Raises: OSError, UnsafeName.
+    """
+    with contextlib.ExitStack() as opened:
+        folder = opened.enter_context(EnclosedFolder(str(root), make=True, folder_mode=0o755))
+        source = io.BytesIO(content) if isinstance(content, bytes) else opened.enter_context(content.open("rb"))
+        folder.write(path, reader(source), mode=0o644)
+
+
+def size_below(root: Path, path: str) -> int | None:
+    """Return the size of an ordinary file below a folder, None if there is none. Raises: OSError."""
+    try:
+        with EnclosedFolder(str(root)) as folder:
+            facts = folder.look(path)
+    except (FileNotFoundError, UnsafeName):
+        return None
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+
 def save_stream(
     source: Callable[[int], bytes],
     path: Path,
     most_bytes: int | None = None,
-    counted: Callable[[int], object] = lambda size: None,
 ) -> int:
     """Write a stream to a file of the caller's own name, whole or not at all; return its size.
 
     Raises: ForeignRefusal if it has more than `most_bytes`, NoRoom, OSError; what `source` raises passes.
     """
-    taken, room = TakenFiles(), DiskRoom(path.parent)
-    count = _counter(taken, room, most_bytes)
+    with EnclosedFolder(str(path.parent)) as folder:
+        return _save(source, folder, path.name, _counted(path.parent, most_bytes))
+
+
+def save_below(source: Callable[[int], bytes], root: Path, path: str, most_bytes: int) -> int:
+    """Write a stream to a file below a folder, which is made if needed, whole or not at all; return its size.
+
+    Raises: ForeignRefusal if it has more than `most_bytes`, or no name of a file; NoRoom, OSError, as `source` does.
+    """
+    try:
+        with EnclosedFolder(str(root), make=True) as folder:
+            return _save(source, folder, path, _counted(root, most_bytes))
+    except UnsafeName as error:
+        raise ForeignRefusal(str(error)) from error
+
+
+def _save(source: Callable[[int], bytes], folder: EnclosedFolder, path: str, count: Callable[[int], None]) -> int:
+    size = 0
 
     def piece() -> bytes:
+        nonlocal size
         data = source(_CHUNK_BYTES)
         count(len(data))
-        counted(len(data))
+        size += len(data)
         return data
 
-    with EnclosedFolder(str(path.parent)) as folder:
-        folder.write(path.name, piece)
-    return taken.size_bytes
+    folder.write(path, piece)
+    return size
+
+
+def _counted(folder: Path, most_bytes: int | None) -> Callable[[int], None]:
+    return _counter(TakenFiles(), DiskRoom(folder), most_bytes)
 
 
 def open_below(root: Path, path: str) -> BinaryIO:

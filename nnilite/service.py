@@ -22,9 +22,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nnilite.codedir import CodePackage
+from nnilite.foreign_files import TrialFile
 from nnilite.records import Host, JobState, Json, KeeperEvent
 
-__all__ = ["Handle", "Host", "Job", "JobSpec", "JobState", "JobStatus", "ServiceContext", "TrainingService"]
+__all__ = [
+    "Handle",
+    "Host",
+    "Job",
+    "JobSpec",
+    "JobState",
+    "JobStatus",
+    "ServiceContext",
+    "TrainingService",
+    "TrialFile",
+]
 
 SPEC_VERSION = 1
 
@@ -192,7 +203,28 @@ class TrainingService(ABC):
         return b""
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        """Copy the trial's folder to `target`. Raises: NotFound if it is gone."""
+        """Copy the trial's folder to `target`, by `nnilite.foreign_files`: the trial may have put anything there.
+
+        Raises: NotFound if it is gone, ServiceError.
+        """
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile] | None:
+        """List the trial's folder where it is, without copying it; at most `foreign_files.LISTED_MAX` entries.
+
+        None: the service cannot; then what there is of the trial is copied by `fetch`, if it is not much. The manager
+        checks what is listed. Raises: NotFound if the folder is gone, ServiceError.
+        """
+        return None
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        """Copy the file `path` of the trial's folder to the same path below `target`, by `nnilite.foreign_files`.
+
+        Called only where `files` lists. Raises: NotFound if there is no such file, ServiceError, also if it has more
+        than `most_bytes`.
+        """
+        from nnilite.errors import NotFound
+
+        raise NotFound(f"{self.name} copies no single files")
 
     async def scale(self, handle: Handle, workers: int) -> None:
         """Change the number of workers of an elastic job while it runs. The platform keeps it, for this job only.

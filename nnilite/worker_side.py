@@ -18,22 +18,19 @@ from nnilite._keeper.attempt_files import (
     read_json,
     write_private,
 )
-from nnilite._keeper.enclosed import FILE, FOLDER, LINK, EnclosedFolder, NoOrdinaryFile, UnsafeName
+from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
-from nnilite._keeper.tar_stream import DamagedTar, TarStream
+from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 
 __all__ = [
-    "FILE",
     "FOLDER",
-    "LINK",
     "AttemptFiles",
     "DamagedTar",
     "EnclosedFolder",
     "HostMeter",
     "NoOrdinaryFile",
     "NotOrdinary",
-    "TarStream",
     "UnsafeName",
     "boot_id",
     "deliver_command",
@@ -45,6 +42,7 @@ __all__ = [
     "read_json",
     "sources",
     "started_at",
+    "unpack_checkpoint",
     "write_private",
 ]
 

@@ -16,9 +16,11 @@ from nnilite._answers.changes import Changes, Reset, Subscription
 from nnilite._answers.queries import (
     CallbackAnswer,
     FileEntry,
+    FileListing,
     Listed,
     MetricPage,
     MetricQuery,
+    OtherEntry,
     Piece,
     Profile,
     RemarksQuery,
@@ -39,10 +41,12 @@ __all__ = [
     "Changes",
     "FencedConflict",
     "FileEntry",
+    "FileListing",
     "GapConflict",
     "Listed",
     "MetricPage",
     "MetricQuery",
+    "OtherEntry",
     "Piece",
     "Profile",
     "RemarksQuery",
@@ -157,9 +161,26 @@ class Backend(Protocol):
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         """Part of "stdout" or "stderr". `attempt` None means the latest. A negative offset counts from the end."""
 
-    async def directory(self, trial: str, fetch: bool = True) -> Path:
-        """The trial's folder on this machine. With `fetch`, files that lie elsewhere are copied into it first, however
-        long that takes. Raises: NotFound if there is no folder (yet), ServiceError if files cannot be copied now."""
+    async def directory(self, trial: str) -> Path:
+        """The trial's folder on this machine. Raises: NotFound if there is none (yet)."""
+
+    async def files(self, trial: str, elsewhere: bool) -> FileListing:
+        """List a trial's files: those on this machine, and with `elsewhere` those of its latest attempt where it ran.
+
+        Nothing large is copied for that. Raises: NotFound if there is no folder (yet).
+        """
+
+    async def bring(self, trial: str) -> None:
+        """Copy all files of the trial's latest attempt to this machine, however long that takes.
+
+        Raises: NotFound if there is no such trial, ServiceError if they cannot be copied now.
+        """
+
+    async def bring_file(self, trial: str, path: str) -> None:
+        """Copy one file to this machine unless it is here: `path` as listed.
+
+        Raises: Conflict if it is larger than what is copied so, ServiceError if it cannot be copied now.
+        """
 
     def export(self) -> AsyncIterator[Trial]:
         """All ended trials, by sequence. May be called twice for one answer."""

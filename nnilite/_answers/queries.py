@@ -183,6 +183,25 @@ class FileEntry:
     path: str
     size: Annotated[int, COUNT, "bytes"]
     modified: Annotated[float, TIME]
+    here: Annotated[bool, "whether it is on the manager's machine as it is listed"] = True
+
+
+@dataclass(frozen=True)
+class OtherEntry:
+    """What is no file in a trial's folder: a link, with its target as text, or a pipe or device. None is copied."""
+
+    path: str
+    kind: str
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """What is in a trial's folder. `note`: a sentence on what is missing in this list, "" if nothing is."""
+
+    files: Sequence[FileEntry]
+    others: Sequence[OtherEntry] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from nnilite._cli import access, arguments, long_work, remark_command, screen, summary
 from nnilite._running.manager_client import Client
+from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NniliteError, NotFound
+from nnilite.foreign_files import EnclosedFolder, UnsafeName
 from nnilite.records import TrialState
 
+_NAMED = 5
 _COPY_TIMEOUT_S = 3700.0  # the manager may have to copy files from another machine first
 STATES = [state.value for state in TrialState]
 
@@ -301,31 +304,40 @@ def download(options: argparse.Namespace) -> None:
     target: Path = options.output or Path(options.trial)
     with access.reading(options, timeout_s=_COPY_TIMEOUT_S) as manager:
         with long_work.shown("Downloading", quiet=options.json) as work:
-            files = manager.files(options.trial)
+            listing = manager.bring_files(options.trial)
+            files, others = listing["files"], listing["others"]
             work.expect(sum(file["size"] for file in files))
+            DiskRoom(target).need(sum(file["size"] for file in files))
             for file in files:
                 _fetch(manager, options.trial, file["path"], target, work)
     if options.json:
         screen.show_json({"trial": options.trial, "directory": str(target), "files": [file["path"] for file in files]})
         return
     print(f"{len(files)} files of trial {options.trial} are in {target}.")
+    if others:
+        named = ", ".join(screen.clean(_other(one)) for one in others[:_NAMED])
+        more = ", ..." if len(others) > _NAMED else ""
+        print(f"{len(others)} links and the like are left out: {named}{more}")
+    if listing["note"]:
+        print(listing["note"])
+
+
+def _other(entry: dict[str, Any]) -> str:
+    return f"{entry['path']} -> {entry['target']}" if entry["target"] else str(entry["path"])
 
 
 def _fetch(manager: Client, trial: str, name: str, target: Path, work: long_work.Work) -> None:
-    path = _inside(target, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as copy:
+    """Write a file of the trial into the folder, and nothing outside of it, whatever the manager names."""
+    room = DiskRoom(target)
+    try:
+        with EnclosedFolder(str(target), make=True, folder_mode=0o777) as folder, folder.draft(name, None) as draft:
 
-        def write(piece: bytes) -> None:
-            copy.write(piece)
-            work.advance(len(piece))
+            def write(piece: bytes) -> None:
+                room.count(len(piece))
+                draft.write(piece)
+                work.advance(len(piece))
 
-        manager.download(trial, name, write)
-
-
-def _inside(folder: Path, relative: str) -> Path:
-    """The target of a downloaded file, which must be in the folder whatever the manager answers."""
-    path = PurePosixPath(relative)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise NniliteError(f"The manager names a file outside the trial's folder: {relative!r}.")
-    return folder.joinpath(*path.parts)
+            manager.download(trial, name, write, fetch=False)
+            draft.finish()
+    except UnsafeName as error:
+        raise NniliteError(f"The manager names a file outside the trial's folder: {error}.") from error

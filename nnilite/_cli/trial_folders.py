@@ -7,13 +7,18 @@ has them: only what is there is compared.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nnilite._store.soundness import Defect, SoundnessCheck, StoredAttempt
+from nnilite.errors import NotFound
+from nnilite.foreign_files import open_below
 from nnilite.keeper_folder import read_events
 from nnilite.records import Exited, MetricKind, Reported
+
+_MOST_PARAMETERS_BYTES = 64 << 20
 
 
 def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Defect]]:
@@ -22,7 +27,7 @@ def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Def
     count = 0
     for attempt in check.attempts():
         folder = directory / "trials" / attempt.trial / str(attempt.number)
-        if (folder / "parameter.cfg").exists():
+        if os.path.lexists(folder / "parameter.cfg"):
             count += 1
             findings += _compared(folder, attempt, check)
     return count, findings
@@ -31,9 +36,10 @@ def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Def
 def _compared(folder: Path, attempt: StoredAttempt, check: SoundnessCheck) -> Iterator[Defect]:
     place = f"trial {attempt.sequence} ({attempt.trial}), attempt {attempt.number}"
     try:
-        given = json.loads((folder / "parameter.cfg").read_bytes())
+        with open_below(folder, "parameter.cfg") as file:
+            given = json.loads(file.read(_MOST_PARAMETERS_BYTES))
         events = read_events(folder)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, NotFound, ValueError, RecursionError) as error:
         yield Defect(place, f"its files cannot be read: {error}")
         return
     yield from _parameters(place, given, attempt)

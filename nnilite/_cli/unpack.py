@@ -29,7 +29,9 @@ from nnilite._cli.archive import ABOUT, CONFIG, DATABASE, FORMAT, SAVED_CODE, is
 from nnilite._cli.long_work import Work
 from nnilite._documents import Document, read_document, write_json
 from nnilite._registry import RegistryEntry
+from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict, DamagedFile, Place, StoreError
+from nnilite.foreign_files import EnclosedFolder, UnsafeName
 from nnilite.units import format_size
 
 MOST_FILES = 200_000
@@ -116,6 +118,8 @@ def told(path: Path) -> Iterator[None]:
     """Turn zipfile's errors on bytes that are not a whole archive into ConfigError."""
     try:
         yield
+    except UnsafeName as error:
+        raise ConfigError(f"{path} cannot be unpacked: {error}") from error
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, NotImplementedError) as error:
         raise ConfigError(f"{path} is not a whole zip file: {error}") from error
     except RuntimeError as error:  # zipfile raises this for an archive with a password
@@ -172,8 +176,8 @@ def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: Archiv
     taken = EntryPaths(folds_case(places.draft))
     wanted = [(entry, target) for entry in archive.infolist() if (target := _target(entry, places, taken)) is not None]
     work.expect(sum(entry.file_size for entry, _ in wanted))
-    for entry, target in wanted:
-        unpack_one(archive, entry, target, work)
+    for entry, (folder, inner) in wanted:
+        unpack_one(archive, entry, folder, inner, work)
 
 
 def check_amount(archive: zipfile.ZipFile, path: Path, limits: ArchiveLimits) -> None:
@@ -239,19 +243,22 @@ def checked_parts(entry: zipfile.ZipInfo, taken: EntryPaths) -> tuple[str, ...]:
     return parts
 
 
-def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> Path | None:
-    """The target of an entry, None if it is skipped. Raises: ConfigError for an entry that nnilite never saves."""
+def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[Path, str] | None:
+    """The folder for an entry and its path there, None if it is skipped.
+
+    Raises: ConfigError for an entry that nnilite never saves.
+    """
     parts = checked_parts(entry, taken)
     if parts == (ABOUT,):
         return None
     check_kind(entry)
     if parts[0] == "code" and len(parts) > 1:
-        return places.code_draft.joinpath(*parts[1:])
+        return places.code_draft, "/".join(parts[1:])
     inner = parts[1:]
     if parts[0] != "experiment" or not inner:
         raise _foreign(entry)
     if is_kept(inner) or (entry.is_dir() and is_kept((*inner, "any"))) or inner == (f"{DATABASE}-wal",):
-        return places.draft.joinpath(*inner)
+        return places.draft, "/".join(inner)
     if inner in (("token",), ("lock",), ("manager.json",)) or not is_left_behind(inner):  # `save` never wrote these
         raise _foreign(entry)
     return None
@@ -269,16 +276,23 @@ def check_kind(entry: zipfile.ZipInfo) -> None:
         raise ConfigError(f"The zip file holds a link, a device or an encrypted file: {entry.filename!r:.200}.")
 
 
-def unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, work: Work) -> None:
-    """Unpack a checked entry to a path that is free, and count its bytes."""
-    if entry.is_dir():
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # zipfile stops at the size that the entry names, so the checked sum of the sizes is not exceeded.
-    with archive.open(entry) as source, target.open("xb") as file:
-        work.copy(cast(BinaryIO, source), file.write)
-    target.chmod(stat.S_IMODE(entry.external_attr >> 16) & 0o755 | 0o600)
+def unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, path: str, work: Work) -> None:
+    """Unpack a checked entry to a path below the folder `target`, and count its bytes. Raises: NoRoom, OSError."""
+    room = DiskRoom(target)
+    with EnclosedFolder(str(target), make=True) as folder:
+        if entry.is_dir():
+            folder.make_folder(path)
+            return
+        # zipfile stops at the size that the entry names, so the checked sum of the sizes is not exceeded.
+        mode = stat.S_IMODE(entry.external_attr >> 16)
+        with archive.open(entry) as source, folder.draft(path, mode) as draft:
+
+            def write(piece: bytes) -> None:
+                room.count(len(piece))
+                draft.write(piece)
+
+            work.copy(cast(BinaryIO, source), write)
+            draft.finish()
 
 
 def _check_content(path: Path, experiment: str, places: Places) -> None:

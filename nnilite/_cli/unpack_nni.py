@@ -75,9 +75,9 @@ def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
         parts = unpack.checked_parts(entry, names)
         unpack.check_kind(entry)
         if parts[0] == "experiment" and len(parts) > 1:
-            unpack.unpack_one(archive, entry, places.draft.joinpath(*parts[1:]), work)
+            unpack.unpack_one(archive, entry, places.draft, "/".join(parts[1:]), work)
         elif parts[0] == "code" and len(parts) > 1:
-            unpack.unpack_one(archive, entry, places.code_draft.joinpath(*parts[1:]), work)
+            unpack.unpack_one(archive, entry, places.code_draft, "/".join(parts[1:]), work)
 
 
 def _opened(path: Path, directory: Path) -> RegistryEntry:

@@ -20,7 +20,7 @@ from typing import ClassVar, Protocol, TypeVar
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
 from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
 
 log = logging.getLogger(__name__)
 
@@ -226,6 +226,12 @@ class HybridService(TrainingService):
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         await self._member(handle).fetch(handle["handle"], target)
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile] | None:
+        return await self._member(handle).files(handle["handle"])
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        await self._member(handle).fetch_file(handle["handle"], path, target, most_bytes)
 
     async def scale(self, handle: Handle, workers: int) -> None:
         await self._member(handle).scale(handle["handle"], workers)

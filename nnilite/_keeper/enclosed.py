@@ -87,14 +87,55 @@ def stays_inside(name: str, target: str) -> bool:
     return not target.startswith("/") and bool(target) and 0 <= ups <= depth
 
 
+class FileDraft:
+    """A file that is being written, under another name. A context manager: without `finish` nothing is left of it."""
+
+    def __init__(self, folder: int, mode: Optional[int], put: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._mode = mode
+        self._put = put
+        self._name = "{}{}{}".format(_DRAFT, os.urandom(8).hex(), _DRAFT_END)
+        self._file = os.open(self._name, _DRAFT_FLAGS, 0o666 if mode is None else 0o600, dir_fd=folder)
+        self._is_done = False
+
+    def __enter__(self) -> FileDraft:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        os.close(self._file)
+        if not self._is_done:
+            _unlink(self._folder, self._name)
+
+    def write(self, data: bytes) -> None:
+        """Append bytes. Raises: OSError."""
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]
+
+    def finish(self, mtime_ns: Optional[int] = None, sync: bool = False) -> None:
+        """Put the file in its place. `sync`: its bytes are on the disk before. Raises: OSError."""
+        if self._mode is not None and self._mode & 0o155:
+            os.fchmod(self._file, 0o600 | (self._mode & 0o155))
+        if mtime_ns is not None:
+            os.utime(self._file, ns=(mtime_ns, mtime_ns))
+        if sync:
+            os.fsync(self._file)
+        self._put(self._name)
+        self._is_done = True
+
+
 class EnclosedFolder:
     """A folder below which files are written and read. The path of the folder itself is the caller's, and trusted.
 
     A context manager. Not for several threads at once. Paths are relative, with slashes.
     """
 
-    def __init__(self, root: str, make: bool = False) -> None:
-        """Open the folder, and make it if it is missing and `make` is set. Raises: OSError."""
+    def __init__(self, root: str, make: bool = False, folder_mode: int = 0o700) -> None:
+        """Open the folder, and make it if it is missing and `make` is set. `folder_mode`: of folders that are made.
+
+        Raises: OSError.
+        """
+        self._folder_mode = folder_mode
         if make:
             os.makedirs(root, mode=0o700, exist_ok=True)
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -121,28 +162,33 @@ class EnclosedFolder:
         """Make a folder and those above it. Raises: UnsafeName, OSError."""
         self._folder(parts_of(path))
 
-    def write(self, path: str, pieces: Callable[[], bytes], mode: int = 0o600, mtime_ns: Optional[int] = None) -> None:
+    def write(
+        self,
+        path: str,
+        pieces: Callable[[], bytes],
+        mode: Optional[int] = 0o600,
+        mtime_ns: Optional[int] = None,
+    ) -> None:
         """Write a file whole or not at all, in the place of whatever is there.
 
         `pieces` returns the next bytes, b"" at the end; what it raises passes. Of `mode` only the rights to read and
-        to execute count. Raises: UnsafeName, OSError.
+        to execute count; None leaves them to the process. Raises: UnsafeName, OSError.
+        """
+        with self.draft(path, mode) as draft:
+            while True:
+                piece = pieces()
+                if not piece:
+                    break
+                draft.write(piece)
+            draft.finish(mtime_ns)
+
+    def draft(self, path: str, mode: Optional[int] = 0o600) -> FileDraft:
+        """Begin a file, which is there once `finish` was called. No other file may be begun meanwhile.
+
+        Raises: UnsafeName, OSError.
         """
         folder, name = self._place(path)
-        draft = "{}{}{}".format(_DRAFT, os.urandom(8).hex(), _DRAFT_END)
-        file = os.open(draft, _DRAFT_FLAGS, 0o600, dir_fd=folder)
-        try:
-            try:
-                _fill(file, pieces)
-                if mode & 0o155:
-                    os.fchmod(file, 0o600 | (mode & 0o155))
-                if mtime_ns is not None:
-                    os.utime(file, ns=(mtime_ns, mtime_ns))
-            finally:
-                os.close(file)
-            self._put(folder, draft, name)
-        except BaseException:
-            _unlink(folder, draft)
-            raise
+        return FileDraft(folder, mode, lambda draft: self._put(folder, draft, name))
 
     def update(self, path: str) -> IO[bytes]:
         """Open a file for reading and writing as it is, or a new one in the place of what is no file.
@@ -185,6 +231,11 @@ class EnclosedFolder:
             if folder != self._root:
                 os.close(folder)
 
+    def stamp(self, path: str, mtime_ns: int) -> None:
+        """Set the time of the last change of a file. Raises: UnsafeName, OSError."""
+        with self.open(path) as file:
+            os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
+
     def link(self, path: str, target: str) -> bool:
         """Make a link if it stays inside, see `stays_inside`; return whether it does. Raises: UnsafeName, OSError."""
         if not stays_inside(path, target):
@@ -193,6 +244,31 @@ class EnclosedFolder:
         self._clear(folder, name)
         os.symlink(target, name, dir_fd=folder)
         return True
+
+    def unlink(self, path: str, folders: int = 0) -> None:
+        """Remove a file or a link, if it is there, and as many folders above it that are empty then.
+
+        Raises: UnsafeName, OSError.
+        """
+        parts = parts_of(path)
+        self._forget_last()
+        for depth in range(len(parts), len(parts) - 1 - folders, -1):
+            try:
+                folder = self._walked(parts[: depth - 1], make=False)
+            except FileNotFoundError:
+                return
+            try:
+                if depth == len(parts):
+                    _unlink(folder, parts[-1])
+                else:
+                    os.rmdir(parts[depth - 1], dir_fd=folder)
+            except OSError as error:
+                if depth == len(parts) or error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise
+                return
+            finally:
+                if folder != self._root:
+                    os.close(folder)
 
     def remove(self, path: str) -> None:
         """Remove a file, a link or a whole folder, if it is there. Raises: UnsafeName, OSError."""
@@ -256,7 +332,7 @@ class EnclosedFolder:
         folder = self._root
         try:
             for part in parts:
-                inner = _made(folder, part) if make else os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+                inner = _made(folder, part, self._folder_mode) if make else os.open(part, _FOLDER_FLAGS, dir_fd=folder)
                 if folder != self._root:
                     os.close(folder)
                 folder = inner
@@ -309,7 +385,7 @@ def remove_below(folder: int, name: str, depth: int = 0) -> None:
     os.rmdir(name, dir_fd=folder)
 
 
-def _made(folder: int, name: str) -> int:
+def _made(folder: int, name: str, mode: int) -> int:
     """Return an open folder in another one. What is in its place and no folder is removed."""
     for _ in range(3):
         try:
@@ -321,7 +397,7 @@ def _made(folder: int, name: str) -> int:
                 raise
             _unlink(folder, name)
         try:
-            os.mkdir(name, 0o700, dir_fd=folder)
+            os.mkdir(name, mode, dir_fd=folder)
         except FileExistsError:
             continue
     raise NotADirectoryError(errno.ENOTDIR, "something else is put in its place again and again", name)
@@ -332,16 +408,6 @@ def _ordinary(file: int, path: str, mode: str) -> IO[bytes]:
         os.close(file)
         raise NoOrdinaryFile(errno.EINVAL, "it is no ordinary file", path)
     return os.fdopen(file, mode)
-
-
-def _fill(file: int, pieces: Callable[[], bytes]) -> None:
-    while True:
-        piece = pieces()
-        if not piece:
-            return
-        left = memoryview(piece)
-        while left:
-            left = left[os.write(file, left) :]
 
 
 def _unlink(folder: int, name: str) -> None:

@@ -19,8 +19,13 @@ class NotOrdinary(OSError):
 
 
 def open_ordinary(path: str) -> IO[bytes]:
-    """Open a file to read. Raises: NotOrdinary, OSError."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Open a file to read, but not what a link in its place leads to. Raises: NotOrdinary, OSError."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotOrdinary(errno.EINVAL, "it is no ordinary file", path) from error
+        raise
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise NotOrdinary(errno.EINVAL, "it is no ordinary file", path)

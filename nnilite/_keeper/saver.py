@@ -25,6 +25,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from . import plain_file
+from .enclosed import EnclosedFolder
 from .folder import Folder
 from .spec import Spec
 from .storage import Storage, StorageError, checked_object, code_name, open_storage
@@ -35,6 +36,7 @@ _PATIENCE_S = 60.0
 _PAUSE_S = (0.2, 5.0)
 _LOOK_S = 0.2
 _MOST_EARLIER = 50
+_MOST_LIST_CHARS = 64 << 20
 _State = Tuple[int, int]  # of a file: size and time of the last change
 
 
@@ -195,7 +197,10 @@ class Saver:
             if not storage.get(self._list_name(number), path, self._moved):
                 return None
             with open(path, encoding="utf-8") as file:
-                known = json.load(file)
+                text = file.read(_MOST_LIST_CHARS + 1)
+        if len(text) > _MOST_LIST_CHARS:
+            raise ValueError("the list {} is too long".format(self._list_name(number)))
+        known = json.loads(text)
         if not isinstance(known, dict) or not isinstance(known.get("files"), dict):
             raise ValueError("the list {} is damaged".format(self._list_name(number)))
         known["saved"] = float(known.get("saved") or 0)
@@ -206,19 +211,23 @@ class Saver:
         os.makedirs(os.path.dirname(self.checkpoint_dir), exist_ok=True)
         draft = tempfile.mkdtemp(prefix=".checkpoint-", dir=os.path.dirname(self.checkpoint_dir))
         try:
+            links = {path: str(facts["link"]) for path, facts in sorted(files.items()) if "link" in facts}
+            # The draft is new, and links come after all files, so that no file is written through one.
             for path, facts in sorted(files.items()):
                 _check_inside(path)
+                if path in links:
+                    continue
                 target = os.path.join(draft, path)
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-                if "link" in facts:
-                    _check_inside(os.path.join(os.path.dirname(path), str(facts["link"])))
-                    os.symlink(str(facts["link"]), target)
-                    continue
                 if not storage.get(str(facts["object"]), target, self._moved):
                     raise ValueError("the file {} is gone from it".format(facts["object"]))
                 if os.path.getsize(target) != facts["size"]:
                     raise ValueError("the file {} has lost a part of its bytes".format(facts["object"]))
                 os.utime(target, ns=(int(facts["mtime_ns"]), int(facts["mtime_ns"])))
+            with EnclosedFolder(draft) as folder:
+                for path, leads_to in links.items():
+                    if not folder.link(path, leads_to):
+                        self._tell("the link {!r:.200} leads out of the checkpoint, so it is left out".format(path))
             shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
             os.rename(draft, self.checkpoint_dir)
         finally:

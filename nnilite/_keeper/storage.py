@@ -24,7 +24,9 @@ The manager uses the same code, so that both sides agree on it.
 from __future__ import annotations
 
 import os
-from typing import IO, Any, Callable, List, Mapping, Optional
+from typing import IO, Any, Callable, List, Mapping, Optional, Union
+
+from .enclosed import EnclosedFolder, FileDraft, UnsafeName
 
 MARKER = ".nnilite-storage"
 _CHUNK_BYTES = 1 << 20
@@ -91,47 +93,43 @@ class FolderStorage(Storage):
 
     def put(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> None:
         target = self._path(name)
-        draft = "{}.{}.new".format(target, os.urandom(4).hex())
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(path, "rb") as source, open(draft, "wb") as file:
-                _copy(source, file, progress)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, target)
-        except OSError as error:
-            _remove(draft)
+            with open(path, "rb") as source, self._open() as folder:
+                with folder.draft(name, mode=None) as draft:
+                    _copy(source, draft, progress)
+                    draft.finish(sync=True)
+        except (UnsafeName, OSError) as error:
             raise self._error(error, target) from error
 
     def get(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> bool:
         source = self._path(name)
         try:
-            with open(source, "rb") as file, open(path, "wb") as target:
+            with self._open() as folder, folder.open(name) as file, open(path, "wb") as target:
                 _copy(file, target, progress)
         except FileNotFoundError:
             return False
-        except OSError as error:
+        except (UnsafeName, OSError) as error:
             raise self._error(error, source) from error
         return True
 
     def delete(self, name: str) -> None:
         path = self._path(name)
         try:
-            os.unlink(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
+            with self._open() as folder:
+                # Folders of trials go with their last file; those above are needed again.
+                folder.unlink(name, len(name.split("/")) - 2)
+        except (UnsafeName, OSError) as error:
             raise self._error(error, path) from error
-        # Folders of trials go with their last file; those above are needed again.
-        for _ in range(len(name.split("/")) - 2):
-            path = os.path.dirname(path)
-            try:
-                os.rmdir(path)
-            except OSError:  # it has other files
-                return
+
+    def _open(self) -> EnclosedFolder:
+        """Open the experiment's part. Trials may write there, and may have put links in the place of folders."""
+        return EnclosedFolder(self._path(""), folder_mode=0o777)
 
     def _path(self, name: str) -> str:
-        """The path of a file. A folder that is not the storage is refused, as its files would stay on this machine."""
+        """The path of a file, for complaints.
+
+        A folder that is not the storage is refused, as its files would stay on this machine.
+        """
         if self._found is None:
             known = [path for path in self._paths if os.path.isdir(path)]
             if self._marked:
@@ -145,10 +143,10 @@ class FolderStorage(Storage):
             self._found = known[0]
         return os.path.join(self._found, *name.split("/"))
 
-    def _error(self, error: OSError, path: str) -> StorageError:
+    def _error(self, error: Exception, path: str) -> StorageError:
         self._found = None  # it may be mounted anew, at another place
         cure = "give this user the right to write there" if isinstance(error, PermissionError) else "look at its server"
-        what = error.strerror or str(error)
+        what = getattr(error, "strerror", None) or str(error)
         return StorageError("{}: {}; {}".format(path, what, cure), away=not isinstance(error, PermissionError))
 
 
@@ -161,7 +159,7 @@ def checked_object(trial: str, name: Any) -> str:
     return str(name)
 
 
-def _copy(source: IO[bytes], target: IO[bytes], progress: Callable[[int], None]) -> None:
+def _copy(source: IO[bytes], target: Union[IO[bytes], FileDraft], progress: Callable[[int], None]) -> None:
     while True:
         chunk = source.read(_CHUNK_BYTES)
         if not chunk:

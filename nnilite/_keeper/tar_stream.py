@@ -9,17 +9,18 @@ It runs on workers, too: Python 3.8 and the standard library alone.
 
 from __future__ import annotations
 
-from .enclosed import FILE, FOLDER, LINK, SPECIAL
+from .enclosed import FILE, FOLDER, LINK, SPECIAL, EnclosedFolder, UnsafeName
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, Optional, Tuple
+    from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 _BLOCK_BYTES = 512
 _CHUNK_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 64 << 10
 _MOST_SIZE_BYTES = 1 << 60
 _MOST_TIME_S = 1e11
+_MOST_ENTRIES = 200_000
 _KINDS = {b"0": FILE, b"\0": FILE, b"7": FILE, b"5": FOLDER, b"2": LINK}
 # Hard links, devices, pipes, and GNU's files with holes: all without content that is wanted.
 _WITHOUT_DATA = (b"1", b"3", b"4", b"6")
@@ -120,6 +121,29 @@ class TarStream:
                 raise DamagedTar("it breaks off")
             data += piece
         return data
+
+
+def unpack_checkpoint(archive: str, target: str) -> None:
+    """Unpack files, folders and links that stay inside; hard links, devices and the like are left out.
+
+    Links are made after all files. Raises: DamagedTar, OSError.
+    """
+    links: List[Tuple[str, str]] = []
+    try:
+        with open(archive, "rb") as file, EnclosedFolder(target, make=True) as folder:
+            for number, member in enumerate(TarStream(file.read)):
+                if number >= _MOST_ENTRIES:
+                    raise DamagedTar("it has more than {} files".format(_MOST_ENTRIES))
+                if member.kind == FOLDER:
+                    folder.make_folder(member.name)
+                elif member.kind == FILE:
+                    folder.write(member.name, member.read, member.mode, member.mtime_ns)
+                elif member.kind == LINK:
+                    links.append((member.name, member.target))
+            for name, leads_to in links:
+                folder.link(name, leads_to)
+    except UnsafeName as error:
+        raise DamagedTar(str(error)) from error
 
 
 def _member(block: bytes, kind: bytes, more: Dict[str, str]) -> TarMember:

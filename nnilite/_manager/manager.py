@@ -7,15 +7,15 @@ import contextlib
 import logging
 import secrets
 import string
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from nnilite._answers.backend import (
     CallbackAnswer,
     FencedConflict,
+    FileListing,
     GapConflict,
     Profile,
     ServiceState,
@@ -32,6 +32,7 @@ from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.checkpoint_tidying import CheckpointTidier
+from nnilite._manager.trial_copies import TrialCopies, merged
 from nnilite._manager.use_answers import shown_uses
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.async_store import AsyncStore
@@ -51,9 +52,6 @@ _OVER = (ExperimentState.ERROR, ExperimentState.STOPPING, ExperimentState.STOPPE
 _MOST_RERUN = 1000
 # A stop waits so long for its commit, so that a database that is locked for a moment does not matter.
 _STOP_PATIENCE_S = 3.0
-_FETCH_TIMEOUT_S = 3600.0
-# The files of a running trial are not fetched again for so long.
-_FETCHED_FOR_S = 20.0
 
 
 def new_trial_id() -> str:
@@ -126,9 +124,7 @@ class Manager(Viewer):
         self._parts = machinery
         self._stopping: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
-        # By attempt: when its files were fetched, and whether the attempt had ended then.
-        self._fetched: dict[tuple[str, int], tuple[float, bool]] = {}
-        self._fetching: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._copies = TrialCopies(about.directory / "trials", machinery.service)
 
     @property
     def engine(self) -> Engine:
@@ -306,33 +302,32 @@ class Manager(Viewer):
     def callback_token(self, job: str) -> str:
         return self._parts.jobs.token(job)
 
-    async def directory(self, trial: str, fetch: bool = True) -> Path:
-        """The trial's folder on this machine; `fetch` first copies what its latest attempt has written elsewhere."""
-        _, attempts = await self.reader.trial(trial)
-        taken = [attempt for attempt in attempts if attempt.handle is not None]
-        if fetch and taken:
-            async with self._fetching[trial, taken[-1].number]:
-                await self._fetch(taken[-1])
-        return await super().directory(trial)
+    async def files(self, trial: str, elsewhere: bool) -> FileListing:
+        attempt = await self._latest(trial) if elsewhere else None
+        found, note = ([], "") if attempt is None else await self._copies.listed(attempt)
+        here: FileListing | None = None
+        with contextlib.suppress(NotFound):
+            here = await super().files(trial, elsewhere)
+        if here is None and not found and not note:
+            raise NotFound(f"Trial {trial} has no folder on this machine yet.")
+        return merged(here or FileListing(()), found, note)
 
-    async def _fetch(self, attempt: Attempt) -> None:
-        """Copy an attempt's files to this machine. Raises: ServiceError."""
-        target = self.about.directory / "trials" / attempt.trial / str(attempt.number)
-        handle = attempt.handle or {}
-        if handle.get("directory") == str(target):
-            return  # its files are here already
-        key, ended = (attempt.trial, attempt.number), attempt.ended is not None
-        when, whole = self._fetched.get(key, (0.0, False))
-        if whole or (not ended and when > self.engine.now() - _FETCHED_FOR_S):
-            return
-        try:
-            await asyncio.wait_for(self._parts.service.fetch(handle, target), _FETCH_TIMEOUT_S)
-        except NotFound as error:
-            log.warning("what is left of trial %s is on this machine: %s", attempt.trial, error)
-        except (NniliteError, OSError, asyncio.TimeoutError) as error:
-            reason = str(error) or f"it takes longer than {_FETCH_TIMEOUT_S:.0f} s"
-            raise ServiceError(f"The files of trial {attempt.trial} cannot be copied here: {reason}.") from error
-        self._fetched[key] = (self.engine.now(), ended)
+    async def bring(self, trial: str) -> None:
+        attempt = await self._latest(trial)
+        if attempt is not None:
+            await self._copies.bring(attempt)
+
+    async def bring_file(self, trial: str, path: str) -> None:
+        number, _, inner = path.partition("/")
+        _, attempts = await self.reader.trial(trial)
+        for attempt in attempts:
+            if str(attempt.number) == number and attempt.handle is not None and inner:
+                await self._copies.bring_file(attempt, inner)
+
+    async def _latest(self, trial: str) -> Attempt | None:
+        """The latest attempt that a platform has had."""
+        _, attempts = await self.reader.trial(trial)
+        return next((attempt for attempt in reversed(attempts) if attempt.handle is not None), None)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Any:
         """Read the folder on this machine; if it has nothing, ask the service.

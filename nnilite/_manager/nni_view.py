@@ -43,7 +43,7 @@ class NniViewer(Viewer):
         folder = await self.directory(trial)
         return await asyncio.to_thread(_output, folder, stream, offset, limit)
 
-    async def directory(self, trial: str, fetch: bool = True) -> Path:
+    async def directory(self, trial: str) -> Path:
         found, _ = await self.reader.trial(trial)
         folder = await asyncio.to_thread(_nni_folders.trial_folder, self._origin, found.id)
         if folder is None:

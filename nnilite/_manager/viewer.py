@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nnilite import _registry, _version
 from nnilite._answers.backend import (
+    FileListing,
     Listed,
     MetricPage,
     MetricQuery,
@@ -22,6 +23,7 @@ from nnilite._answers.backend import (
 )
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._manager.read_only import ReadOnly
+from nnilite._manager.trial_copies import listing_of
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
 from nnilite._store.trial_remarks import write_remarks
@@ -179,7 +181,19 @@ class Viewer(ReadOnly, Insight):
         path = f"{found.id}/{number}/trial.{stream}"
         return await asyncio.to_thread(piece, self.about.directory / "trials", path, offset, limit)
 
-    async def directory(self, trial: str, fetch: bool = True) -> Path:
+    async def files(self, trial: str, elsewhere: bool) -> FileListing:
+        folder = await self.directory(trial)
+        return await asyncio.to_thread(listing_of, folder)
+
+    async def bring(self, trial: str) -> None:
+        """Nothing is elsewhere that could be asked."""
+        await self.reader.trial(trial)
+
+    async def bring_file(self, trial: str, path: str) -> None:
+        """Nothing is elsewhere that could be asked."""
+        await self.reader.trial(trial)
+
+    async def directory(self, trial: str) -> Path:
         found, _ = await self.reader.trial(trial)
         path = self.about.directory / "trials" / found.id
         if not await asyncio.to_thread(path.is_dir):

@@ -10,19 +10,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import stat
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from nnilite._answers.backend import FileEntry
 from nnilite._rest.handler import Answering
 from nnilite.errors import NotFound
+from nnilite.foreign_files import open_below
 
 CHUNK_BYTES = 256 * 1024
-LISTED_MAX = 10_000
 PRIVATE = (".nni", "spec.json")  # the keeper's own files; its specification has the trial's token
 
 _SHOWN = {
@@ -44,65 +41,23 @@ _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 def parts_of(relative: str) -> list[str]:
     """The components of a relative path. Raises: NotFound if one could lead out of the folder."""
     parts = relative.split("/")
-    if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts) or _private(parts):
+    if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts) or is_private(parts):
         raise NotFound(f"there is no file {relative!r} here")
     return parts
 
 
-def _private(parts: Sequence[str]) -> bool:
+def is_private(parts: Sequence[str]) -> bool:
     """Whether a path is the keeper's. Its files lie in the trial's folder or, by attempt, one level deeper."""
     return any(part in PRIVATE for part in parts[:2])
 
 
 def open_inside(root: Path, relative: str) -> BinaryIO:
     """Open an ordinary file below `root` without following links. Raises: NotFound."""
-    parts = parts_of(relative)
-    folder = -1
+    parts_of(relative)
     try:
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        for part in parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        return _ordinary(os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder))
-    except (OSError, UnicodeEncodeError) as error:
+        return open_below(root, relative)
+    except OSError as error:
         raise NotFound(f"there is no file {relative!r} here") from error
-    finally:
-        if folder >= 0:
-            os.close(folder)
-
-
-def _ordinary(descriptor: int) -> BinaryIO:
-    """A file object for a descriptor, which is closed if it is not an ordinary file."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotFound("this is not an ordinary file")
-    return os.fdopen(descriptor, "rb")
-
-
-def list_inside(root: Path) -> list[FileEntry]:
-    """The ordinary files below `root`, by path, at most 10,000; links are left out. Raises: NotFound."""
-    if not root.is_dir():
-        raise NotFound("the trial's folder is not on this machine (yet)")
-    entries: list[FileEntry] = []
-    for entry in _walk(root):
-        entries.append(entry)
-        if len(entries) >= LISTED_MAX:
-            break
-    return sorted(entries, key=lambda entry: entry.path)
-
-
-def _walk(root: Path) -> Iterator[FileEntry]:
-    for folder, folders, names, descriptor in os.fwalk(root, follow_symlinks=False):
-        inner = os.path.relpath(folder, root)
-        above = [] if inner == "." else inner.split("/")
-        base = "".join(part + "/" for part in above)
-        folders[:] = [name for name in folders if not _private([*above, name])]
-        for name in (name for name in names if not _private([*above, name])):
-            with suppress(OSError):  # the file has gone since it was listed
-                found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                if stat.S_ISREG(found.st_mode):
-                    yield FileEntry(base + name, found.st_size, found.st_mtime)
 
 
 async def send_inside(handler: Answering, root: Path, relative: str) -> None:

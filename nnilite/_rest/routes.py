@@ -60,7 +60,8 @@ JOB = Param(
 )
 NONCE = Param("nonce", {"type": "string", "pattern": "^[0-9a-f]{32,64}$"}, "the keeper's random digits", required=True)
 DIGEST = Param("digest", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "content hash of the code package")
-FETCH = Param("fetch", flag(True), "whether what lies on another machine is copied to the manager's first")
+ELSEWHERE = Param("fetch", flag(True), "whether the files on the machine of the latest attempt are listed, too")
+FETCH = Param("fetch", flag(True), "whether a file that lies on another machine is copied to the manager's first")
 STREAM = Param("stream", s.choice(["stdout", "stderr"]), "which output")
 LOG = Param("name", s.choice(["manager", "tuner"]), "whose log")
 PATH = Param(
@@ -305,7 +306,14 @@ TRIAL_ROUTES = (
     Route(
         "/trials/{id}/files",
         FilesHandler,
-        {"GET": get("Files of a trial", s.record(files=s.array(s.ref("File"))), FETCH)},
+        {
+            "GET": get("Files of a trial, listed where they are", s.ref("FileListing"), ELSEWHERE),
+            "POST": Operation(
+                "Copy all files of a trial's latest attempt to the manager's machine, and list what is there",
+                Response("done", s.ref("FileListing")),
+                body=s.EMPTY,
+            ),
+        },
         (TRIAL,),
     ),
     Route(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nnilite._answers.queries import (
     CallbackAnswer,
     FileEntry,
+    FileListing,
     Listed,
     MetricPage,
     Profile,
@@ -113,6 +114,7 @@ COMPONENTS: dict[str, Schema] = {
     "Experiment": schema_of(Profile),
     "ExportedTrial": record(**_REMARKED),
     "File": schema_of(FileEntry),
+    "FileListing": schema_of(FileListing),
     "Event": either(*(_event(kind, cls) for kind, cls in EVENT_TYPES.items())),
     "CallbackAnswer": schema_of(CallbackAnswer),
     "Proof": record(nonce=TEXT, proof=TEXT),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnilite._answers.backend import MetricQuery, Piece, RemarksQuery, TrialQuery, TrialSort
 from nnilite._rest import wire
-from nnilite._rest.files import list_inside, send_inside
+from nnilite._rest.files import parts_of, send_inside
 from nnilite._rest.handler import ApiHandler
 from nnilite._rest.remark_handlers import remarks_of
 from nnilite._shapes import to_json
@@ -102,19 +101,25 @@ class OutputHandler(ApiHandler):
 
 
 class FilesHandler(ApiHandler):
-    """The list of a trial's files."""
+    """The list of a trial's files, and a copy of all of them."""
 
     async def get(self, id: str) -> None:
-        root = await self.backend.directory(id, self.query["fetch"])
-        entries = await asyncio.to_thread(list_inside, root)
-        self.send_json({"files": [to_json(entry) for entry in entries]})
+        self.send_json(to_json(await self.backend.files(id, self.query["fetch"])))
+
+    async def post(self, id: str) -> None:
+        wire.strict_object(self.json(), [])
+        await self.backend.bring(id)
+        self.send_json(to_json(await self.backend.files(id, False)))
 
 
 class FileHandler(ApiHandler):
     """One file of a trial."""
 
     async def get(self, id: str, path: str) -> None:
-        await send_inside(self, await self.backend.directory(id, self.query["fetch"]), path)
+        if self.query["fetch"]:
+            parts_of(path)
+            await self.backend.bring_file(id, path)
+        await send_inside(self, await self.backend.directory(id), path)
 
 
 def oddity(space: Json, given: Sequence[Json]) -> str:

@@ -178,14 +178,29 @@ class Client(ManagerConnection):
         return self.piece(f"/logs/{_part(name)}", {"offset": offset, "limit": limit})
 
     def files(self, trial: str, *, fetch: bool = True) -> list[dict[str, Any]]:
-        """The files of a trial: path (relative), size (bytes), mtime. `fetch`: files elsewhere are copied first."""
+        """The files of a trial: path (relative), size (bytes), modified, here (whether on the manager's machine).
+
+        `fetch`: those on the machine of the latest attempt are listed, too.
+        """
         query = {"fetch": "true" if fetch else "false"}
         found: list[dict[str, Any]] = self.ask("GET", f"/trials/{_part(trial)}/files", query)["files"]
         return found
 
-    def download(self, trial: str, path: str, write: Callable[[bytes], object]) -> None:
-        """Hand one file of a trial, `path` as `files` gives it, to `write` piece by piece."""
-        self.stream(f"/trials/{_part(trial)}/files/{quote(path)}", {}, write)
+    def bring_files(self, trial: str) -> dict[str, Any]:
+        """Have all files of the latest attempt copied to the manager's machine, and list what is there then.
+
+        Returns `files`, as above, `others`, which are links and the like, and `note`.
+        """
+        found: dict[str, Any] = self.ask("POST", f"/trials/{_part(trial)}/files", body={})
+        return found
+
+    def download(self, trial: str, path: str, write: Callable[[bytes], object], *, fetch: bool = True) -> None:
+        """Hand one file of a trial, `path` as `files` gives it, to `write` piece by piece.
+
+        `fetch`: it is copied to the manager's machine first, unless it is there.
+        """
+        query = {"fetch": "true" if fetch else "false"}
+        self.stream(f"/trials/{_part(trial)}/files/{quote(path)}", query, write)
 
     # The wire
 

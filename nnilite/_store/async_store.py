@@ -16,6 +16,7 @@ from nnilite._engine.messages import History
 from nnilite._store.trouble import closed
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
+from nnilite.foreign_files import EnclosedFolder, size_below
 from nnilite.records import Attempt, JobState, Output, Trial
 from nnilite.tuner import Call
 
@@ -31,6 +32,7 @@ class AsyncStore:
     def __init__(self, store: Store, directory: Path) -> None:
         self._store = store
         self._directory = directory
+        self._trials = directory / "trials"
         self._thread = ThreadPoolExecutor(1, "store")
         self._closed = False
         self._settled = asyncio.Event()  # no commit is under way, or has failed and is to be tried again
@@ -66,7 +68,7 @@ class AsyncStore:
         try:
             await self._run(self._write_output, key, chunks, sync)
         except OSError as error:
-            where = self._path(key, chunks[0].stream).parent
+            where = (self._trials / _path(key, chunks[0].stream)).parent
             cure = "free some disk space, then it goes on" if error.errno in _FULL else "it is tried again"
             problem = f"the output of trial {key[0]} cannot be written to {where} ({error.strerror}); {cure}"
             raise StoreError(problem, busy=True) from error
@@ -96,24 +98,25 @@ class AsyncStore:
             raise closed(self._directory)
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
-    def _path(self, key: JobKey, stream: str) -> Path:
-        return self._directory / "trials" / key[0] / str(key[1]) / f"trial.{stream}"
-
     def _output_sizes(self, key: JobKey) -> dict[str, int]:
-        paths = {stream: self._path(key, stream) for stream in ("stdout", "stderr")}
-        return {stream: path.stat().st_size for stream, path in paths.items() if path.is_file()}
+        paths = {stream: _path(key, stream) for stream in ("stdout", "stderr")}
+        sizes = {stream: size_below(self._trials, path) for stream, path in paths.items()}
+        return {stream: size for stream, size in sizes.items() if size is not None}
 
     def _write_output(self, key: JobKey, chunks: Sequence[Output], sync: bool) -> None:
-        for chunk in chunks:
-            path = self._path(key, chunk.stream)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with path.open("r+b" if path.exists() else "wb") as out:
-                out.seek(chunk.offset)
-                out.write(chunk.data)
-                # The keeper's copy of the output goes with the end of its trial.
-                if sync:
-                    out.flush()
-                    os.fsync(out.fileno())
+        with EnclosedFolder(str(self._trials), make=True) as folder:
+            for chunk in chunks:
+                with folder.update(_path(key, chunk.stream)) as out:
+                    out.seek(chunk.offset)
+                    out.write(chunk.data)
+                    # The keeper's copy of the output goes with the end of its trial.
+                    if sync:
+                        out.flush()
+                        os.fsync(out.fileno())
+
+
+def _path(key: JobKey, stream: str) -> str:
+    return f"{key[0]}/{key[1]}/trial.{stream}"
 
 
 def _milestones(attempt: Attempt) -> tuple[bool, bool]:

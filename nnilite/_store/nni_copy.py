@@ -6,7 +6,6 @@ Only a copy is ever opened: SQLite may have to complete a transaction that NNI's
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -17,7 +16,8 @@ from nnilite._store.contents import foreign_objects
 from nnilite._store.nni_rows import NniProfile, NniRows
 from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
-from nnilite.errors import StoreError
+from nnilite.errors import NotFound, ServiceError, StoreError
+from nnilite.foreign_files import open_below, save_stream
 from nnilite.records import ExperimentState
 
 Stamp = list[int]
@@ -44,7 +44,7 @@ def make(directory: Path, target: Path, experiment: str, state: ExperimentState)
                 db.execute("PRAGMA trusted_schema = OFF")
                 db.execute("PRAGMA cell_size_check = ON")
                 profile, records = _read(db)
-        except (StoreError, OSError) as error:
+        except (StoreError, NotFound, ServiceError, OSError) as error:
             raise StoreError(f"{directory / DATABASE} cannot be read as a database of NNI: {error}.") from error
         draft = Path(folder, target.name)
         with contextlib.closing(Store.create(draft, experiment, profile.started or 0.0)) as store:
@@ -54,10 +54,10 @@ def make(directory: Path, target: Path, experiment: str, state: ExperimentState)
 
 
 def _copy(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)
-    journal = source.with_name(f"{source.name}-journal")
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(journal, target.with_name(f"{target.name}-journal"))
+    with open_below(source.parent, source.name) as file:
+        save_stream(file.read, target)
+    with contextlib.suppress(NotFound), open_below(source.parent, f"{source.name}-journal") as journal:
+        save_stream(journal.read, target.with_name(f"{target.name}-journal"))
 
 
 def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[s.Record]]:

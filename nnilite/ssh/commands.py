@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
+from nnilite.ssh.answer_sink import MOST_COMPLAINT_BYTES, AnswerSink
 from nnilite.ssh.connect import Connection
 from nnilite.ssh.errors import LinkLost, words
 
@@ -47,7 +47,7 @@ def run_command(
             channel.exec_command(command)
             _send(channel, given, deadline)
             output = _receive(channel, save, deadline)
-            complaint = channel.makefile_stderr("rb").read()
+            complaint = channel.makefile_stderr("rb").read(MOST_COMPLAINT_BYTES)
             status = channel.recv_exit_status()
         except TimeoutError as error:
             raise LinkLost(f"did not answer within {limit_s:.0f} s") from error
@@ -73,15 +73,11 @@ def _send(channel: Any, given: bytes | Path, deadline: float) -> None:
 
 
 def _receive(channel: Any, save: Path | None, deadline: float) -> bytes:
-    if save is not None:
-        with save.open("wb") as file:
-            shutil.copyfileobj(channel.makefile("rb"), file, _CHUNK_BYTES)
-        return b""
-    pieces = []
-    while chunk := channel.recv(_CHUNK_BYTES):
-        pieces.append(chunk)
-        _set_limit(channel, deadline)
-    return b"".join(pieces)
+    with contextlib.closing(AnswerSink(save)) as sink:
+        while chunk := channel.recv(_CHUNK_BYTES):
+            sink.take(chunk)
+            _set_limit(channel, deadline)
+    return sink.output
 
 
 def _set_limit(channel: Any, deadline: float) -> None:

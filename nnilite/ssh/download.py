@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from nnilite import foreign_files
 from nnilite.disk_room import NoRoom
 from nnilite.foreign_files import BrokenStream, ForeignRefusal, save_stream, take_tar
 from nnilite.ssh.errors import LinkLost, MachineError
@@ -40,23 +43,35 @@ class _Pieces:
 
 
 def save(source: _RemoteFile, archive: Path, most_bytes: int | None = None) -> None:
-    """Write the stream to a file as it is. Raises: LinkLost, MachineError, OSError; then there is no file."""
-    try:
+    """Write the stream to a file as it is, whole or not at all. Raises: LinkLost, MachineError."""
+    with _told():
         save_stream(_Pieces(source).read, archive, most_bytes)
-    except (ForeignRefusal, NoRoom) as error:
-        raise MachineError(str(error)) from error
+
+
+def save_below(source: _RemoteFile, root: Path, path: str, most_bytes: int) -> None:
+    """Write the stream to a file below a folder: see `nnilite.foreign_files.save_below`. Raises: as `save`."""
+    with _told():
+        foreign_files.save_below(_Pieces(source).read, root, path, most_bytes)
 
 
 def unpack(source: _RemoteFile, target: Path) -> None:
     """Take the files of the stream into the folder `target`, and nothing else: see `nnilite.foreign_files`.
 
-    Raises: LinkLost if the stream breaks off, MachineError, OSError.
+    Raises: LinkLost if the stream breaks off, MachineError.
     """
     pieces = _Pieces(source)
-    try:
+    with _told():
         take_tar(pieces.read, target)
         pieces.drain()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
     except BrokenStream as error:
         raise LinkLost(f"the connection broke off ({error})") from error
     except (ForeignRefusal, NoRoom) as error:
         raise MachineError(str(error)) from error
+    except OSError as error:
+        raise MachineError(f"what it sends cannot be written here: {error}") from error

@@ -14,6 +14,7 @@ from nnilite._answers.backend import (
     CallbackAnswer,
     Changes,
     FencedConflict,
+    FileListing,
     GapConflict,
     Listed,
     MetricPage,
@@ -28,6 +29,7 @@ from nnilite._answers.backend import (
     TrialUse,
 )
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
+from nnilite._manager.trial_copies import listing_of
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 from nnilite.records import (
     Attempt,
@@ -62,7 +64,7 @@ class FakeBackend:
     reported: list[Metric] = field(default_factory=list)
     remarked: dict[str, TrialRemarks] = field(default_factory=dict)
     outputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    fetches: list[bool] = field(default_factory=list)  # whether each question for a folder had files brought there
+    fetches: list[str] = field(default_factory=list)  # which files were listed, and which were brought here
     fenced: set[str] = field(default_factory=set)
     canceled: set[str] = field(default_factory=set)
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
@@ -264,10 +266,19 @@ class FakeBackend:
         self.known(trial)
         return _piece(self.outputs.get((trial, stream), b""), offset, limit)
 
-    async def directory(self, trial: str, fetch: bool = True) -> Path:
+    async def directory(self, trial: str) -> Path:
         self.known(trial)
-        self.fetches.append(fetch)
         return self.folder / "trials" / trial
+
+    async def files(self, trial: str, elsewhere: bool) -> FileListing:
+        self.fetches.append("listed" if elsewhere else "here")
+        return listing_of(await self.directory(trial))
+
+    async def bring(self, trial: str) -> None:
+        self.fetches.append("all")
+
+    async def bring_file(self, trial: str, path: str) -> None:
+        self.fetches.append(path)
 
     async def export(self) -> AsyncIterator[Trial]:
         try:

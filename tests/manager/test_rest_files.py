@@ -12,8 +12,9 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
+from nnilite._manager.trial_copies import listing_of
 from nnilite._manager.viewer import piece
-from nnilite._rest.files import list_inside, open_inside
+from nnilite._rest.files import open_inside
 from nnilite.errors import NotFound
 
 FILES = "/trials/End02/files"
@@ -49,12 +50,22 @@ def test_a_large_file_is_sent_whole(client: Client, home: Path) -> None:
     assert client.get(f"{FILES}/empty.bin").body == b""
 
 
-@pytest.mark.parametrize("path", ["", "/trial.stdout"])
-def test_files_elsewhere_are_brought_here_unless_that_is_refused(client: Client, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "fetches"), [("", ["listed", "listed", "here"]), ("/trial.stdout", ["trial.stdout", "trial.stdout"])]
+)
+def test_files_elsewhere_are_listed_or_brought_one_by_one_unless_that_is_refused(
+    client: Client, path: str, fetches: list[str]
+) -> None:
     for query in ("", "?fetch=true", "?fetch=false"):
         assert client.get(f"{FILES}{path}{query}").status == 200
-    assert client.backend.fetches == [True, True, False]
+    assert client.backend.fetches == fetches
     assert client.get(f"{FILES}{path}?fetch=perhaps").status == 400
+
+
+def test_all_files_are_brought_when_that_is_asked_for(client: Client) -> None:
+    reply = client.ask("POST", f"/api/v1{FILES}", {})
+    assert (reply.status, client.backend.fetches) == (200, ["all", "here"])
+    assert "trial.stdout" in [file["path"] for file in reply.json["files"]]
 
 
 @pytest.mark.parametrize("name", ["page.html", "x.svg", "x.xml", "x.js", "x.pdf", "x", "x.HTML"])
@@ -154,7 +165,7 @@ def test_a_file_that_cannot_be_read_is_not_found(home: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        list_inside(tmp_path / "nothing")
+        listing_of(tmp_path / "nothing")
     with pytest.raises(NotFound):
         open_inside(tmp_path / "nothing", "x")
 

@@ -68,7 +68,7 @@ def snapshot(folder: Path) -> dict[str, object]:
     for path in [folder, *folder.rglob("*")]:
         facts = path.lstat()
         content = path.read_bytes() if stat.S_ISREG(facts.st_mode) else b""
-        target = os.readlink(path) if path.is_symlink() else ""
+        target = str(path.readlink()) if path.is_symlink() else ""
         found[str(path)] = (facts.st_mode, facts.st_nlink, content, target, facts.st_mtime_ns)
     return found
 
@@ -140,7 +140,7 @@ def test_the_folder_of_an_attempt_with_links_is_copied_twice(tmp_path: Path) -> 
 
 
 names = st.one_of(
-    st.sampled_from(["a", "b", "p", "s/q", "r/n", "a/b", "s", "trial.stdout", ".", "./a", "a/", "..", "../x", "/tmp/x"]),
+    st.sampled_from(["a", "b", "p", "s/q", "r/n", "a/b", "s", "trial.stdout", ".", "./a", "a/", "..", "../x", "/tmp"]),
     st.lists(st.sampled_from(["a", "b", "p", "q", "..", ".", "", "\udcff", "x" * 300]), min_size=1, max_size=6).map(
         "/".join
     ),
@@ -330,9 +330,7 @@ def test_a_file_below_a_link_is_not_opened(tmp_path: Path) -> None:
             open_below(tmp_path / "trials", path)
 
 
-def test_a_list_names_links_as_text_and_no_more_than_its_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_names_links_as_text_and_no_more_than_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     (tmp_path / "a").write_text("four")
     os.mkfifo(tmp_path / "pipe")

@@ -7,7 +7,6 @@ A few parts of the client are not public: `_code`, which lets a snapshot go up b
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nnilite.disk_room import DiskRoom
+from nnilite.foreign_files import copy_folder
 from nnilite.records import Json
 from nnilite_aml._calls import AzureCalls
 from nnilite_aml._config import AmlConfig
@@ -218,12 +219,14 @@ class AmlWorkspace:
         """Copy what a job has left in its folder `outputs`."""
 
         def work(client: MLClient) -> None:
-            with tempfile.TemporaryDirectory() as folder:
+            target.mkdir(parents=True, exist_ok=True)
+            DiskRoom(target).need(0)
+            # On the same disk, and within the trial's folder: whoever bounds what is brought here sees it there.
+            with tempfile.TemporaryDirectory(prefix=".azure-", dir=target.parent) as folder:
                 client.jobs.download(name, download_path=folder)
                 left = Path(folder, "artifacts", "outputs")
-                target.mkdir(parents=True, exist_ok=True)
                 if left.is_dir():
-                    shutil.copytree(left, target, dirs_exist_ok=True)
+                    copy_folder(left, target)
 
         await self._call(f"the files of job {name}", work, timeout_s=_DOWNLOAD_LIMIT_S)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnilite.bootstrap import Supply, pack
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
-from nnilite.keeper_folder import copy_attempt
+from nnilite.foreign_files import TrialFile, put_file, size_below
+from nnilite.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 from nnilite.records import Json
 from nnilite.service import ServiceContext
 from nnilite_dlc._config import DlcConfig
@@ -20,6 +19,7 @@ START_VARIABLE = "NNILITE_START"
 _KEEPER_VARIABLE = "NNILITE_KEEPER"
 _CODE_VARIABLE = "NNILITE_CODE"
 _LARGEST_CODE_BYTES = 200_000
+_LEFT_OUT = (".boot-*",)
 
 
 @dataclass(frozen=True)
@@ -85,33 +85,41 @@ def deliver(config: DlcConfig, context: ServiceContext, report: Json, callback: 
 
 def fetch(config: DlcConfig, experiment: str, job: str, target: Path) -> None:
     """Copy the folder of an attempt from the storage. Blocks. Raises: NotFound, ServiceError."""
+    copy_attempt(_attempt_folder(config, experiment, job), target, *_LEFT_OUT)
+
+
+def listed(config: DlcConfig, experiment: str, job: str) -> Sequence[TrialFile]:
+    """List the folder of an attempt in the storage. Blocks. Raises: NotFound, ServiceError."""
+    return list_attempt(_attempt_folder(config, experiment, job), *_LEFT_OUT)
+
+
+def fetch_file(config: DlcConfig, experiment: str, job: str, path: str, target: Path, most_bytes: int) -> None:
+    """Copy one file of an attempt from the storage. Blocks. Raises: NotFound, ServiceError."""
+    copy_attempt_file(_attempt_folder(config, experiment, job), path, target, most_bytes)
+
+
+def _attempt_folder(config: DlcConfig, experiment: str, job: str) -> Path:
     if config.local_storage_mount_point is None:
         raise NotFound("a trial's files go with its pod: nasDataSourceId and localStorageMountPoint keep them")
     trial, _, attempt = job.removeprefix(f"nni-{experiment}-").rpartition("-")
-    copy_attempt(Path(config.local_storage_mount_point) / "nni" / experiment / trial / attempt, target, ".boot-*")
+    return Path(config.local_storage_mount_point) / "nni" / experiment / trial / attempt
 
 
 class _MountedFiles:
     """The files of an experiment that jobs find in the storage. Raises: ServiceError if they cannot be written."""
 
     def __init__(self, config: DlcConfig, experiment: str) -> None:
-        folder = f"nni/{experiment}/code"
-        self._here = Path(str(config.local_storage_mount_point)) / folder
-        self._there = f"{config.container_mount}/{folder}"
+        self._root = Path(str(config.local_storage_mount_point))
+        self._folder = f"nni/{experiment}/code"
+        self._there = f"{config.container_mount}/{self._folder}"
 
     def put(self, name: str, source: Path) -> str:
         """Copy a file whose name tells its content; its path in pods."""
-        target = self._here / name
+        path = f"{self._folder}/{name}"
         try:
-            if not target.is_file() or target.stat().st_size != source.stat().st_size:
-                self._replace(target, lambda draft: shutil.copyfile(source, draft))
+            if size_below(self._root, path) != source.stat().st_size:
+                put_file(self._root, path, source)
         except OSError as error:
-            raise ServiceError(f"the storage cannot be written at {self._here}: {error.strerror}") from error
+            here = self._root / self._folder
+            raise ServiceError(f"the storage cannot be written at {here}: {error.strerror}") from error
         return f"{self._there}/{name}"
-
-    def _replace(self, target: Path, fill: Callable[[Path], object]) -> None:
-        draft = self._here / f".{target.name}.{os.getpid()}"
-        self._here.mkdir(parents=True, exist_ok=True)
-        fill(draft)
-        draft.chmod(0o644)  # pods may run as another user
-        draft.replace(target)

@@ -22,11 +22,11 @@ from urllib.parse import quote
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Outage, Problem, Throttled, Untrusted
 from nnilite.records import Json, KeeperEvent
-from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import address_for_jobs, check_resources, experiment_jobs, refused_job
 from nnilite_dlc._config import DlcConfig
-from nnilite_dlc._delivery import DlcDelivery, deliver, fetch, variable_names
+from nnilite_dlc._delivery import DlcDelivery, deliver, fetch, fetch_file, listed, variable_names
 from nnilite_dlc._intents import Intents
 from nnilite_dlc._job_fields import hidden, own_variables, request
 from nnilite_dlc._sdk_calls import unsent
@@ -244,6 +244,13 @@ class DlcService(TrainingService):
     async def fetch(self, handle: Handle, target: Path) -> None:
         """The files that the trial has left in the storage, if it has one."""
         await asyncio.to_thread(fetch, self._config, self.context.experiment, str(handle["job"]), target)
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile]:
+        return await asyncio.to_thread(listed, self._config, self.context.experiment, str(handle["job"]))
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        job = str(handle["job"])
+        await asyncio.to_thread(fetch_file, self._config, self.context.experiment, job, path, target, most_bytes)
 
 
 def same_name(jobs: Sequence[DlcJob], name: str) -> list[DlcJob]:

@@ -32,13 +32,15 @@ def main(folder: str) -> None:
 
 def _is_there(folder: str, entry: Dict[str, Any]) -> bool:
     path = os.path.join(folder, entry["name"])
-    return os.path.exists(path) and os.path.getsize(path) == entry["size"] and _digest_of(path) == entry["digest"]
+    is_file = os.path.isfile(path) and not os.path.islink(path)
+    return is_file and os.path.getsize(path) == entry["size"] and _digest_of(path) == entry["digest"]
 
 
 def _take(source: IO[bytes], folder: str, entry: Dict[str, Any]) -> None:
     path = os.path.join(folder, entry["name"])
-    draft, left = "{}.{}.new".format(path, os.getpid()), entry["size"]
-    with open(draft, "wb") as file:
+    draft, left = "{}.{}.new".format(path, os.urandom(8).hex()), entry["size"]
+    # Trials may write to this volume: nothing is written through a link of theirs.
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
         while left:
             data = source.read(min(left, _CHUNK_BYTES))
             if not data:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnilite.bootstrap import Supply, pack
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
-from nnilite.keeper_folder import copy_attempt
+from nnilite.foreign_files import TrialFile, put_file, size_below
+from nnilite.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 from nnilite.records import Json
 from nnilite.service import ServiceContext
 from nnilite_openpai._config import OpenPaiConfig
 
 KEEPER_VARIABLE = "NNILITE_KEEPER"
 CODE_VARIABLE = "NNILITE_CODE"
+_LEFT_OUT = (".boot-*",)
 
 
 @dataclass(frozen=True)
@@ -99,43 +99,51 @@ def announce(config: OpenPaiConfig, context: ServiceContext, callback: str) -> N
 
 def fetch(config: OpenPaiConfig, experiment: str, job: str, target: Path) -> None:
     """Copy the folder of an attempt from the storage. Blocks. Raises: NotFound, ServiceError."""
+    copy_attempt(_attempt_folder(config, experiment, job), target, *_LEFT_OUT)
+
+
+def listed(config: OpenPaiConfig, experiment: str, job: str) -> Sequence[TrialFile]:
+    """List the folder of an attempt in the storage. Blocks. Raises: NotFound, ServiceError."""
+    return list_attempt(_attempt_folder(config, experiment, job), *_LEFT_OUT)
+
+
+def fetch_file(config: OpenPaiConfig, experiment: str, job: str, path: str, target: Path, most_bytes: int) -> None:
+    """Copy one file of an attempt from the storage. Blocks. Raises: NotFound, ServiceError."""
+    copy_attempt_file(_attempt_folder(config, experiment, job), path, target, most_bytes)
+
+
+def _attempt_folder(config: OpenPaiConfig, experiment: str, job: str) -> Path:
     if config.local_storage_mount_point is None:
         raise NotFound("a task's files go with its container: storageConfigName and localStorageMountPoint keep them")
     trial, _, attempt = job.removeprefix(f"nni-{experiment}-").rpartition("-")
-    folder = Path(config.local_storage_mount_point) / storage_folder(experiment) / trial / attempt
-    copy_attempt(folder, target, ".boot-*")
+    return Path(config.local_storage_mount_point) / storage_folder(experiment) / trial / attempt
 
 
 class _StorageFiles:
     """The files of an experiment that jobs find in the storage. Raises: ServiceError if they cannot be written."""
 
     def __init__(self, config: OpenPaiConfig, experiment: str) -> None:
-        folder = f"{storage_folder(experiment)}/code"
-        self._here = Path(str(config.local_storage_mount_point)) / folder
-        self._there = f"{config.container_mount}/{folder}"
+        self._root = Path(str(config.local_storage_mount_point))
+        self._folder = f"{storage_folder(experiment)}/code"
+        self._there = f"{config.container_mount}/{self._folder}"
 
     def there(self, name: str) -> bool:
-        return (self._here / name).is_file()
+        return size_below(self._root, f"{self._folder}/{name}") is not None
 
     def put(self, name: str, source: Path) -> str:
         """Copy a file whose name tells its content; its path in tasks."""
-        target = self._here / name
-        if not target.is_file() or target.stat().st_size != source.stat().st_size:
-            self._replace(name, lambda draft: shutil.copyfile(source, draft))
+        if size_below(self._root, f"{self._folder}/{name}") != source.stat().st_size:
+            self._write(name, source)
         return f"{self._there}/{name}"
 
     def write(self, name: str, text: str) -> str:
         """Write a small file; its path in tasks."""
-        self._replace(name, lambda draft: draft.write_text(text, "utf-8"))
+        self._write(name, text.encode("utf-8"))
         return f"{self._there}/{name}"
 
-    def _replace(self, name: str, fill: Callable[[Path], object]) -> None:
-        draft = self._here / f".{name}.{os.getpid()}"
+    def _write(self, name: str, content: Path | bytes) -> None:
         try:
-            self._here.mkdir(parents=True, exist_ok=True)
-            fill(draft)
-            # Tasks may run as another user.
-            draft.chmod(0o644)
-            draft.replace(self._here / name)
+            put_file(self._root, f"{self._folder}/{name}", content)
         except OSError as error:
-            raise ServiceError(f"the storage cannot be written at {self._here}: {error.strerror}") from error
+            here = self._root / self._folder
+            raise ServiceError(f"the storage cannot be written at {here}: {error.strerror}") from error

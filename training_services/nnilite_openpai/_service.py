@@ -18,12 +18,12 @@ from nnilite.callback_address import callback_address, check_callback_address, r
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.platform_http import Problem, as_config_error
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite_openpai._api import Pai
 from nnilite_openpai._checks import check_platform, check_resources
 from nnilite_openpai._config import OpenPaiConfig
 from nnilite_openpai._convert import encoded, hidden, submission
-from nnilite_openpai._delivery import PaiDelivery, announce, code_source, deliver, fetch, planned
+from nnilite_openpai._delivery import PaiDelivery, announce, code_source, deliver, fetch, fetch_file, listed, planned
 from nnilite_openpai._log import TaskLog
 from nnilite_openpai._roles import roles_of
 from nnilite_openpai._status import Task, ended, keepers_word, running, state_of, task_of, waiting
@@ -315,6 +315,13 @@ class OpenPaiService(TrainingService):
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         await asyncio.to_thread(fetch, self._config, self.context.experiment, str(handle["job"]), target)
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile]:
+        return await asyncio.to_thread(listed, self._config, self.context.experiment, str(handle["job"]))
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        job = str(handle["job"])
+        await asyncio.to_thread(fetch_file, self._config, self.context.experiment, job, path, target, most_bytes)
 
     async def _log_of(self, handle: Handle, known: _PaiJobMemory) -> bytes | None:
         name = str(handle["job"])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
 from nnilite.units import format_size
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _PLACE = Place(field="storage")
 _S3_TRIES = 3
+_PIECE_BYTES = 4 << 20
 
 
 class TooLarge(ConfigError):
@@ -83,12 +85,25 @@ class RedisFiles:
             await self._pool.client.set(self._pool.keys.file(name), data, ex=KEPT_S)
 
     async def get(self, name: str, path: Path) -> bool:
-        with self._pool.asking():
-            data = await self._pool.client.get(self._pool.keys.file(name))
-        if data is None:
-            return False
-        await asyncio.to_thread(_write, path, data)
+        # Piece by piece: whoever may write to Redis decides how much there is.
+        key, draft, room = self._pool.keys.file(name), path.with_name(f".{path.name}.new"), DiskRoom(path.parent)
+        try:
+            with draft.open("wb") as file:
+                while piece := await self._piece(key, file.tell()):
+                    room.count(len(piece))
+                    await asyncio.to_thread(file.write, piece)
+                size = file.tell()
+            if not size and not await self.has(name):
+                return False
+            draft.chmod(0o600)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
         return True
+
+    async def _piece(self, key: str, offset: int) -> bytes:
+        with self._pool.asking():
+            return bytes(await self._pool.client.getrange(key, offset, offset + _PIECE_BYTES - 1))
 
     async def delete(self, name: str) -> None:
         with self._pool.asking():
@@ -141,18 +156,22 @@ class BucketFiles:
     async def get(self, name: str, path: Path) -> bool:
         draft = path.with_name(f".{path.name}.new")
         try:
+            facts = await self._do("head_object", Key=self._prefix + name)
+            DiskRoom(path.parent).need(int(facts.get("ContentLength") or 0))
             await self._do("download_file", Key=self._prefix + name, Filename=str(draft))
+            draft.replace(path)
         except _NoSuchObject:
             return False
-        draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
         return True
 
     async def delete(self, name: str) -> None:
         await self._do("delete_object", Key=self._prefix + name)
 
-    async def _do(self, call: str, **arguments: Any) -> None:
+    async def _do(self, call: str, **arguments: Any) -> Any:
         try:
-            await asyncio.to_thread(getattr(self._client, call), Bucket=self._bucket, **arguments)
+            return await asyncio.to_thread(getattr(self._client, call), Bucket=self._bucket, **arguments)
         except self._errors as error:
             raise self._refusal(error, call) from error
 
@@ -187,10 +206,3 @@ def name_of(path: Path, kind: str) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return f"{kind}-{digest.hexdigest()}"
-
-
-def _write(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_bytes(data)
-    draft.chmod(0o600)
-    draft.replace(path)

@@ -18,7 +18,7 @@ from pathlib import Path
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
 from nnilite.keeper_folder import STREAMS
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite.slots import SlotTerms
 from nnilite_redis._config import RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, labels_of, task_of, wants_of
@@ -146,6 +146,12 @@ class RedisService(TrainingService):
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         await self._opened.trial_files.fetch(handle, target)
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile] | None:
+        return await self._opened.trial_files.listed(handle)
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        await self._opened.trial_files.fetch_file(handle, path, target, most_bytes)
 
     def hosts(self) -> list[Host]:
         return [] if self._session is None else self._session.watch.hosts()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnilite.disk_room import DiskRoom
 from nnilite.errors import NotFound, ServiceError
-from nnilite.keeper_folder import missing_output, read_events
+from nnilite.foreign_files import TrialFile, listed, save_below, take_tar
+from nnilite.keeper_folder import MOST_REPORTS_BYTES, missing_output, read_events
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle
 from nnilite_redis._api import Pool
@@ -25,6 +26,7 @@ READ_LIMIT_BYTES = 4 << 20
 OUTPUTS = "outputs-"
 """What the names of outputs in the store begin with; the job's name follows."""
 
+_GIVEN = "fetch-"
 _ASK_S = 20.0
 _FETCH_S = 50.0
 
@@ -59,12 +61,20 @@ class TrialFiles:
             inner = Path(folder) / ".nni"
             inner.mkdir()
             for name in ("exit", "started", "metrics"):
-                with (inner / name).open("wb") as file:
-                    while piece := await self.read(handle, f".nni/{name}", file.tell(), READ_LIMIT_BYTES):
-                        file.write(piece)
+                await self._bring(handle, f".nni/{name}", inner / name)
             events = await asyncio.to_thread(read_events, Path(folder))
         output = await missing_output(here, lambda name, at: self.read(handle, name, at, READ_LIMIT_BYTES), events)
         return [*output, *events]
+
+    async def _bring(self, handle: Handle, name: str, target: Path) -> None:
+        """Copy a file of the keeper to a folder of our own, as far as there may be one."""
+        room = DiskRoom(target.parent)
+        with target.open("wb") as file:
+            while file.tell() < MOST_REPORTS_BYTES and (
+                piece := await self.read(handle, name, file.tell(), READ_LIMIT_BYTES)
+            ):
+                room.count(len(piece))
+                file.write(piece)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Copy what the trial has written: from its worker, or, if that is gone, from the store."""
@@ -73,7 +83,10 @@ class TrialFiles:
             worker = await self._worker(handle)
             if not worker:
                 raise NotFound("no worker has files of this trial")
-            name = (await self._ask(worker, handle, {"do": "give"}, _FETCH_S)).text("name")
+            given = (await self._ask(worker, handle, {"do": "give"}, _FETCH_S)).text("name")
+            if not given.startswith(_GIVEN):
+                raise ServiceError(f"worker {worker} names {given!r:.100} in the place of the trial's files")
+            name = given
         except (ServiceError, NotFound):
             if not (self.has_store and await self.files.has(name)):
                 raise
@@ -84,6 +97,31 @@ class TrialFiles:
             await asyncio.to_thread(_unpack, archive, target)
         if not name.startswith(OUTPUTS):
             await self.files.delete(name)
+
+    async def listed(self, handle: Handle) -> list[TrialFile] | None:
+        """What is in the trial's folder on its worker; None if only the store has it."""
+        try:
+            worker = await self._worker(handle)
+            if not worker:
+                raise NotFound("no worker has files of this trial")
+            return listed((await self._ask(worker, handle, {"do": "list"}, _ASK_S)).head.get("files"))
+        except (ServiceError, NotFound):
+            if self.has_store and await self.files.has(f"{OUTPUTS}{handle['job']}"):
+                return None
+            raise
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        """Copy one file of the trial's folder from its worker."""
+        loop, offset = asyncio.get_running_loop(), 0
+
+        def piece(size: int) -> bytes:
+            nonlocal offset
+            asked = self.read(handle, path, offset, min(size, READ_LIMIT_BYTES))
+            data = asyncio.run_coroutine_threadsafe(asked, loop).result(_ASK_S + _ASK_S)
+            offset += len(data)
+            return data
+
+        await asyncio.to_thread(save_below, piece, target, path, most_bytes)
 
     async def _worker(self, handle: Handle) -> str:
         """The worker that has the trial's files; "" if none ever had."""
@@ -105,9 +143,5 @@ class TrialFiles:
 
 def _unpack(archive: Path, target: Path) -> None:
     """Only what stays within the folder. Raises: ServiceError, OSError."""
-    target.mkdir(parents=True, exist_ok=True)
-    try:
-        with tarfile.open(archive) as tar:
-            tar.extractall(target, filter="data")
-    except tarfile.TarError as error:
-        raise ServiceError(f"the trial's files were damaged on their way: {error}") from error
+    with archive.open("rb") as file:
+        take_tar(file.read, target)

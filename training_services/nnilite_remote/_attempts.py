@@ -9,10 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnilite.keeper_folder import read_events
+from nnilite.disk_room import DiskRoom
+from nnilite.foreign_files import TrialFile, listed
+from nnilite.keeper_folder import MOST_REPORTS_BYTES, read_events
 from nnilite.records import Json, KeeperEvent
 from nnilite.slots import SlotTerms
-from nnilite.ssh.download import save, unpack
+from nnilite.ssh.download import save, save_below, unpack
+from nnilite.ssh.errors import MachineError
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
@@ -69,8 +72,9 @@ class Attempts:
             return await self._session.blocking(read_events, Path(copy))
 
     async def _copy(self, directory: str, name: str, target: Path) -> None:
-        offset = 0
-        while piece := await self.piece(directory, name, offset):
+        offset, room = 0, DiskRoom(target.parent)
+        while offset < MOST_REPORTS_BYTES and (piece := await self.piece(directory, name, offset)):
+            room.count(len(piece))
             with target.open("ab") as file:
                 file.write(piece)
             offset += len(piece)
@@ -78,6 +82,19 @@ class Attempts:
     async def fetch(self, directory: str, target: Path) -> None:
         """Copy an attempt's folder."""
         await self._session.receive(directory, lambda stream: unpack(stream, target), attempt=True)
+
+    async def files(self, directory: str) -> list[TrialFile]:
+        """What is in an attempt's folder."""
+        answer: Any = await self._session.ask("files", directory=directory)
+        found = answer.get("files")
+        if found is None:
+            raise MachineError(f"{directory} is gone")
+        return listed(found)
+
+    async def fetch_file(self, directory: str, name: str, target: Path, most_bytes: int) -> None:
+        """Copy one file of an attempt's folder."""
+
+        await self._session.receive_file(directory, name, lambda stream: save_below(stream, target, name, most_bytes))
 
     async def trace(self, trial: str) -> Json:
         """What earlier attempts of the trial have left there."""

@@ -125,12 +125,18 @@ class MachineSession:
 
     async def receive(self, directory: str, take: Callable[[AgentStream], None], attempt: bool) -> None:
         """Have a folder sent, the one of an attempt or another, to `take` in a thread. Raises: MachineError."""
-        await self.blocking(self._receive, directory, take, attempt, limit_s=TRANSFER_S)
+        settings: dict[str, Json] = {"mode": "send", "path": directory, "attempt": attempt}
+        await self.blocking(self._receive, settings, take, limit_s=TRANSFER_S)
 
-    def _receive(self, directory: str, take: Callable[[AgentStream], None], attempt: bool) -> None:
+    async def receive_file(self, directory: str, name: str, take: Callable[[AgentStream], object]) -> None:
+        """Have one file of an attempt sent to `take` in a thread. Raises: MachineError."""
+        settings: dict[str, Json] = {"mode": "send_file", "path": directory, "name": name}
+        await self.blocking(self._receive, settings, take, limit_s=TRANSFER_S)
+
+    def _receive(self, settings: dict[str, Json], take: Callable[[AgentStream], object]) -> None:
         stream = self._stream()
         try:
-            stream.greet({**self._settings(), "mode": "send", "path": directory, "attempt": attempt})
+            stream.greet({**self._settings(), **settings})
             take(stream)
             if not stream.ended_well():
                 raise LinkLost("the connection broke off")

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -27,7 +27,7 @@ from nnilite.errors import NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment, use_of
 from nnilite.keeper_folder import STREAMS, missing_output
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._agent_link import digest_of
@@ -274,12 +274,18 @@ class RemoteService(TrainingService):
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         machine = self.machines.of(handle)
-        try:
+        with _told(machine):
             await machine.attempts.fetch(str(handle["directory"]), target)
-        except MachineError as error:
-            if str(error).endswith("is gone"):
-                raise NotFound(f"the trial's folder on {machine.title} is gone") from error
-            raise ServiceError(f"{machine.title}: {error}") from error
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile]:
+        machine = self.machines.of(handle)
+        with _told(machine):
+            return await machine.attempts.files(str(handle["directory"]))
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        machine = self.machines.of(handle)
+        with _told(machine):
+            await machine.attempts.fetch_file(str(handle["directory"]), path, target, most_bytes)
 
     async def remove(self, handle: Handle) -> None:
         """What holds a secret or much space goes now; the trial's folder, when the experiment stops."""
@@ -322,6 +328,19 @@ def labels_of(job: Job) -> list[str]:
     if isinstance(wanted, str):
         return [wanted]
     return [str(label) for label in wanted] if isinstance(wanted, list) else []
+
+
+@contextlib.contextmanager
+def _told(machine: Machine) -> Iterator[None]:
+    """Name the machine in what goes wrong with files of a trial there. Raises: NotFound, ServiceError."""
+    try:
+        yield
+    except MachineError as error:
+        if str(error).endswith("is gone"):
+            raise NotFound(f"the trial's folder on {machine.title} is gone") from error
+        if str(error).startswith("there is no file"):
+            raise NotFound(f"{machine.title}: {error}") from error
+        raise ServiceError(f"{machine.title}: {error}") from error
 
 
 async def _quietly(request: Awaitable[None]) -> None:

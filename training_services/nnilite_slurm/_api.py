@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
 import re
 import secrets
-import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, Place, ServiceError
+from nnilite.foreign_files import BrokenStream, TrialFile, listed, read_small, save_below
 from nnilite.records import Json
 from nnilite.ssh.download import unpack
 from nnilite_slurm import _shell as shell
@@ -196,12 +198,9 @@ class SlurmApi:
         answer = await self.host.run(shell.TAKE, self.root, given=given)
         found: dict[str, bytes] = {}
         try:
-            with tarfile.open(fileobj=io.BytesIO(answer.output), mode="r:") as archive:
-                for member in archive:
-                    source = archive.extractfile(member) if member.isreg() and member.size < _NOTE_MAX_BYTES else None
-                    if source is not None:
-                        found[member.name] = source.read()
-        except tarfile.TarError as error:
+            for name, content in read_small(io.BytesIO(answer.output).read, _NOTE_MAX_BYTES):
+                found[name] = content
+        except BrokenStream as error:
             raise ServiceError(f"{self.host.title} has sent files that cannot be read: {error}") from error
         return found
 
@@ -235,6 +234,27 @@ class SlurmApi:
         finally:
             archive.unlink(missing_ok=True)
 
+    async def files(self, folder: str) -> list[TrialFile]:
+        """List an attempt's folder. Raises: NotFound, ServiceError."""
+        answer = await self.host.run(shell.FILES, self.root, folder)
+        if answer.status:
+            raise NotFound(f"the trial's folder {self.root}/{folder} on {self.host.title} is gone")
+        return listed(_entries(answer.output))
+
+    async def fetch_file(self, folder: str, path: str, target: Path, most_bytes: int) -> None:
+        """Copy one file of an attempt's folder. Raises: NotFound, ServiceError."""
+        if path.split("/")[0] in _STAYS:
+            raise NotFound(f"there is no file {path!r}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".copy-", dir=target.parent) as scratch:
+            copy = Path(scratch, "file")
+            words = (self.root, folder, path, str(most_bytes + 1))
+            answer = await self.host.run(shell.FILE, *words, limit_s=TRANSFER_S, save=copy)
+            if answer.status:
+                raise NotFound(f"there is no file {path!r} in {self.root}/{folder} on {self.host.title}")
+            with copy.open("rb") as source:
+                await asyncio.to_thread(save_below, source.read, target, path, most_bytes)
+
     # ------------------------------------------------------------ ending
 
     async def cancel(self, folder: str, job: str) -> None:
@@ -261,6 +281,9 @@ class SlurmApi:
         return answer
 
 
+_TIME = re.compile(r"\d{1,12}(\.\d{1,12})?")
+_KINDS = {"f": "file", "l": "link"}
+_STAYS = ("spec.json", "code", "script", "job", "array", "claim", "owner", "submitting", "removed", ".nni")
 _ENDED_ALREADY = re.compile(r"Invalid job id|already complet|Job/step already|not running", re.IGNORECASE)
 _REFUSALS = (
     (r"invalid partition|partition name", "partition", ConfigError),
@@ -311,6 +334,17 @@ def _knows_no_json(complaint: str) -> bool:
 
 def _by_id(jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
     return {job.id: job for job in jobs}
+
+
+def _entries(text: bytes) -> list[Json]:
+    """What `find` has printed of each entry. The last one may be cut, and is left out."""
+    words = text.decode("utf-8", "surrogateescape").split("\0")
+    found: list[Json] = []
+    for facts, target in zip(words[0:-1:2], words[1:-1:2], strict=False):
+        kind, size, modified, path = ([*facts.split(" ", 3), "", "", ""])[:4]
+        if size.isdigit() and _TIME.fullmatch(modified):
+            found.append([path, int(size), float(modified), _KINDS.get(kind, "special"), target])
+    return found
 
 
 def _sizes(text: bytes) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from nnilite.keeper_folder import read_events
+from nnilite.keeper_folder import MOST_REPORTS_BYTES, read_events
 from nnilite.records import KeeperEvent, Output
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._watch import SlurmWatch
@@ -51,8 +51,9 @@ class AttemptReader:
     def _unread(self, names: tuple[str, ...], sizes: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
         for name in names:
             offset = self._offsets[name]
-            if sizes.get(name, 0) > offset:
-                yield name, offset, min(sizes[name] - offset, _MOST_BYTES)
+            size = min(sizes.get(name, 0), MOST_REPORTS_BYTES)
+            if size > offset:
+                yield name, offset, min(size - offset, _MOST_BYTES)
 
     def close(self) -> None:
         self._copy.cleanup()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.ssh.answer_sink import MOST_COMPLAINT_BYTES, AnswerSink
 from nnilite.ssh.errors import MachineError
 from nnilite_slurm._config import LoginConfig, SlurmConfig
 
@@ -30,6 +31,7 @@ USUAL_S = 30.0
 TRANSFER_S = 1800.0
 _PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 _THREADS = 4
+_CHUNK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,10 @@ class LoginHost(ABC):
     ) -> ShellAnswer:
         """Run a shell script with these words as $1, $2, ... `given` is its standard input.
 
-        What it prints goes to the file `save` if that is given. It has to read its input before it prints much.
-        Raises: ServiceError if the machine does not answer: whether the script has run is not known then.
+        What it prints goes to the file `save` if that is given, as long as the disk has room; else it is held, up to
+        64 MB. It has to read its input before it prints much.
+        Raises: ServiceError if the machine does not answer, or says too much: whether the script has run is not known
+        then.
         """
 
     async def close(self) -> None:
@@ -78,18 +82,19 @@ class ThisMachine(LoginHost):
     ) -> ShellAnswer:
         with contextlib.ExitStack() as stack:
             source = stack.enter_context(given.open("rb")) if isinstance(given, Path) else asyncio.subprocess.PIPE
-            target = asyncio.subprocess.PIPE if save is None else stack.enter_context(save.open("wb"))
+            sink = AnswerSink(save)
+            stack.callback(sink.close)
             process = await asyncio.create_subprocess_exec(
                 *("/bin/sh", "-c", self._front + script, "nnilite", *words),
                 stdin=source,
-                stdout=target,
+                stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=surroundings(os.environ),
                 start_new_session=True,
             )
             try:
                 data = given if isinstance(given, bytes) else None
-                output, complaint = await asyncio.wait_for(process.communicate(data), limit_s)
+                complaint = await asyncio.wait_for(_talk(process, data, sink), limit_s)
             except asyncio.TimeoutError:
                 raise ServiceError(f"a command of Slurm did not answer within {limit_s:.0f} s") from None
             finally:
@@ -97,7 +102,38 @@ class ThisMachine(LoginHost):
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
                     await process.wait()
-        return ShellAnswer(process.returncode or 0, output or b"", complaint.decode("utf-8", "replace"))
+        return ShellAnswer(process.returncode or 0, sink.output, complaint.decode("utf-8", "replace"))
+
+
+async def _talk(process: asyncio.subprocess.Process, given: bytes | None, sink: AnswerSink) -> bytes:
+    """Give a process its input and take what it prints; its complaints. Raises: ServiceError, OSError."""
+    output, errors = process.stdout, process.stderr
+    if output is None or errors is None:
+        raise ServiceError("a command of Slurm has no output")
+
+    async def give() -> None:
+        if process.stdin is not None:
+            # One that ends without reading has said why.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                process.stdin.write(given or b"")
+                await process.stdin.drain()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                process.stdin.close()
+                await process.stdin.wait_closed()
+
+    async def take() -> None:
+        while piece := await output.read(_CHUNK_BYTES):
+            sink.take(piece)
+
+    async def complaints() -> bytes:
+        kept = b""
+        while piece := await errors.read(_CHUNK_BYTES):
+            kept = (kept + piece)[:MOST_COMPLAINT_BYTES]
+        return kept
+
+    *_, complaint = await asyncio.gather(give(), take(), complaints())
+    await process.wait()
+    return complaint
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:

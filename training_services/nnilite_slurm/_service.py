@@ -23,7 +23,7 @@ from nnilite.callback_address import callback_address, check_callback_address, r
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
 from nnilite.gpu import environment
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite.ssh.errors import MachineError
 from nnilite_slurm._api import Look, SlurmApi
 from nnilite_slurm._arrays import JobArrays, array_name
@@ -283,6 +283,12 @@ class SlurmService(TrainingService):
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         await self._connected().fetch(str(handle["folder"]), target)
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile]:
+        return await self._connected().files(str(handle["folder"]))
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        await self._connected().fetch_file(str(handle["folder"]), path, target, most_bytes)
 
     # ------------------------------------------------------------ canceling, the end
 

@@ -111,9 +111,11 @@ xargs -0 -r stat --printf='%s %n\\0' -- 2>/dev/null
 true
 """
 
-# Standard input: names of files, each with a zero byte. Prints an archive of those that are there.
+# Standard input: names of files, each with a zero byte. Prints an archive of those that are there, and are small files:
+# a trial may have put a link or anything else in their place, which holds up no other trial.
 TAKE = """
-cd "$1" && tar -cf - --ignore-failed-read --no-recursion --null -T - 2>/dev/null
+cd "$1" && xargs -0 -r sh -c 'exec find -P "$@" -maxdepth 0 -type f -size -2000 -print0' nnilite 2>/dev/null \
+    | tar -cf - --ignore-failed-read --no-recursion --null -T - 2>/dev/null
 true
 """
 
@@ -121,7 +123,7 @@ true
 PIECES = """
 cd "$1" || exit
 while read -r offset length name; do
-    [ -f "$name" ] && tail -c "+$((offset + 1))" "$name" | head -c "$length"
+    [ -f "$name" ] && [ ! -h "$name" ] && tail -c "+$((offset + 1))" "$name" | head -c "$length"
 done
 """
 
@@ -130,6 +132,22 @@ FETCH = """
 cd "$1" && cd "$2" || exit
 tar -cf - --exclude=./spec.json --exclude=./code --exclude=./.nni/sdk --exclude=./.nni/lock --exclude=./script \
     --exclude=./job --exclude=./array --exclude=./claim --exclude=./owner --exclude=./submitting --exclude=./removed .
+"""
+
+# $2: the attempt's folder. Prints kind, size, time, path and the target of a link of each entry, with zero bytes.
+FILES = """
+cd "$1" && cd "$2" || exit 3
+find -P . -mindepth 1 \\( -path ./spec.json -o -path ./code -o -path ./.nni -o -path ./script -o -path ./job \\
+    -o -path ./array -o -path ./claim -o -path ./owner -o -path ./submitting -o -path ./removed \\) -prune \\
+    -o ! -type d -printf '%y %s %T@ %P\\0%l\\0' 2>/dev/null | head -c 4000000
+true
+"""
+
+# $2: the attempt's folder; $3: a path in it; $4: how many bytes at most. Prints the file.
+FILE = """
+cd "$1" && cd "$2" || exit 3
+[ -f "./$3" ] && [ ! -h "./$3" ] || exit 3
+exec head -c "$4" "./$3"
 """
 
 # $2: the attempt's folder; $3: its job, or "". A job that waits is taken back; a keeper that runs gets SIGTERM.

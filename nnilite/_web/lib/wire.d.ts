@@ -167,6 +167,20 @@ export interface File {
   path: string;
   size: number;
   modified: Time;
+  here: boolean;
+}
+
+/** What is no file: a link, whose target is text, or a pipe or device. */
+export interface OtherEntry {
+  path: string;
+  kind: string;
+  target: string;
+}
+
+export interface FileListing {
+  files: File[];
+  others: OtherEntry[];
+  note: string;
 }
 
 // The answers that have no name in the OpenAPI document.

@@ -1,6 +1,7 @@
 // The files of a trial: its pictures at once, short texts on demand, all of them as links.
 //
-// A trial can write anything. Pictures are only those that the manager says are pictures, and an <img> runs nothing.
+// They are listed where they are, and each is copied to the manager's machine when it is looked at. Links of the trial
+// are shown as text. A trial can write anything. Pictures are only those that the manager says are pictures, and an <img> runs nothing.
 // Texts are shown as text, also pages and drawings that could run something elsewhere.
 
 import { address, content, get } from "../lib/api.js";
@@ -9,7 +10,7 @@ import { html, useEffect, useState } from "../lib/ui.js";
 import { Empty, messageOf, Scroll, Time } from "./bits.js";
 
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { File } from "../lib/wire.d.ts" */
+/** @import { File, FileListing } from "../lib/wire.d.ts" */
 
 const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
 const PICTURES_MAX = 24;
@@ -50,18 +51,18 @@ function textOf(data) {
 
 /** @param {{ trial: Trial }} props */
 export function Files({ trial }) {
-  const [files, setFiles] = useState(/** @type {File[] | null} */ (null));
+  const [listing, setListing] = useState(/** @type {FileListing | null} */ (null));
   const [problem, setProblem] = useState("");
   const [open, setOpen] = useState("");
   useEffect(() => {
     let gone = false;
     setOpen("");
-    /** @type {Promise<{ files: File[] }>} */
+    /** @type {Promise<FileListing>} */
     const asked = get(`trials/${trial.id}/files`);
     asked.then(
       (answer) => {
         if (gone) return;
-        setFiles(answer.files);
+        setListing(answer);
         setProblem("");
       },
       (error) => !gone && setProblem(error.message),
@@ -71,12 +72,13 @@ export function Files({ trial }) {
     };
   }, [trial.id, trial.state, trial.attempt]);
   if (problem) return html`<p class="note">${problem}</p>`;
-  if (files === null) return html`<${Empty} title="Loading …" />`;
-  if (!files.length)
+  if (listing === null) return html`<${Empty} title="Loading …" />`;
+  const { files, others, note } = listing;
+  if (!files.length && !others.length && !note)
     return html`<${Empty} title="No files">What the trial writes to <code>$NNI_OUTPUT_DIR</code> is listed here.</${Empty}>`;
   /** @param {string} path */
   const toggle = (path) => setOpen(open === path ? "" : path);
-  return html`<${Pictures} trial=${trial} files=${files} />
+  return html`${note && html`<p class="note">${note}</p>`}<${Pictures} trial=${trial} files=${files} />
     <${Scroll} label="Files"><table class="plain">
     <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th><th><span class="hidden">Preview</span></th></tr></thead>
     <tbody>${files.map(
@@ -85,6 +87,10 @@ export function Files({ trial }) {
         <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td>
         <td class="tight">${isShort(file) && html`<button class="small" aria-expanded=${open === file.path} aria-label=${`${open === file.path ? "Hide" : "Show"} ${file.path}`} onClick=${() => toggle(file.path)}>${open === file.path ? "Hide" : "Show"}</button>`}</td>
       </tr>${open === file.path && html`<tr key=${`${file.path} text`}><td colspan="4"><${Text} trial=${trial} file=${file} /></td></tr>`}`,
+    )}${others.map(
+      (one) => html`<tr key=${`other ${one.path}`}>
+        <td colspan="4"><span class="mono" title="It is not copied, and not followed.">${one.path}${one.target && ` → ${one.target}`}</span> <span class="soft">${one.kind === "link" ? "link" : "no file"}</span></td>
+      </tr>`,
     )}</tbody>
   </table></${Scroll}>`;
 }
@@ -95,9 +101,6 @@ export function Files({ trial }) {
  * @param {File} file
  */
 const place = (trial, { path }) => `trials/${trial.id}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
-
-// The list has had the files brought to the manager's machine already; each of them need not be again.
-const AS_LISTED = { fetch: "false" };
 
 /** @param {{ trial: Trial, files: File[] }} props */
 function Pictures({ trial, files }) {
@@ -113,7 +116,7 @@ function Pictures({ trial, files }) {
 function Picture({ trial, file }) {
   const [isBroken, setBroken] = useState(false);
   return html`<figure>
-    ${isBroken ? html`<p class="note">This file is no picture that a browser can draw.</p>` : html`<a href=${address(place(trial, file)).href} target="_blank"><img loading="lazy" src=${address(place(trial, file), AS_LISTED).href} alt=${file.path} onError=${() => setBroken(true)} /></a>`}
+    ${isBroken ? html`<p class="note">This file is no picture that a browser can draw.</p>` : html`<a href=${address(place(trial, file)).href} target="_blank"><img loading="lazy" src=${address(place(trial, file)).href} alt=${file.path} onError=${() => setBroken(true)} /></a>`}
     <figcaption class="small mono">${file.path}</figcaption>
   </figure>`;
 }
@@ -124,7 +127,7 @@ function Text({ trial, file }) {
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let gone = false;
-    content(place(trial, file), TEXT_BYTES_MAX, AS_LISTED).then(
+    content(place(trial, file), TEXT_BYTES_MAX).then(
       (data) => {
         if (gone) return;
         setText(textOf(data));

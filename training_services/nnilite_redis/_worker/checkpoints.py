@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from nnilite.errors import NniliteError
+from nnilite.errors import NniliteError, ServiceError
+from nnilite.worker_side import DamagedTar, unpack_checkpoint
 from nnilite_redis._file_store import Files
 from nnilite_redis._worker.task import WorkerTask
 
@@ -108,12 +109,20 @@ class Checkpoints:
 def pack_folder(paths: list[Path], archive: Path) -> None:
     """Pack files, folders and links, each under its own name. Raises: OSError, tarfile.TarError."""
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.inodes = _NoTwins()  # type: ignore[attr-defined]
         for path in paths:
             tar.add(path, arcname=path.name, filter=_sendable)
 
 
+class _NoTwins(dict[object, str]):
+    """Makes each name of a file with several (hard links) a file of its own: hard links are not unpacked."""
+
+    def __contains__(self, inode: object) -> bool:
+        return False
+
+
 def _sendable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
+    return member if member.isreg() or member.isdir() or member.issym() else None
 
 
 def _name(task: WorkerTask, attempt: int) -> str:
@@ -121,9 +130,11 @@ def _name(task: WorkerTask, attempt: int) -> str:
 
 
 def _unpack(archive: Path, draft: Path, place: Path) -> None:
-    """Put the archive's content in the place of what is there."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(draft, filter="data")
+    """Put the archive's content in the place of what is there. Raises: OSError, ServiceError."""
+    try:
+        unpack_checkpoint(str(archive), str(draft))
+    except DamagedTar as error:
+        raise ServiceError(f"the checkpoint is damaged: {error}") from error
     shutil.rmtree(place, ignore_errors=True)
     draft.replace(place)
 

@@ -10,20 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite.errors import NniliteError, NotFound, ServiceError
-from nnilite.worker_side import NotOrdinary, open_ordinary
+from nnilite.foreign_files import list_below, open_below
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._relay import LIMIT_S
 from nnilite_redis._trial_files import OUTPUTS, READ_LIMIT_BYTES
-from nnilite_redis._worker.attempt import SENT, WorkerAttempt
+from nnilite_redis._worker.attempt import OURS, SENT, WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints, pack_folder
 from nnilite_redis._worker.holdings import Holdings
 
 log = logging.getLogger(__name__)
 
 READABLE = ("trial.stdout", "trial.stderr", ".nni/started", ".nni/exit", ".nni/metrics")
+
+_LISTED_CHARS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Handlers:
             raise NotFound(f"worker {self.worker} has no files of this trial (any more)")
         if what == "read":
             return await asyncio.to_thread(_read, attempt, letter)
+        if what == "list":
+            return await asyncio.to_thread(_listed, attempt)
         if what == "give":
             return await self._give_folder(attempt)
         raise ServiceError(f"worker {self.worker} cannot {what!r:.50}: it may be of another version of nnilite")
@@ -111,13 +115,25 @@ class Handlers:
 
 
 def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
-    """A piece of a file of the trial's: its output, or what its keeper keeps."""
+    """A piece of a file of the trial's, or of what its keeper keeps."""
     name, offset, limit = letter.text("name"), letter.head.get("offset"), letter.head.get("limit")
-    if name not in READABLE or not (isinstance(offset, int) and isinstance(limit, int) and offset >= 0):
+    is_known = name in READABLE or name.split("/")[0] not in OURS
+    if not is_known or not (isinstance(offset, int) and isinstance(limit, int) and offset >= 0):
         raise NotFound(f"there is no file {name!r:.50}")
     try:
-        with open_ordinary(str(attempt.path / name)) as file:
+        with open_below(attempt.path, name) as file:
             file.seek(offset)
             return Letter({}, file.read(max(0, min(limit, READ_LIMIT_BYTES))))
-    except (FileNotFoundError, NotOrdinary):
+    except NotFound:
         return Letter({})
+
+
+def _listed(attempt: WorkerAttempt) -> Letter:
+    """What is in the trial's folder, but for what is ours: see `nnilite.foreign_files.listed`."""
+    found, chars = [], 0
+    for one in list_below(attempt.path, lambda parts: len(parts) == 1 and parts[0] in OURS):
+        chars += len(one.path) + len(one.target)
+        if chars > _LISTED_CHARS:
+            break
+        found.append([one.path, one.size, one.modified, one.kind, one.target])
+    return Letter({"files": found})

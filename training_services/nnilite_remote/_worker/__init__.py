@@ -8,6 +8,7 @@ text, one line of settings and then, by mode:
               {"id": 1, "error": sentence} come in any order, {"event": "ended", "job": ...} and reports unasked
     receive   the bytes of a file for the cache, from the offset that the first answer names
     send      nothing: a folder comes back as a tar stream
+    send_file nothing: one file of an attempt comes back
 
 The first line out holds the settings' `nonce`: whatever the user's shell has printed before is thus told apart.
 

@@ -33,7 +33,7 @@ from nnilite_remote._worker.hosted_keepers import HostedKeepers
 from nnilite_remote._worker.keeper_starter import KeeperStarter
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 from nnilite_remote._worker.report_socket import ReportSocket
-from nnilite_remote._worker.transfer import place_of
+from nnilite_remote._worker.transfer import listed, place_of
 
 _READ_LIMIT_BYTES = 4 << 20
 _DELIVER_S = 20.0
@@ -243,6 +243,10 @@ class Agent:
         except (FileNotFoundError, NotOrdinary):
             return {"data": None}
         return {"data": base64.b64encode(data).decode("ascii")}
+
+    def do_files(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What is in the folder of an attempt, without its content."""
+        return {"files": listed(request["directory"])}
 
     def do_remove(self, request: dict[str, Any]) -> dict[str, Any]:
         """The trial has ended: what holds a secret or much space goes now, the rest when the experiment stops."""

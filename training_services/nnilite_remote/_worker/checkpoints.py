@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tarfile
-from typing import Any, Iterator
+from typing import Any
 
-from nnilite.worker_side import AttemptFiles, end_state, write_private
+from nnilite.worker_side import AttemptFiles, DamagedTar, end_state, unpack_checkpoint, write_private
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 
@@ -43,13 +42,11 @@ def restore(folder: str, trial: str, attempt: int, archive: str) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     make_folder(draft)
     try:
-        with tarfile.open(archive) as tar:
-            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # some of 3.8 and later have none
-            tar.extractall(draft, list(_inside(tar)))
+        unpack_checkpoint(archive, draft)
         shutil.rmtree(place, ignore_errors=True)
         os.replace(draft, place)
         write_private(place + ".from", str(attempt))
-    except tarfile.TarError as error:
+    except DamagedTar as error:
         raise WorkerRefusal("the checkpoints were damaged on their way: %s" % error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -88,16 +85,3 @@ def _brought(folder: str, trial: str) -> int | None:
             return int(file.read())
     except (OSError, ValueError):
         return None
-
-
-def _inside(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Files, folders and links that do not lead out of the folder."""
-    for member in tar:
-        if member.isreg() or member.isdir():
-            leads_to = member.name
-        elif member.issym():
-            leads_to = os.path.join(os.path.dirname(member.name), member.linkname)
-        else:
-            continue
-        if not any(os.path.normpath(path).startswith(("/", "..")) for path in (member.name, leads_to)):
-            yield member

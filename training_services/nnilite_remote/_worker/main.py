@@ -10,7 +10,7 @@ from typing import Any
 
 from nnilite_remote._worker.agent import Agent
 from nnilite_remote._worker.processes import WorkerRefusal
-from nnilite_remote._worker.transfer import fetch, receive, send
+from nnilite_remote._worker.transfer import fetch, receive, send, send_file
 
 
 def main() -> None:
@@ -32,6 +32,8 @@ def main() -> None:
             receive(settings, say)
         elif settings["mode"] == "fetch":
             fetch(settings, say)
+        elif settings["mode"] == "send_file":
+            send_file(settings, say)
         else:
             send(settings, say)
     except WorkerRefusal as refusal:

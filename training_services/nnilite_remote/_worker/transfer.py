@@ -13,10 +13,11 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, cast
 
-from nnilite.worker_side import fetch_command
+from nnilite.worker_side import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName, fetch_command
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
+_LISTED_MAX, _LOOKED_AT_MAX, _LISTED_CHARS = 10_000, 100_000, 4_000_000
 _SIGN_EVERY_S = 3.0
 _MOST_SAID_CHARS = 1000
 _STAYS = ("spec.json", "job.json", "code")
@@ -139,6 +140,46 @@ def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Non
             if not (settings.get("attempt") and (top in _STAYS or top.endswith(".new"))):
                 archive.add(os.path.join(folder, top), arcname=top, filter=_sendable)
     sys.stdout.buffer.flush()
+
+
+def send_file(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
+    """Give one file of an attempt away. Raises: Refusal, OSError."""
+    name = settings["name"]
+    if name.split("/")[0] in _STAYS:
+        raise WorkerRefusal("there is no file %s" % name)
+    try:
+        with EnclosedFolder(settings["path"]) as folder, folder.open(name) as file:
+            say({"found": True})
+            # As much as it has now: the trial may write to it faster than this sends.
+            left = os.fstat(file.fileno()).st_size
+            while left > 0:
+                chunk = file.read(min(left, _CHUNK_BYTES))
+                if not chunk:
+                    break
+                left -= len(chunk)
+                sys.stdout.buffer.write(chunk)
+    except (FileNotFoundError, NoOrdinaryFile, UnsafeName) as error:
+        raise WorkerRefusal("there is no file %s (any more)" % name) from error
+    sys.stdout.buffer.flush()
+
+
+def listed(directory: str) -> list[list[Any]] | None:
+    """What is in the folder of an attempt: path, size, time, kind and target of each; None if the folder is gone."""
+    try:
+        folder = EnclosedFolder(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    found: list[list[Any]] = []
+    length = 0
+    with folder:
+        for entry in folder.walk(_LOOKED_AT_MAX, lambda parts: len(parts) == 1 and parts[0] in (*_STAYS, ".nni")):
+            if entry.kind != FOLDER:
+                facts = entry.facts
+                found.append([entry.path, facts.st_size, facts.st_mtime, entry.kind, entry.target])
+                length += len(entry.path) + len(entry.target)
+            if len(found) >= _LISTED_MAX or length > _LISTED_CHARS:
+                break
+    return found
 
 
 class _NoTwins(dict):  # type: ignore[type-arg]

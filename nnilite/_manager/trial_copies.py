@@ -1,0 +1,303 @@
+"""Files of trials that lie on other machines: listed there, and copied here one by one, or all if a person asks for it.
+
+The page lists a trial's folder where it is. It copies single files, up to `PAGE_FILE_BYTES` each. Where a service
+cannot list, what there is of the trial is copied if it is not more than that. All copies leave room on the disk, see
+`nnilite.disk_room`, and nothing is left of one that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+
+from nnilite._answers.backend import FileEntry, FileListing, OtherEntry
+from nnilite._rest.files import is_private
+from nnilite.disk_room import DiskRoom
+from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
+from nnilite.foreign_files import (
+    FILE,
+    GROWING,
+    LISTED_MAX,
+    EnclosedFolder,
+    UnsafeName,
+    list_below,
+    open_below,
+    parts_of,
+)
+from nnilite.records import Attempt
+from nnilite.service import TrainingService, TrialFile
+from nnilite.units import format_size
+
+log = logging.getLogger(__name__)
+
+PAGE_FILE_BYTES = 256 << 20
+"""The largest file that is copied here because somebody looks at it."""
+
+_LIST_TIMEOUT_S = 20.0
+_FILE_TIMEOUT_S = 600.0
+_ALL_TIMEOUT_S = 3600.0
+# The list of a running trial's files is not asked for again for so long; that of an ended one hardly changes.
+_LISTED_FOR_S = 5.0
+_ENDED_FOR_S = 60.0
+_LOOK_EVERY_S = 1.0
+# File systems round times.
+_SAME_TIME_S = 2.0
+
+Key = tuple[str, int]
+
+
+class TrialCopies:
+    """Copies on this machine, in `folder`/<trial>/<attempt>, of what attempts have written elsewhere."""
+
+    def __init__(self, folder: Path, service: TrainingService) -> None:
+        self._folder = folder
+        self._service = service
+        self._lists: dict[Key, tuple[float, Sequence[TrialFile]]] = {}
+        self._whole: set[Key] = set()  # ended attempts of which all is here
+        self._locks: defaultdict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._tidied: set[Key] = set()
+
+    async def listed(self, attempt: Attempt) -> tuple[Sequence[TrialFile], str]:
+        """List what an attempt has written elsewhere, and say what of it is not listed; ((), "") if all is here."""
+        if self._is_here(attempt):
+            return (), ""
+        async with self._locks[_key(attempt)]:
+            try:
+                found = await self._list(attempt)
+                if found is None:
+                    await self._bring_little(attempt)
+                return found or (), _incomplete(found or ())
+            except NotFound as error:
+                return (), f"Only what is on this machine is listed: {error}."
+            except (NniliteError, OSError, asyncio.TimeoutError) as error:
+                why = str(error).rstrip(".") or f"its machine has not answered within {_LIST_TIMEOUT_S:.0f} s"
+                return (), f"Only what is on this machine is listed: {why}."
+
+    async def bring_file(self, attempt: Attempt, path: str) -> None:
+        """Copy one file unless it is here as it is there. Raises: Conflict if it is too large, ServiceError."""
+        if self._is_here(attempt) or is_private([str(attempt.number), *path.split("/")]):
+            return
+        async with self._locks[_key(attempt)]:
+            with _told(attempt, f"The file {path!r}"):
+                listed = await self._list(attempt)
+                known = next((one for one in listed or () if one.path == path and one.kind == FILE), None)
+                if known is None or await asyncio.to_thread(self._has, attempt, known):
+                    return
+                _check_size(attempt, known)
+                await self._tidy(attempt)
+                await self._bring_file(attempt, known)
+
+    async def bring(self, attempt: Attempt) -> None:
+        """Copy all that an attempt has written. Raises: ServiceError."""
+        key = _key(attempt)
+        if self._is_here(attempt) or key in self._whole:
+            return
+        async with self._locks[key]:
+            with _told(attempt, "The files"):
+                await self._tidy(attempt)
+                fetching = self._service.fetch(attempt.handle or {}, self._target(attempt))
+                await asyncio.wait_for(fetching, _ALL_TIMEOUT_S)
+                if attempt.ended is not None:
+                    self._whole.add(key)
+
+    async def _list(self, attempt: Attempt) -> Sequence[TrialFile] | None:
+        """List the folder of an attempt where it is; None if its service cannot. Raises: NniliteError, TimeoutError."""
+        key = _key(attempt)
+        when, known = self._lists.get(key, (float("-inf"), ()))
+        if time.monotonic() - when < (_LISTED_FOR_S if attempt.ended is None else _ENDED_FOR_S):
+            return known
+        found = await asyncio.wait_for(self._service.files(attempt.handle or {}), _LIST_TIMEOUT_S)
+        if found is None:
+            return None
+        checked = [one for one in found[:LISTED_MAX] if _is_shown(attempt, one)]
+        self._lists[key] = (time.monotonic(), checked)
+        return checked
+
+    async def _bring_file(self, attempt: Attempt, known: TrialFile) -> None:
+        target, handle = self._target(attempt), attempt.handle or {}
+        if known.path not in GROWING:
+            work = self._service.fetch_file(handle, known.path, target, PAGE_FILE_BYTES)
+            await asyncio.wait_for(work, _FILE_TIMEOUT_S)
+            await asyncio.to_thread(_stamp, target, known)
+            return
+        # The manager writes to these, too, as their lines come: a copy is laid over the beginning.
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".copy-", dir=target.parent) as scratch:
+            work = self._service.fetch_file(handle, known.path, Path(scratch), PAGE_FILE_BYTES)
+            await asyncio.wait_for(work, _FILE_TIMEOUT_S)
+            await asyncio.to_thread(_lay_over, Path(scratch), target, known.path)
+
+    async def _bring_little(self, attempt: Attempt) -> None:
+        """Copy the folder of an attempt whose service cannot list, unless it is large. Raises: NniliteError."""
+        key, target = _key(attempt), self._target(attempt)
+        when, _ = self._lists.get(key, (float("-inf"), ()))
+        if key in self._whole or (attempt.ended is None and time.monotonic() - when < _LISTED_FOR_S):
+            return
+        await self._tidy(attempt)
+        before = {one.path for one in await asyncio.to_thread(_entries, target)}
+        try:
+            work = self._service.fetch(attempt.handle or {}, target)
+            await asyncio.wait_for(_bounded(work, target.parent), _FILE_TIMEOUT_S)
+        except BaseException:
+            await asyncio.to_thread(_remove_new, target, before)
+            raise
+        self._lists[key] = (time.monotonic(), ())
+        if attempt.ended is not None:
+            self._whole.add(key)
+
+    async def _tidy(self, attempt: Attempt) -> None:
+        """Remove what an earlier manager has left of copies that it had not finished. Raises: OSError."""
+        if _key(attempt) not in self._tidied:
+            await asyncio.to_thread(_remove_pieces, self._target(attempt))
+            self._tidied.add(_key(attempt))
+
+    def _is_here(self, attempt: Attempt) -> bool:
+        return (attempt.handle or {}).get("directory") == str(self._target(attempt))
+
+    def _target(self, attempt: Attempt) -> Path:
+        return self._folder / attempt.trial / str(attempt.number)
+
+    def _has(self, attempt: Attempt, known: TrialFile) -> bool:
+        """Whether the copy here is what is listed. Output may be longer here."""
+        try:
+            with EnclosedFolder(str(self._target(attempt))) as folder:
+                facts = folder.look(known.path)
+        except OSError:
+            return False
+        return is_same(TrialFile(known.path, facts.st_size, facts.st_mtime), known)
+
+
+def listing_of(folder: Path) -> FileListing:
+    """List a trial's folder on this machine. Blocks. Raises: NotFound."""
+    found = list_below(folder, is_private)
+    files = [FileEntry(one.path, one.size, one.modified) for one in found if one.kind == FILE]
+    return FileListing(files, _others(found), _incomplete(found))
+
+
+def merged(here: FileListing, elsewhere: Sequence[TrialFile], note: str) -> FileListing:
+    """One list of what is on this machine and of what an attempt has elsewhere, as `_list` gives it."""
+    known = {one.path: one for one in here.files}
+    for one in elsewhere:
+        copy = known.get(one.path)
+        is_here = copy is not None and is_same(TrialFile(copy.path, copy.size, copy.modified), one)
+        if one.kind == FILE and not is_here:
+            known[one.path] = FileEntry(one.path, one.size, one.modified, here=False)
+    others = {one.path: one for one in (*here.others, *_others(elsewhere))}
+    files = sorted(known.values(), key=lambda one: one.path)[:LISTED_MAX]
+    return FileListing(files, [others[path] for path in sorted(others)], note or here.note)
+
+
+def is_same(here: TrialFile, there: TrialFile) -> bool:
+    """Whether a copy is what is listed elsewhere. Output that comes by itself may be longer here."""
+    if here.path.rpartition("/")[2] in GROWING:
+        return here.size >= there.size
+    return here.size == there.size and abs(here.modified - there.modified) < _SAME_TIME_S
+
+
+def _key(attempt: Attempt) -> Key:
+    return attempt.trial, attempt.number
+
+
+def _is_shown(attempt: Attempt, one: TrialFile) -> bool:
+    """Whether a file that a worker lists can be one, and is not the keeper's."""
+    try:
+        parts = parts_of(one.path)
+    except UnsafeName:
+        return False
+    return bool(parts) and "/".join(parts) == one.path and not is_private([str(attempt.number), *parts])
+
+
+def _incomplete(found: Sequence[TrialFile]) -> str:
+    return f"Only the first {LISTED_MAX} entries are listed." if len(found) >= LISTED_MAX else ""
+
+
+def _others(found: Sequence[TrialFile]) -> list[OtherEntry]:
+    return [OtherEntry(one.path, one.kind, one.target) for one in found if one.kind != FILE]
+
+
+def _check_size(attempt: Attempt, known: TrialFile) -> None:
+    if known.size > PAGE_FILE_BYTES:
+        raise Conflict(
+            f"{known.path} has {format_size(known.size)}, and files of up to {format_size(PAGE_FILE_BYTES)} are copied "
+            f"from other machines for a look: `nnictl trial download -T {attempt.trial}` copies the whole folder, "
+            f"and scp gets the file from its machine"
+        )
+
+
+@contextlib.contextmanager
+def _told(attempt: Attempt, what: str):  # type: ignore[no-untyped-def]
+    """Turn what goes wrong with a copy into one sentence."""
+    try:
+        yield
+    except Conflict:
+        raise
+    except NotFound as error:
+        log.warning("what is left of trial %s is on this machine: %s", attempt.trial, error)
+    except (NniliteError, OSError, asyncio.TimeoutError) as error:
+        reason = str(error).rstrip(".") or "it takes too long"
+        raise ServiceError(f"{what} of trial {attempt.trial} cannot be copied here: {reason}.") from error
+
+
+def _stamp(target: Path, known: TrialFile) -> None:
+    """Give a copy the time by which it is known again."""
+    with contextlib.suppress(OSError), EnclosedFolder(str(target)) as folder:
+        folder.stamp(known.path, int(known.modified * 1e9))
+
+
+def _lay_over(source: Path, target: Path, path: str) -> None:
+    with open_below(source, path) as copy, EnclosedFolder(str(target), make=True) as folder:
+        with folder.update(path) as file:
+            shutil.copyfileobj(copy, file, 1 << 20)
+
+
+def _entries(folder: Path) -> Sequence[TrialFile]:
+    try:
+        return list_below(folder)
+    except NotFound:
+        return ()
+
+
+def _size(folder: Path) -> int:
+    return sum(one.size for one in _entries(folder) if one.kind == FILE)
+
+
+async def _bounded(work: Awaitable[None], folder: Path) -> None:
+    """Let a service copy, but end it if it brings too much. Raises: Conflict, NoRoom, and what `work` raises."""
+    room, before = DiskRoom(folder), await asyncio.to_thread(_size, folder)
+    copying = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait([copying], timeout=_LOOK_EVERY_S))[0]:
+            room.need(0)
+            if await asyncio.to_thread(_size, folder) - before > PAGE_FILE_BYTES:
+                raise Conflict(
+                    f"its platform cannot list files, and the folder has more than {format_size(PAGE_FILE_BYTES)}, "
+                    f"which is copied for a look; `nnictl trial download` copies it whole"
+                )
+        await copying
+    finally:
+        copying.cancel()
+
+
+def _remove_new(folder: Path, before: set[str]) -> None:
+    """Remove what a failed copy has brought. Output that comes by itself stays."""
+    with contextlib.suppress(FileNotFoundError), EnclosedFolder(str(folder)) as target:
+        for one in _entries(folder):
+            if one.path not in before and one.path not in GROWING:
+                target.remove(one.path)
+        target.remove_drafts(10 * LISTED_MAX)
+
+
+def _remove_pieces(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError), EnclosedFolder(str(folder)) as target:
+        target.remove_drafts(10 * LISTED_MAX)
+    with contextlib.suppress(FileNotFoundError), EnclosedFolder(str(folder.parent)) as trial:
+        for one in trial.walk(100, lambda parts: len(parts) > 1):
+            if one.path.startswith((".copy-", ".azure-")):
+                trial.remove(one.path)
