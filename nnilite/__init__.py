@@ -77,6 +77,7 @@ _locking       the right to be an experiment's only manager
 _http_problems  the errors of platform_http, and how they are worded
 _network       what can be told of a host by its name or address alone
 _blocking      waits on the event loop for what blocks
+_sparse_log    limits log lines that somebody else can cause
 _host_use      how much of a machine is in use
 _redaction     takes secrets out of text
 _oversize      what to say of a code directory that is too large

@@ -17,10 +17,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from nnilite._keeper.local_link import SUFFIX, with_short_name
 from nnilite._network import is_loopback
+from nnilite._sparse_log import SparseLog
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.service import ServiceContext
 
 __all__ = [
+    "SparseLog",
     "callback_address",
     "callback_socket",
     "check_callback_address",

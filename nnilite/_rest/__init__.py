@@ -38,7 +38,6 @@ nni_wire             the JSON of NNI 3.0
 schemas              JSON Schemas of requests and answers
 openapi              the OpenAPI document, made from the table of routes
 log_filter           keeps secrets out of the logs
-refusal_log          keeps refused sign-ins from filling the log
 """
 
 from nnilite._answers.backend import Backend

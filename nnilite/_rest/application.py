@@ -91,22 +91,19 @@ def _web_rule(site: Premises, prefix: str, routes: Sequence[Route]) -> URLSpec:
 def _log_request(handler: RequestHandler) -> None:
     """Log a request. Callbacks come by the thousand, so those that succeed are only logged for debugging."""
     status = handler.get_status()
-    if status == 401 and isinstance(handler, Answering):
-        _log_refusal(handler)
-        return
+    more: str | None = ""
+    if status >= 400 and isinstance(handler, Answering) and not handler.is_users:
+        # Strangers and trials can be refused as often as they like, and must not fill the log by it.
+        more = handler.site.refusals.more(handler.sender(), handler.refusal or str(status))
     level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.ERROR
-    if access_log.isEnabledFor(level):
-        request = handler.request
-        seconds = request.request_time()
-        access_log.log(level, "%d %s %s %.1f ms", status, request.method, request.uri, 1000 * seconds)
-
-
-def _log_refusal(handler: Answering) -> None:
+    if more is None or not access_log.isEnabledFor(level):
+        return
     request = handler.request
-    untold = handler.site.refusals.untold(request.remote_ip or "", handler.refusal)
-    if untold is not None:
-        more = f"; {untold} more like this since the last such line" if untold else ""
+    if status == 401:
         access_log.info("401 %s %s of %s%s", request.method, request.uri, request.remote_ip, more)
+    else:
+        seconds = request.request_time()
+        access_log.log(level, "%d %s %s %.1f ms%s", status, request.method, request.uri, 1000 * seconds, more)
 
 
 def listen(

@@ -1,6 +1,10 @@
 """The callback for keepers on this machine: a Unix socket, as `nnilite._keeper.local_link` describes it.
 
-Its folder and the socket itself are for this user alone. All the same each request has the token of its job.
+Its folder and the socket itself are for this user alone. All the same each request has the token of its job: whoever
+can open the socket is a trial, as a rule, and a trial may send anything.
+
+A request is one line, which begins with the job and its token. Of a longer line no more than this begin is read before
+the token has been checked. Connections that have not proven any job are few, and the oldest is closed for the next.
 """
 
 from __future__ import annotations
@@ -9,25 +13,71 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import re
 import resource
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from nnilite._answers.backend import Backend
 from nnilite._keeper.local_link import SUFFIX, with_short_name
 from nnilite._rest import wire
+from nnilite._rest.body_room import BodyHold, BodyRoom
 from nnilite._rest.events import events_of
+from nnilite._rest.handler import JOB_NAME
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
-from nnilite._rest.route_definition import SERVER_BODY_MAX
+from nnilite._rest.route_definition import BODY_MAX
 from nnilite._rest.server_connections import room
 from nnilite._shapes import to_json
+from nnilite._sparse_log import SparseLog
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 
 log = logging.getLogger(__name__)
 
+UNPROVEN_MOST = 128
+"""How many connections may be open that have not proven any job."""
+
 _BACKLOG = 1024  # as many keepers may call at once after a resume
-_JOB_MAX = 200
+_HEAD_BYTES = 4096  # so much of a line may be read before its token has been checked
+_READ_BYTES = 65536
+_PROOF_S = 60.0  # from a connection to its first proof
+_LINE_S = 60.0  # for a whole line, and for taking an answer
+_PAUSE_S = 0.1
+_HEAD = re.compile(rb'\s*\{\s*"job"\s*:\s*"([A-Za-z0-9._-]{1,200})"\s*,\s*"token"\s*:\s*"([0-9A-Za-z_-]{1,200})"\s*,')
+
+
+class _SocketCaller:
+    """One connection. What it has sent is read only as far as it is wanted."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.task: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self.pending = b""  # what was read beyond the last line
+
+    async def read(self, most: int) -> bytes:
+        """Return what comes next; nothing at the end. Raises: OSError."""
+        return await self._loop.sock_recv(self.connection, most)
+
+    async def send(self, data: bytes) -> None:
+        """Raises: OSError, also if it is not taken in time."""
+        with self.limit(_LINE_S):
+            await self._loop.sock_sendall(self.connection, data)
+
+    @contextlib.contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """End the connection if the block takes longer. `asyncio.wait_for` would cost more, and reports are many."""
+        timer = self._loop.call_later(seconds, self.hang_up)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def hang_up(self) -> None:
+        """End the connection, and what waits for it."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
 
 class CallbackSocket:
@@ -39,9 +89,12 @@ class CallbackSocket:
     def __init__(self, address_file: Path, backend: Backend) -> None:
         self._path = address_file.with_name(address_file.name + SUFFIX)
         self._backend = backend
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
+        self._accepting: asyncio.Task[None] | None = None
+        self._open: dict[_SocketCaller, None] = {}
+        self._unproven: dict[_SocketCaller, None] = {}  # the oldest first
         self._most = room(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) // 2
+        self._room = BodyRoom()
+        self._refusals = SparseLog()  # a trial may send the same wrong batch again and again
 
     async def listen(self) -> None:
         """Begin to serve. What an earlier manager has left there is taken away."""
@@ -50,61 +103,160 @@ class CallbackSocket:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listening.setblocking(False)
             with_short_name(str(self._path), listening.bind)
             self._path.chmod(0o600)
             listening.listen(_BACKLOG)
-            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=SERVER_BODY_MAX)
         except OSError as error:
             log.info("trials on this machine report over HTTP, since there is no socket %s: %s", self._path, error)
             if listening is not None:
                 listening.close()
+            return
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
 
     def close(self) -> None:
         """Serve nobody any more. What has not been answered counts as not taken."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._accepting is not None:
+            self._accepting.cancel()
+            self._accepting = None
             with contextlib.suppress(OSError):
                 self._path.unlink()
-        for writer in list(self._open):
-            writer.close()
+        for caller in list(self._open):
+            self._close(caller)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= self._most:  # others need file descriptors, too; this keeper goes to the REST callback
-            writer.close()
-            return
-        self._open.add(writer)
+    # ------------------------------------------------------------ who is there
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    connection, _ = await loop.sock_accept(listening)
+                except OSError:  # too many open files, for example
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+                self._begin(connection)
+                await asyncio.sleep(0)  # what those accepted before have sent is read in between
+
+    def _begin(self, connection: socket.socket) -> None:
+        if len(self._unproven) >= UNPROVEN_MOST or len(self._open) >= self._most:
+            if not self._unproven:  # others need file descriptors, too; this keeper goes to the REST callback
+                connection.close()
+                return
+            self._close(next(iter(self._unproven)))
+        caller = _SocketCaller(connection)
+        self._open[caller] = self._unproven[caller] = None
+        caller.task = asyncio.get_running_loop().create_task(self._serve(caller))
+
+    def _close(self, caller: _SocketCaller) -> None:
+        self._forget(caller)
+        if caller.task is not None:
+            caller.task.cancel()
+
+    def _forget(self, caller: _SocketCaller) -> None:
+        self._open.pop(caller, None)
+        self._unproven.pop(caller, None)
+
+    # ------------------------------------------------------------ one caller
+
+    async def _serve(self, caller: _SocketCaller) -> None:
         try:
-            while line := await reader.readline():
-                status, answer = await self._answer(line)
-                writer.write(wire.dumps({"status": status, **answer}).encode("ascii") + b"\n")
-                await writer.drain()
-        except (OSError, ValueError) as error:  # a ValueError is a line without an end
+            with caller.limit(_PROOF_S):
+                while caller in self._unproven and await self._turn(caller, _HEAD_BYTES):
+                    continue
+            while caller in self._open and caller not in self._unproven and await self._turn(caller, _READ_BYTES):
+                continue
+        except OSError as error:
             log.debug("a keeper on this machine: %s", error)
         finally:
-            self._open.discard(writer)
-            writer.close()
+            self._forget(caller)
+            caller.connection.close()
 
-    async def _answer(self, line: bytes) -> tuple[int, dict[str, Json]]:
+    async def _turn(self, caller: _SocketCaller, most: int) -> bool:
+        """One request and its answer; False at the end."""
+        with self._room.hold() as hold:
+            try:
+                line = await self._line(caller, most, hold)
+            except HttpRefusal as refusal:  # the rest of the line stays unread, so the connection ends
+                await caller.send(_spelt(refusal.status, body_of(refusal, refusal.status)))
+                return False
+            if line is None:
+                return False
+            status, answer = await self._answer(caller, line, hold)
+        await caller.send(_spelt(status, answer))
+        return True
+
+    async def _line(self, caller: _SocketCaller, most: int, hold: BodyHold) -> bytes | None:
+        """Return the next line; None at the end. Raises: HttpRefusal, OSError."""
+        data, caller.pending = caller.pending, b""
+        while (end := data.find(b"\n")) < 0:
+            if len(data) >= _HEAD_BYTES:
+                return await self._long_line(caller, data, hold)
+            piece = await caller.read(most)
+            if not piece:
+                return None
+            data += piece
+        caller.pending = data[end + 1 :]
+        return data[:end]
+
+    async def _long_line(self, caller: _SocketCaller, begin: bytes, hold: BodyHold) -> bytes | None:
+        """Read the rest of a line whose begin proves the job. Raises: HttpRefusal, OSError."""
+        found = _HEAD.match(begin)
+        if found is None:
+            raise HttpRefusal(401, "a long report must begin with the job and its token")
+        job = found[1].decode("ascii")
+        self._check_token(job, found[2].decode("ascii"))
+        self._unproven.pop(caller, None)
+        hold.add(job, len(begin))
+        line = bytearray(begin)
+        with caller.limit(_LINE_S):
+            while (end := line.find(b"\n", -_READ_BYTES)) < 0:
+                piece = await caller.read(_READ_BYTES)
+                if not piece:
+                    return None
+                hold.add(job, len(piece))
+                line += piece
+                if len(line) > BODY_MAX:
+                    raise HttpRefusal(413, f"the report is larger than {BODY_MAX} bytes; send less at a time")
+        caller.pending = bytes(line[end + 1 :])
+        del line[end:]
+        return bytes(line)
+
+    async def _answer(self, caller: _SocketCaller, line: bytes, hold: BodyHold) -> tuple[int, dict[str, Json]]:
         """The status and the body of the answer to one request."""
+        job = ""
         try:
             request = wire.loads(line)
             job = self._job_of(request)
+            self._unproven.pop(caller, None)
+            if not hold.size:
+                hold.add(job, len(line))
             answer = to_json(await self._backend.events(job, events_of(request)))
         except NniliteError as error:
             status = status_of(error)
+            if job and (more := self._refusals.more(job, str(status))) is not None:
+                log.info("%d for a report of %s: %s%s", status, job, error, more)
             return status, body_of(error, status)
-        except Exception:
-            log.exception("a keeper's report could not be taken")
+        except Exception as error:
+            if (more := self._refusals.more(job, repr(type(error)))) is not None:
+                log.exception("a report of %s could not be taken%s", job or "a keeper", more)
             return 500, body_of(None, 500)
         return 200, answer
 
     def _job_of(self, request: Json) -> str:
         """The job that the request proves to be from. Raises: HttpRefusal."""
         job, token = (request.get("job"), request.get("token")) if isinstance(request, dict) else (None, None)
-        if not isinstance(job, str) or not isinstance(token, str) or len(job) > _JOB_MAX:
+        if not isinstance(job, str) or not isinstance(token, str) or not JOB_NAME.fullmatch(job):
             raise HttpRefusal(401, "a report needs the job and its token")
+        self._check_token(job, token)
+        return job
+
+    def _check_token(self, job: str, token: str) -> None:
+        """Raises: HttpRefusal."""
         known = self._backend.callback_token(job)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), known.encode("ascii")):
             raise HttpRefusal(401, "this is not the token of that job")
-        return job
+
+
+def _spelt(status: int, answer: dict[str, Json]) -> bytes:
+    return wire.dumps({"status": status, **answer}).encode("ascii") + b"\n"

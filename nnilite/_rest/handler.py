@@ -18,12 +18,13 @@ from nnilite._answers.backend import Backend
 from nnilite._keeper.proof import HEADER, digest
 from nnilite._rest import wire
 from nnilite._rest.auth import Access, AccessGate
+from nnilite._rest.body_room import BodyHold, BodyRoom
 from nnilite._rest.callback_proofs import Signed
 from nnilite._rest.options import Options
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
-from nnilite._rest.refusal_log import RefusalLog
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
 from nnilite._rest.server_connections import ServerConnections
+from nnilite._sparse_log import SparseLog
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 
@@ -71,7 +72,8 @@ class Premises:
     streams: StreamCount = field(default_factory=StreamCount)
     activity: Activity = field(default_factory=Activity)
     connections: ServerConnections = field(default_factory=ServerConnections)
-    refusals: RefusalLog = field(default_factory=RefusalLog)
+    refusals: SparseLog = field(default_factory=SparseLog)
+    bodies: BodyRoom = field(default_factory=BodyRoom)  # those of trials
 
     def idle_s(self) -> float:
         """Seconds for which nobody has asked anything; 0 while a page is open."""
@@ -96,6 +98,7 @@ class Answering(RequestHandler):
     policy = API_POLICY
     signed: Signed | None = None  # set for a request whose answer needs a proof
     refusal = ""  # why the sender has to sign in first
+    is_users = False  # whether the sender has proven to be the manager's user, who may also fill the log
 
     def initialize(self, site: Premises) -> None:
         self.site = site
@@ -111,18 +114,27 @@ class Answering(RequestHandler):
 
     async def prepare(self) -> None:
         try:
-            await self.check()
+            with self.site.connections.checking(self._stream()):
+                await self.check()
         except (NniliteError, HTTPError) as error:
-            if self.claimed_bytes() > SERVER_BODY_MAX or "Transfer-Encoding" in self.request.headers:
+            headers = self.request.headers
+            # Who sends `Expect` has sent nothing of the body yet, and goes by the answer.
+            if self.claimed_bytes() > SERVER_BODY_MAX or "Transfer-Encoding" in headers or "Expect" in headers:
                 raise
             self._refuse_after_body(error)
         else:
             self.site.activity.note()
-            self.site.connections.busy(self._stream())
+            if self.checks_sender():
+                self.site.connections.busy(self._stream())
+
+    def checks_sender(self) -> bool:
+        """Whether only requests of known senders pass the check."""
+        return True
 
     async def check(self) -> None:
         """Make all checks that need no body. Raises: NniliteError, HTTPError."""
         await self.site.gate.check(self.request, Access.MANAGER)
+        self.is_users = True
         raise HTTPError(404)
 
     def data_received(self, chunk: bytes) -> None:
@@ -208,8 +220,12 @@ class Answering(RequestHandler):
     ) -> None:
         if isinstance(error, NniliteError | HTTPError):
             log.debug("%s %s refused: %s", self.request.method, self.request.path, error)
-        else:
+        elif self.is_users or self.site.refusals.untold(self.sender(), repr(kind)) is not None:
             super().log_exception(kind, error, trace)
+
+    def sender(self) -> str:
+        """Return who has sent the request, as far as that is proven."""
+        return self.request.remote_ip or ""
 
 
 class RouteHandler(Answering):
@@ -225,18 +241,38 @@ class RouteHandler(Answering):
         super().initialize(site)
         self.route = route
         self._body = bytearray()
+        self._hold = BodyHold(site.bodies)
+        self._sender = ""  # the job whose token the request has
 
     async def check(self) -> None:
         self.signed = await self.site.gate.check(self.request, self.route.access, self.job())
+        self.is_users = self.route.access is Access.MANAGER
+        self._sender = (self.job() or "") if self.route.access is Access.TRIAL else ""
         operation = self.route.operations.get(self.request.method or "")
         if operation is None:
             raise HTTPError(405)
         self.check_operation(operation)
         self.query = read_query(operation.query, self.request.query_arguments)
         self._check_body()
+        if self.route.access is Access.TRIAL and self.request.method in _BODY_METHODS:
+            self._hold.add(self.job() or "", self.claimed_bytes())
+
+    def on_finish(self) -> None:
+        self._hold.release()
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if len(self._body) < self.claimed_bytes():  # a whole one is being handled, and `on_finish` follows
+            self._hold.release()
+
+    def checks_sender(self) -> bool:
+        return self.route.access is not Access.OPEN
 
     def check_operation(self, operation: Operation) -> None:
         """Make the checks of the method itself. Raises: NniliteError."""
+
+    def sender(self) -> str:
+        return self._sender or super().sender()
 
     def job(self) -> str | None:
         """The job that a worker's request is about."""
@@ -260,7 +296,9 @@ class RouteHandler(Answering):
             raise HttpRefusal(415, "send JSON, with the header Content-Type: application/json")
 
     def data_received(self, chunk: bytes) -> None:
-        self._body += chunk
+        # No other method has a body by HTTP's rules. Of one that is sent all the same, nothing is kept.
+        if self.request.method in _BODY_METHODS:
+            self._body += chunk
 
     def json(self) -> Json:
         """The request's body. Raises: ConfigError."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from nnilite._redaction import redact
+from nnilite._sparse_log import SparseLog
 
 _FORMATTER = logging.Formatter()
 
@@ -31,14 +32,29 @@ class SecretFilter(logging.Filter):
         return redact(text, self._secrets)
 
 
+class SparseFilter(logging.Filter):
+    """Lets each line of a logger's code through once a minute, for loggers that log what strangers send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = SparseLog()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        more = self._lines.more(f"{record.pathname}:{record.lineno}")
+        if more:
+            record.msg, record.args = record.getMessage() + more, ()
+        return more is not None
+
+
 SERVER_LOGGERS = ("tornado.access", "tornado.application", "tornado.general")
 
 
 def guard_server_logs(secrets: Iterable[str] = ()) -> None:
-    """Put one filter on tornado's own loggers, in place of an earlier one."""
+    """Put filters on tornado's own loggers, in place of earlier ones."""
     guard = SecretFilter(secrets)
     for name in SERVER_LOGGERS:
         logger = logging.getLogger(name)
-        for old in [item for item in logger.filters if isinstance(item, SecretFilter)]:
+        for old in [item for item in logger.filters if isinstance(item, SecretFilter | SparseFilter)]:
             logger.removeFilter(old)
         logger.addFilter(guard)
+    logging.getLogger("tornado.general").addFilter(SparseFilter())

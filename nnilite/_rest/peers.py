@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -49,6 +49,8 @@ class Peers:
         self._known: WeakKeyDictionary[IOStream, bool] = WeakKeyDictionary()
         # It has one thread, so that a client with many connections cannot occupy all threads.
         self._reading = ThreadPoolExecutor(1, "peers")
+        self._wanted: dict[Ends, asyncio.Future[int | None]] = {}
+        self._reader: asyncio.Task[None] | None = None
 
     async def is_own(self, request: HTTPServerRequest) -> bool:
         """Whether the request comes from a program of these users. False if the user is unknown."""
@@ -63,30 +65,59 @@ class Peers:
         ends = _ends(stream)
         if ends is None:
             return False
+        return await self._user(ends) in self._users and _ends(stream) == ends
+
+    async def _user(self, ends: Ends) -> int | None:
+        """Return the user of the program at the other end; None if it is unknown.
+
+        One look at the lists serves all who wait for it: a stranger with many connections would otherwise keep this
+        user waiting behind as many looks.
+        """
         loop = asyncio.get_running_loop()
-        user = await loop.run_in_executor(self._reading, user_of, ends)
-        return user in self._users and _ends(stream) == ends
+        answer = self._wanted.setdefault(ends, loop.create_future())
+        if self._reader is None:
+            self._reader = loop.create_task(self._read())
+        return await asyncio.shield(answer)
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        found: Mapping[Ends, int] = {}
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                try:
+                    found = await loop.run_in_executor(self._reading, users_of, list(wanted))
+                finally:
+                    for ends, answer in wanted.items():
+                        answer.set_result(found.get(ends))
+        finally:
+            self._reader = None
 
 
-def user_of(ends: Ends) -> int | None:
-    """The user of the program at the other end; None if it is unknown. This blocks."""
+def users_of(wanted: Iterable[Ends]) -> dict[Ends, int]:
+    """Return the users of the programs at the other ends, without those that are unknown. This blocks."""
+    users: dict[Ends, int] = {}
+    missing = list(wanted)
     for _ in range(TRIES):
         for table in TABLES:
-            user = _listed(table, ends)
-            if user is not None:
-                return None if _may_be_anybody(user) else user
-    return None
+            text = _text(table) if missing else b""
+            users |= {ends: user for ends in missing if (user := _listed(text, ends, table)) is not None}
+            missing = [ends for ends in missing if ends not in users]
+    return {ends: user for ends, user in users.items() if not _may_be_anybody(user)}
 
 
-def _listed(table: Path, ends: Ends) -> int | None:
-    """The user by this table; None without a row that can be believed."""
-    wide = table.name == "tcp6"
-    theirs, ours = (_as_listed(address, port, wide) for address, port in ends)
+def _text(table: Path) -> bytes:
     try:
         with table.open("rb", buffering=0) as file:
-            text = file.readall()
+            return file.readall() or b""
     except OSError:
-        return None
+        return b""
+
+
+def _listed(text: bytes, ends: Ends, table: Path) -> int | None:
+    """The user by this table's text; None without a row that can be believed."""
+    wide = table.name == "tcp6"
+    theirs, ours = (_as_listed(address, port, wide) for address, port in ends)
     start = text.find(b" " + theirs + b" " + ours + b" ")
     if start < 0:
         return None

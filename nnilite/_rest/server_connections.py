@@ -2,9 +2,13 @@
 
 A process has a limited number of file descriptors (RLIMIT_NOFILE), and the database, the trials and other files need
 some of them; the rest is for connections. When they are used up, the server closes the connection that has waited
-longest: first among those that have never sent a request, then among those between two requests. So a new connection
+longest: first among those that have not proven who they are, then among those between two requests. So a new connection
 always has the time for a request, and a keeper whose kept connection was closed connects anew. A request that has
 passed the checks is never cut short; if all connections have one, the server accepts no others for a moment.
+
+A connection has proven who it is once a request of it has passed a check of a token or of its user. Until then it is
+one of a few, whatever the limit of descriptors, and of what it sends little is read at a time: strangers take no more
+memory than that.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from tornado.httpserver import HTTPServer
@@ -23,7 +28,7 @@ from tornado.httputil import HTTPConnection, HTTPMessageDelegate
 from tornado.ioloop import IOLoop
 
 if TYPE_CHECKING:
-    from tornado.http1connection import HTTP1ServerConnection
+    from tornado.http1connection import HTTP1Connection, HTTP1ServerConnection
     from tornado.iostream import IOStream
     from tornado.web import Application
 
@@ -33,6 +38,11 @@ RESERVE = 256
 """File descriptors that are not for connections; half of all if there are few."""
 
 _CONNECTIONS_MAX = 8192  # the limit if the system sets none: each connection takes some kilobytes
+UNPROVEN_MOST = 256
+"""How many connections may be open that have not proven who they are."""
+
+_UNPROVEN_READ_BYTES = 4096  # a head is rarely larger; what is read beyond it lies in memory meanwhile
+_READ_BYTES = 65536  # tornado's own
 _LEAST = 16  # so many connections are accepted whatever else the process has open
 _PAUSE_S = 0.1
 _TELL_EVERY_S = 60.0
@@ -53,39 +63,64 @@ class ServerConnections:
     """The open connections of one server by what they wait for, those first that have waited longest."""
 
     def __init__(self) -> None:
-        self._unasked: dict[IOStream, None] = {}  # those that have not sent a whole head of a request yet
+        self._unproven: dict[IOStream, None] = {}  # those of which no request has passed a check
         self._idle: dict[IOStream, None] = {}  # those between two requests
         self._busy: set[IOStream] = set()  # those with a request that has passed the checks
+        self._checked: set[IOStream] = set()  # those of the unproven whose request is being checked
 
     def __len__(self) -> int:
-        return len(self._unasked) + len(self._idle) + len(self._busy)
+        return len(self._unproven) + len(self._idle) + len(self._busy)
+
+    @property
+    def unproven(self) -> int:
+        """How many have not proven who they are."""
+        return len(self._unproven)
 
     def opened(self, stream: IOStream) -> None:
-        self._unasked[stream] = None
+        self._unproven[stream] = None
+
+    @contextmanager
+    def checking(self, stream: IOStream | None) -> Iterator[None]:
+        """Leave a connection open while its request is checked: whoever it is, that takes a short time."""
+        if stream is None:
+            yield
+            return
+        self._checked.add(stream)
+        try:
+            yield
+        finally:
+            self._checked.discard(stream)
 
     def busy(self, stream: IOStream | None) -> None:
         """Note that a request has passed the checks, so that its connection is not closed for others."""
-        if stream is not None and (stream in self._unasked or stream in self._idle):
+        if stream is not None and (stream in self._unproven or stream in self._idle):
             self.closed(stream)
             self._busy.add(stream)
+            stream.read_chunk_size = _READ_BYTES
 
     def answered(self, stream: IOStream) -> None:
-        """Note that a connection has its answer and may send a further request."""
-        self.closed(stream)
-        self._idle[stream] = None
+        """Note that a connection may send a further request, if it has proven who it is."""
+        if stream in self._busy:
+            self._busy.discard(stream)
+            self._idle[stream] = None
+
+    def is_proven(self, stream: IOStream) -> bool:
+        """Whether a request of this connection has passed a check."""
+        return stream in self._idle or stream in self._busy
 
     def closed(self, stream: IOStream) -> None:
-        self._unasked.pop(stream, None)
+        self._unproven.pop(stream, None)
         self._idle.pop(stream, None)
         self._busy.discard(stream)
 
     def close_oldest(self) -> bool:
         """Close the connection that has waited longest. False if none may be closed."""
-        for waiting in (self._unasked, self._idle):
+        for waiting in (self._unproven, self._idle):
             for stream in waiting:
-                del waiting[stream]
-                stream.close()
-                return True
+                if stream not in self._checked:
+                    del waiting[stream]
+                    stream.close()
+                    return True
         return False
 
 
@@ -114,16 +149,16 @@ class RestServer(HTTPServer):
             self._handlers[one.fileno()] = _Accepting(one, self._accept).stop
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        stream.read_chunk_size = _UNPROVEN_READ_BYTES
         self._open.opened(stream)
         super().handle_stream(stream, address)
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         """Note that a connection waits for its first request, or for a further one."""
-        connection = cast("HTTP1ServerConnection", server_conn)
-        if connection.params is self._further_requests:
-            self._open.answered(connection.stream)
-        else:
-            connection.params = self._further_requests
+        stream = cast("HTTP1ServerConnection", server_conn).stream
+        self._open.answered(stream)
+        if self._open.is_proven(stream):
+            cast("HTTP1Connection", request_conn).params = self._further_requests
         return super().start_request(server_conn, request_conn)
 
     def on_close(self, server_conn: object) -> None:
@@ -156,27 +191,33 @@ class RestServer(HTTPServer):
 
     def _make_room(self, listening: socket.socket) -> bool:
         """Close connections until one more may be accepted. Raises: OSError."""
-        while self._is_full(listening):
+        while full := self._full(listening):
             closed = self._open.close_oldest()
             self._spared += closed
-            self._tell(f"all of the {self._most} file descriptors that may be used for connections are in use")
+            self._tell(full)
             if not closed:
                 return False
         return True
 
-    def _is_full(self, listening: socket.socket) -> bool:
-        """Whether there is no descriptor left for a further connection. Raises: OSError."""
+    def _full(self, listening: socket.socket) -> str:
+        """Return why no further connection may be accepted; "" if one may. Raises: OSError."""
         count = len(self._open)
-        return count >= self._most or (count >= _LEAST and _next_descriptor(listening) >= self._most)
+        if count >= self._most or (count >= _LEAST and _next_descriptor(listening) >= self._most):
+            return (
+                f"all of the {self._most} file descriptors that may be used for connections are in use; "
+                f"if so many are right, raise the limit of open files (ulimit -n)"
+            )
+        if self._open.unproven >= UNPROVEN_MOST:
+            return f"more than {UNPROVEN_MOST} connections were open that have not proven who they are"
+        return ""
 
     def _tell(self, what: str) -> None:
         """Log a message, once a minute at most: a client that uses up all connections must not fill the disk, too."""
         now = time.monotonic()
         if now - self._told >= _TELL_EVERY_S:
             log.warning(
-                "%s: %d connections are open, and %d that asked nothing were closed for others; "
-                "if so many are right, raise the limit of open files (ulimit -n)",
-                *(what, len(self._open), self._spared),
+                "%d connections are open, and %d that asked nothing were closed for others: %s",
+                *(len(self._open), self._spared, what),
             )
             self._told, self._spared = now, 0
 

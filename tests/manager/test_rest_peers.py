@@ -15,7 +15,7 @@ import pytest
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._rest import Options, peers
-from nnilite._rest.peers import Peers, user_of
+from nnilite._rest.peers import Peers, users_of
 from nnilite.testing import eventually
 from other_user import STRANGER, ask_at, known_user
 from waiting import pause
@@ -80,16 +80,21 @@ def test_a_user_who_hangs_up_at_once_is_not_taken_for_root(client: Client, monke
     assert (looks, client.backend.stopped) == ([None] * 5, False)
 
 
+def user_of(ends: peers.Ends) -> int | None:
+    return users_of([ends]).get(ends)
+
+
 def slowly(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     """Look only after who asked has left; what was found."""
     found: list[int | None] = []
 
-    def late(ends: peers.Ends) -> int | None:
+    def late(wanted: list[peers.Ends]) -> dict[peers.Ends, int]:
         pause(0.3, "whoever asked has left by then")
-        found.append(user_of(ends))
-        return found[-1]
+        users = users_of(wanted)
+        found.extend(users.get(ends) for ends in wanted)
+        return users
 
-    monkeypatch.setattr(peers, "user_of", late)
+    monkeypatch.setattr(peers, "users_of", late)
     return found
 
 
@@ -104,7 +109,7 @@ def test_a_kept_connection_is_looked_up_once_and_one_with_a_token_never(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[peers.Ends] = []
-    monkeypatch.setattr(peers, "user_of", lambda ends: looked.append(ends) or user_of(ends))
+    monkeypatch.setattr(peers, "users_of", lambda wanted: looked.extend(wanted) or users_of(wanted))
     with client.keeping() as line:
         assert line.get("/experiment").status == 200
         assert looked == []

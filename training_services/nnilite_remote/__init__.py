@@ -12,7 +12,9 @@ _machine_session   its connection (of nnilite.ssh), and the agent that serves on
 _attempts          the attempts of trials on it
 _way_back          how keepers on it reach the manager
 _report_relay      hands reports that come by the agent to the manager
-_tunnel            the requests of keepers that come through the tunnel
+_tunnel            who may come through the tunnel
+_tunnel_request    what keepers ask through it
+_tunnel_upstream   puts their requests to the manager
 _agent_link        starts the agent on a machine, asks it, and moves files by it
 _worker            the agent itself, which runs there
 """

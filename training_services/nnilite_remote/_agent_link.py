@@ -36,6 +36,7 @@ _HELLO_S = 30.0
 _MAX_NOISE_BYTES = 1_000_000
 _MAX_LINE_BYTES = 64_000_000
 _CHUNK_BYTES = 1 << 15
+_WINDOW_BYTES = 1 << 21  # on its way to us at a time; the default for connections that others open is small
 
 # One line, and no quote, backslash or exclamation mark in it: the user's shell may be any. `$f` tells what was found.
 _FIND_PYTHON = (
@@ -68,7 +69,7 @@ class AgentStream:
         self._python_path = python_path
         self._pending = b""
         try:
-            self.channel = transport.open_session(timeout=_HELLO_S)
+            self.channel = transport.open_session(window_size=_WINDOW_BYTES, timeout=_HELLO_S)
             self.channel.settimeout(_HELLO_S)
             self.channel.exec_command(command([interpreter] if interpreter else pythons(python_path)))
         except (SSHException, OSError, EOFError) as error:

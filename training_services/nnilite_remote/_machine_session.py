@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import paramiko
 from paramiko.ssh_exception import SSHException
 
 from nnilite.records import Json
@@ -19,11 +20,13 @@ from nnilite.ssh.errors import LinkLost, MachineError, words
 from nnilite.ssh.route import RouteMap
 from nnilite_remote._agent_link import AgentLink, AgentStream, fetch, upload
 from nnilite_remote._config import MachineConfig, RemoteConfig
+from nnilite_remote._tunnel import WINDOW_BYTES
 
 T = TypeVar("T")
 
 _ANSWER_S = 15.0
 _THREADS = 6
+_CHANNELS_SEEN = 4096  # far more than can be closed here and still on their way there
 TRANSFER_S = 3600.0
 """How long moving a file or a folder may take."""
 
@@ -43,6 +46,11 @@ class MachineSession:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"ssh {config.title}")
         self._connection: Connection | None = None
         self._link: AgentLink | None = None
+
+    @property
+    def title(self) -> str:
+        """The machine's name in messages."""
+        return self._config.title
 
     async def connect(self) -> None:
         """Raises: MachineError."""
@@ -152,9 +160,16 @@ class MachineSession:
 
     def _forward(self, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
         transport = self._open().transport
+        # For the connections that come by the tunnel. Those that are opened from here say how much they want.
+        transport.default_window_size = WINDOW_BYTES
+
+        def come(channel: paramiko.Channel, *_: object) -> None:
+            _forget_seen(transport)
+            admit(channel)
+
         for port in ports:
             try:
-                return int(transport.request_port_forward("127.0.0.1", port, lambda channel, *_: admit(channel)))
+                return int(transport.request_port_forward("127.0.0.1", port, come))
             except SSHException as error:
                 refused = error
         raise MachineError(
@@ -174,3 +189,13 @@ class MachineSession:
     def _stream(self) -> AgentStream:
         transport = self._open().transport
         return AgentStream(transport, self._config.python_path, str(self.facts.get("interpreter") or ""))
+
+
+def _forget_seen(transport: paramiko.Transport) -> None:
+    """Keep paramiko's notes on closed channels short: it would remember each connection that anybody ever made."""
+    seen = transport.channels_seen
+    if len(seen) < 2 * _CHANNELS_SEEN:
+        return
+    with transport.lock:  # it is held wherever a channel is noted
+        for number in list(seen)[:-_CHANNELS_SEEN]:
+            del seen[number]

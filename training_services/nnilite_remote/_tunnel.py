@@ -3,215 +3,282 @@
 The tunnel's end on a worker can be reached by everybody who is logged in there, and to the manager all that comes by
 it comes from this very program, of which it asks no sign-in. So nothing is passed through: each request is read, looked
 at, and put to the manager anew if it is one that keepers make.
+
+A caller has proven itself once the manager has accepted the head of a request with a proof. Until then it is one of a
+few, the oldest of which is closed for the next; it has a short time, and no more than a head is read of what it sends.
+No caller has a thread: all of a machine are served by one event loop in one thread, which belongs to that machine
+because sending by its connection may block.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import logging
-import re
-import ssl
 import threading
-from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import Any
+
+from paramiko.ssh_exception import SSHException
+
+from nnilite.callback_address import SparseLog
+from nnilite_remote._tunnel_request import MAX_HEAD_BYTES, TunnelRefused, TunnelRequest, parse_head
+from nnilite_remote._tunnel_upstream import PIECE_BYTES, PROOF_HEADER, ManagerAway, ManagerReply, TunnelUpstream
 
 log = logging.getLogger(__name__)
 
-_ALLOWED = re.compile(
-    r"(POST /api/v1/callback/[A-Za-z0-9._%-]{1,300}"
-    r"|GET /api/v1/callback/[A-Za-z0-9._%-]{1,300}/proof\?nonce=[0-9a-f]{32}"
-    r"|GET /api/v1/code/[0-9a-f]{64}|GET /api/v1/keeper\.pyz) HTTP/1\.1"
-)
-_PROOF = "X-Nnilite-Proof"  # by which a keeper knows that an answer is the manager's
-_HEADER = re.compile(r"([A-Za-z0-9-]{1,64}):[ \t]*([\x20-\x7e]*)")
-_HANDED_ON = ("authorization", "content-type", "x-nnilite-job")
-_MAX_LINE_BYTES = 8192
-_MAX_HEADERS = 64
-_MAX_BODY_BYTES = 16_000_000
-_CHUNK_BYTES = 1 << 16
-_IDLE_S = 60.0
+WINDOW_BYTES = 1 << 16
+"""So much may a connection in the tunnel send before any of it is read: a head, and the begin of a body."""
+
+_UNPROVEN_MOST = 64  # callers without a proof, at a time
+_PROVEN_MOST = 1000
+_JOB_MOST = 4  # connections of one job: its keeper has one, and may have lost others without a word
+_PROOF_S = 60.0  # from a connection to its proof; a keeper may connect before it has anything to tell
+_IDLE_S = 60.0  # between two requests
+_BODY_S = 60.0  # for a whole body, as the manager has it
 _MANAGER_S = 60.0
-_MOST_CALLERS = 1000
+_WINDOW_LOOK_S = 0.05
+
+_Gone = (OSError, EOFError, SSHException)  # of a channel whose other end, or whose connection, is gone
 
 
-class TunnelRefused(Exception):
-    """Not a request of a keeper. The status to answer it with."""
+class _TunnelCaller:
+    """One connection from the worker. All methods are for the gate's loop."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
+    def __init__(self, channel: Any) -> None:
+        self.job: str | None = None  # whose keeper it has proven to be
+        self.task: asyncio.Task[None] | None = None
+        self._channel = channel
+        self._pending = b""
+        self._loop = asyncio.get_running_loop()
+        self.until_s = self._loop.time() + _PROOF_S  # when it has to have proven itself
+        self._news = asyncio.Event()
+        channel.settimeout(0.0)
+        channel.in_buffer.set_event(self)
 
+    # What paramiko calls, in its own thread
 
-class TunnelRequest(NamedTuple):
-    """One request of a keeper, checked."""
+    def set(self) -> None:
+        """Note that something has come, or that nothing more will."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._news.set)
 
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
+    def clear(self) -> None:
+        """Do nothing: `receive` finds out by itself that there is nothing left."""
+
+    # Reading and writing
+
+    async def head(self) -> bytes | None:
+        """Return the next request's head without its empty last line; None at the end. Raises: TunnelRefused."""
+        while (end := self._pending.find(b"\r\n\r\n")) < 0:
+            if len(self._pending) >= MAX_HEAD_BYTES:
+                raise TunnelRefused(431)
+            piece = await self.receive(MAX_HEAD_BYTES - len(self._pending))
+            if not piece:
+                return None
+            self._pending += piece
+        head, self._pending = self._pending[:end], self._pending[end + 4 :]
+        return head
+
+    async def body_piece(self, most: int) -> bytes:
+        """Return what comes next of a body. Raises: EOFError if it breaks off."""
+        piece, self._pending = self._pending[:most], self._pending[most:]
+        piece = piece or await self.receive(most)
+        if not piece:
+            raise EOFError("the body broke off")
+        return piece
+
+    async def receive(self, most: int) -> bytes:
+        """Return what comes next; nothing at the end."""
+        while True:
+            self._news.clear()
+            try:
+                return bytes(self._channel.recv(most))
+            except TimeoutError:
+                await self._news.wait()
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it. Raises: EOFError, OSError, SSHException."""
+        while data:
+            try:
+                sent = self._channel.send(data)
+            except TimeoutError:  # the other end takes nothing now, and paramiko calls nobody when it does
+                await asyncio.sleep(_WINDOW_LOOK_S)
+                continue
+            if not sent:
+                raise EOFError("the connection is closed")
+            data = data[sent:]
+
+    def close(self) -> None:
+        with contextlib.suppress(*_Gone):  # closing says so to the other end, which may be gone
+            self._channel.close()
 
 
 class TunnelGate:
-    """Serves the connections of one tunnel, each in a thread. `manager` tells its present address."""
+    """Serves the connections of one machine's tunnel. `manager` returns the manager's present address."""
 
-    def __init__(self, manager: Callable[[], str]) -> None:
+    def __init__(self, machine: str, manager: Callable[[], str]) -> None:
+        self._machine = machine
         self._manager = manager
-        self._callers = threading.BoundedSemaphore(_MOST_CALLERS)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        # Those that have come and are not yet in `_unproven`: paramiko's thread may be faster than the gate's.
+        self._arriving = threading.BoundedSemaphore(_UNPROVEN_MOST)
+        self._unproven: dict[_TunnelCaller, None] = {}  # the oldest first
+        self._proven: dict[_TunnelCaller, None] = {}
+        self._refusals = SparseLog()
 
-    def admit(self, caller: Any) -> None:
-        """Serve a connection (a paramiko Channel or a socket) until it ends. Returns at once."""
-        if not self._callers.acquire(blocking=False):
-            log.warning("there are too many connections in the tunnel")
-            caller.close()
-            return
-        threading.Thread(target=self._serve, args=(caller,), name="tunnel", daemon=True).start()
+    def admit(self, channel: Any) -> None:
+        """Serve a connection, which is a paramiko Channel, until it ends. Returns at once; for any thread."""
+        with self._lock:
+            admitted = not self._closed and self._arriving.acquire(blocking=False)
+            if admitted:
+                self._running_loop().call_soon_threadsafe(self._begin, channel)
+        if not admitted:
+            with contextlib.suppress(*_Gone):
+                channel.close()
 
-    def _serve(self, caller: Any) -> None:
-        upstream = _Upstream(self._manager)
+    def close(self) -> None:
+        """Close all connections, and take no others. Returns at once."""
+        with self._lock:
+            self._closed = True
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._run, args=(self._loop,), name="tunnel", daemon=True).start()
+        return self._loop
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            caller.settimeout(_IDLE_S)
-            with caller.makefile("rb") as stream:
-                while self._turn(stream, caller, upstream):
-                    continue
-        except (OSError, EOFError) as error:  # the worker or the link is gone, or it was idle for too long
+            loop.run_forever()
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        finally:
+            loop.close()
+
+    # ------------------------------------------------------------ who is there
+
+    def _begin(self, channel: Any) -> None:
+        self._arriving.release()
+        if len(self._unproven) >= _UNPROVEN_MOST:
+            self._close(next(iter(self._unproven)))
+            self._note("more connect than prove who they are; the oldest are closed for others")
+        caller = _TunnelCaller(channel)
+        self._unproven[caller] = None
+        caller.task = asyncio.get_running_loop().create_task(self._serve(caller))
+
+    def _prove(self, caller: _TunnelCaller, job: str) -> None:
+        """Note whose keeper a caller is. A job's oldest connections are closed for a further one."""
+        if caller.job == job:
+            return
+        self._unproven.pop(caller, None)
+        caller.job = None
+        of_job = [each for each in self._proven if each.job == job]
+        if len(of_job) >= _JOB_MOST:
+            self._close(of_job[0])
+        elif len(self._proven) >= _PROVEN_MOST:
+            self._close(next(iter(self._proven)))
+        caller.job = job
+        self._proven[caller] = None
+
+    def _close(self, caller: _TunnelCaller) -> None:
+        self._forget(caller)
+        if caller.task is not None:
+            caller.task.cancel()
+
+    def _forget(self, caller: _TunnelCaller) -> None:
+        self._unproven.pop(caller, None)
+        self._proven.pop(caller, None)
+
+    def _note(self, what: str) -> None:
+        more = self._refusals.more(self._machine, what)
+        if more is not None:
+            log.warning("at the end of the tunnel on %s, %s%s", self._machine, what, more)
+
+    # ------------------------------------------------------------ one caller
+
+    async def _serve(self, caller: _TunnelCaller) -> None:
+        upstream = TunnelUpstream(self._manager)
+        try:
+            while await self._turn(caller, upstream):
+                continue
+        except (*_Gone, ManagerAway, asyncio.TimeoutError) as error:
             log.debug("a connection in the tunnel ends: %r", error)
         finally:
             upstream.close()
-            self._callers.release()
-            with contextlib.suppress(OSError, EOFError):  # closing says so to the other end, which may be gone
-                caller.close()
+            self._forget(caller)
+            caller.close()
+
+    async def _turn(self, caller: _TunnelCaller, upstream: TunnelUpstream) -> bool:
+        """One request and its answer; False at the end."""
+        limit_s = _IDLE_S if caller.job is not None else caller.until_s - asyncio.get_running_loop().time()
+        try:
+            head = await asyncio.wait_for(caller.head(), limit_s)
+            if head is None:
+                return False
+            request = parse_head(head)
+        except TunnelRefused as refused:
+            self._note("somebody asked for what keepers do not ask for")
+            await _send(caller, _head(refused.status, 0, "close"))
+            return False
+        try:
+            reply = await asyncio.wait_for(upstream.ask(request), _MANAGER_S)
+            unread = bool(request.length) and not reply.wants_body
+            if reply.wants_body:
+                self._prove(caller, request.job)
+                reply = await self._pass_body_on(request, caller, upstream)
+        except (ManagerAway, asyncio.TimeoutError) as error:
+            log.debug("the manager does not answer: %r", error)
+            # Where a part of the body is unread, nothing but the end of the connection tells what it belongs to.
+            await _send(caller, _head(503, 0, "close" if request.length else "keep-alive"))
+            return not request.length
+        if reply.status == 401:
+            self._note("somebody asked without the proof of a trial")
+        elif request.proves and request.job and reply.status < 400:
+            self._prove(caller, request.job)
+        goes_on = reply.status != 401 and not unread
+        await self._pass_answer_on(reply, caller, upstream, "keep-alive" if goes_on else "close")
+        return goes_on
 
     @staticmethod
-    def _turn(stream: IO[bytes], caller: Any, upstream: _Upstream) -> bool:
-        """One request and its answer; False at the end."""
-        try:
-            request = read_request(stream)
-        except TunnelRefused as refused:
-            log.warning("somebody on a worker asked the manager for what keepers do not ask for")
-            caller.sendall(_head(refused.status, 0, "close"))
-            return False
-        if request is None:
-            return False
-        for part in upstream.answer(request):
-            caller.sendall(part)
-        return True
-
-
-def read_request(stream: IO[bytes]) -> TunnelRequest | None:
-    """The next request; None at the end. Raises: Refused, OSError."""
-    first = stream.readline(_MAX_LINE_BYTES)
-    if not first:
-        return None
-    line = first.decode("latin-1").rstrip("\r\n")
-    if not _ALLOWED.fullmatch(line):
-        raise TunnelRefused(403)
-    method, path, _ = line.split(" ")
-    headers = _read_headers(stream)
-    if "transfer-encoding" in headers:
-        raise TunnelRefused(400)
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
-        raise TunnelRefused(413)
-    body = stream.read(int(length))
-    if len(body) < int(length):
-        return None
-    kept = {name.title(): headers[name] for name in _HANDED_ON if name in headers}
-    return TunnelRequest(method, path, kept, body)
-
-
-def _read_headers(stream: IO[bytes]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for _ in range(_MAX_HEADERS):
-        line = stream.readline(_MAX_LINE_BYTES).decode("latin-1").rstrip("\r\n")
-        if not line:
-            return headers
-        found = _HEADER.fullmatch(line)
-        if not found or found.group(1).lower() in headers:
-            raise TunnelRefused(400)
-        headers[found.group(1).lower()] = found.group(2).strip()
-    raise TunnelRefused(431)
-
-
-class _Upstream:
-    """A connection to the manager, kept for the next request."""
-
-    def __init__(self, manager: Callable[[], str]) -> None:
-        self._manager = manager
-        self._address = ""
-        self._connection: http.client.HTTPConnection | None = None
-
-    def answer(self, request: TunnelRequest) -> Iterator[bytes]:
-        """The parts of the manager's answer; a manager that is away gives 503, and the keeper tries again."""
-        try:
-            response = self._ask(request)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            log.debug("the manager does not answer: %r", error)
-            self.close()
-            yield _head(503, 0, "keep-alive")
-            return
-        yield from self._parts(response)
-
-    def _ask(self, request: TunnelRequest) -> http.client.HTTPResponse:
-        """With a second try, where a connection that was kept turns out to be closed."""
-        kept = self._connection is not None and self._address == self._manager()
-        try:
-            return self._put(request)
-        except (ConnectionError, http.client.BadStatusLine):
-            self.close()
-            if not kept:
-                raise
-        return self._put(request)
-
-    def _put(self, request: TunnelRequest) -> http.client.HTTPResponse:
-        connection = self._connect()
-        prefix = urlsplit(self._address).path.rstrip("/")
-        connection.request(request.method, prefix + request.path, request.body or None, request.headers)
-        return connection.getresponse()
-
-    def _connect(self) -> http.client.HTTPConnection:
-        address = self._manager()
-        if self._connection is None or address != self._address:
-            self.close()
-            self._address = address
-            url = urlsplit(address)
-            if url.scheme == "https":  # our own process, by loopback: its certificate names another address
-                trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
-                self._connection = http.client.HTTPSConnection(
-                    url.hostname or "", url.port, timeout=_MANAGER_S, context=trust
-                )
-            else:
-                self._connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=_MANAGER_S)
-        return self._connection
-
-    def _parts(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
-        if response.length is None:  # of unknown length: answers to keepers are short
-            body = response.read()
-            yield _head(response.status, len(body), "keep-alive", response.getheader(_PROOF)) + body
-            return
-        left = response.length
-        yield _head(response.status, left, "keep-alive", response.getheader(_PROOF))
+    async def _pass_body_on(request: TunnelRequest, caller: _TunnelCaller, upstream: TunnelUpstream) -> ManagerReply:
+        """Hand a body to the manager, each piece as soon as it takes it; the manager's answer."""
+        end_s, left = asyncio.get_running_loop().time() + _BODY_S, request.length
         while left:
-            chunk = response.read(min(left, _CHUNK_BYTES))
-            if not chunk:
-                raise EOFError("the manager broke off")
-            left -= len(chunk)
-            yield chunk
-        if response.will_close:
-            self.close()
+            piece = await asyncio.wait_for(
+                caller.body_piece(min(left, PIECE_BYTES)), end_s - asyncio.get_running_loop().time()
+            )
+            left -= len(piece)
+            await asyncio.wait_for(upstream.send(piece), _MANAGER_S)
+        return await asyncio.wait_for(upstream.reply(), _MANAGER_S)
 
-    def close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._connection.close()
-            self._connection = None
+    @staticmethod
+    async def _pass_answer_on(
+        reply: ManagerReply, caller: _TunnelCaller, upstream: TunnelUpstream, connection: str
+    ) -> None:
+        """Hand the manager's answer to the caller."""
+        await _send(caller, _head(reply.status, reply.length, connection, reply.headers.get(PROOF_HEADER)))
+        async for piece in upstream.body(reply):
+            await _send(caller, piece)
+        if connection == "close":
+            upstream.close()
+
+
+async def _send(caller: _TunnelCaller, data: bytes) -> None:
+    """Send a piece, for which the other end has a limited time."""
+    await asyncio.wait_for(caller.send(data), _IDLE_S)
 
 
 def _head(status: int, length: int, connection: str, proof: str | None = None) -> bytes:
     word = http.client.responses.get(status, "")
-    proven = f"{_PROOF}: {proof}\r\n" if proof else ""
+    proven = f"X-Nnilite-Proof: {proof}\r\n" if proof else ""
     return (
         f"HTTP/1.1 {status} {word}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {length}\r\nConnection: {connection}\r\n{proven}\r\n"

@@ -24,6 +24,7 @@ class WayBack:
     def __init__(
         self, session: MachineSession, manager: Callable[[], str], manager_socket: Path, direct: str | None
     ) -> None:
+        self._gate = TunnelGate(session.title, manager)
         self.address = ""
         self._session = session
         self._manager = manager  # its base URL as seen from here
@@ -37,6 +38,7 @@ class WayBack:
 
     def close(self) -> None:
         self._relay.close()
+        self._gate.close()
 
     async def open(self) -> None:
         """Raises: MachineError if the manager cannot be reached from there."""
@@ -48,7 +50,7 @@ class WayBack:
         else:
             # On the same port as before, if that is free: then keepers need not even look for the new address.
             ports = list(dict.fromkeys((self._port, 0)))
-            self._port = await self._session.open_way_back(ports, TunnelGate(self._manager).admit)
+            self._port = await self._session.open_way_back(ports, self._gate.admit)
             self.address = f"http://127.0.0.1:{self._port}"
         await self._session.ask("callback", url=self.address, relayed=not self._direct)
 
