@@ -16,8 +16,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+from nnilite._documents import may_be_path, read_json
 from nnilite._keeper import SHIM
-from nnilite.errors import ConfigError, NotFound, Place, UnreadableFile
+from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,28 @@ class Registered:
 
 
 def registered(kind: str | None = None) -> list[Registered]:
-    """What is registered, by name. Raises: ConfigError if the file cannot be read."""
-    path = _path()
-    if not path.is_file():
-        return []
+    """What is registered, by name. Raises: DamagedFile, UnreadableFile."""
+    path, cure = _path(), "mend it or remove it"
     try:
-        found = [Registered(**entry) for entry in json.loads(path.read_text("utf-8"))]
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror) from error
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"is damaged ({error}); mend it or remove it", Place(str(path))) from error
+        entries = read_json(path, cure)
+    except FileNotFoundError:
+        return []
+    if not isinstance(entries, list):
+        raise DamagedFile(path, "it is no list", cure)
+    found = [_read(entry, path, cure) for entry in entries]
     return [entry for entry in found if kind in (None, entry.kind)]
+
+
+def _read(entry: Any, path: Path, cure: str) -> Registered:
+    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
+        raise DamagedFile(path, "an entry is no object of texts", cure)
+    try:
+        found = Registered(**entry)
+    except TypeError as error:
+        raise DamagedFile(path, f"an entry has other fields: {error}", cure) from None
+    if found.kind not in ("tuner", "assessor") or not may_be_path(found.code_directory):
+        raise DamagedFile(path, f"the entry {found.name!r:.60} has a wrong kind or code_directory", cure)
+    return found
 
 
 def from_meta(meta: Any, file: Path) -> list[Registered]:

@@ -10,8 +10,10 @@ cannot be read now is not damaged: that raises UnreadableFile.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import reprlib
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,15 @@ MOST_BYTES = 64 << 20
 
 LAST_TIME_S = 1e11
 """The year 5138. A larger number is a time in milliseconds, or no time at all."""
+
+_LONGEST_PATH, _LONGEST_NAME = 3800, 255
+"""In bytes, as Linux has them, with room for the names of the files below."""
+
+_NO_SUCH_NAME = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+
+# Unlike `repr`, it neither copies a large value nor descends into a deep one.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,14 @@ class Document:
     def folder(self, name: str) -> Path:
         """An absolute path. The field must be there."""
         value = self.text(name)
-        if value is None or not value.startswith("/") or "\0" in value or not _has_bytes(value):
+        if value is None or not value.startswith("/") or not may_be_path(value):
             raise self.wrong(name, "an absolute path")
         return Path(value)
 
     def wrong(self, name: str, wanted: str) -> DamagedFile:
         """The error to raise for a field."""
-        return DamagedFile(self.path, f"`{name}` must be {wanted}, not {self.fields.get(name)!r:.60}", self.cure)
+        shown = _SHORT.repr(self.fields.get(name))
+        return DamagedFile(self.path, f"`{name}` must be {wanted}, not {shown:.60}", self.cure)
 
 
 def read_document(path: Path, cure: str) -> Document:
@@ -96,12 +108,16 @@ def read_content(path: Path, cure: str) -> bytes:
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait until another process writes to it.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            facts = os.fstat(file.fileno())
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode):
                 raise DamagedFile(path, "it is no regular file", cure)
             # So much memory is taken before anything is read.
-            content = file.read(min(facts.st_size, MOST_BYTES) + 1)
+            with os.fdopen(file, "rb", closefd=False) as opened:
+                content = opened.read(min(facts.st_size, MOST_BYTES) + 1)
+        finally:
+            os.close(file)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
     except OSError as error:
@@ -109,6 +125,37 @@ def read_content(path: Path, cure: str) -> bytes:
     if len(content) > MOST_BYTES:
         raise DamagedFile(path, f"it is larger than {MOST_BYTES >> 20} MB", cure)
     return content
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a folder is at this path. Raises: UnreadableFile where the system does not tell."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: Path) -> bool:
+    """Return whether an ordinary file is at this path. Raises: UnreadableFile where the system does not tell."""
+    return stat.S_ISREG(_mode(path))
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except ValueError:  # no file has such a name
+        return 0
+    except OSError as error:
+        if error.errno in _NO_SUCH_NAME:
+            return 0
+        raise UnreadableFile(path, error.strerror) from error
+
+
+def may_be_path(text: str) -> bool:
+    """Return whether a text can be the path of a file: without null bytes, lone surrogates and overlong names."""
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    is_short = len(data) <= _LONGEST_PATH and all(len(name) <= _LONGEST_NAME for name in data.split(b"/"))
+    return is_short and b"\0" not in data
 
 
 def write_content(path: Path, content: bytes, mode: int = 0o600) -> None:
@@ -127,12 +174,3 @@ def write_json(path: Path, value: Json, mode: int = 0o600) -> None:
 def as_json(value: Json) -> bytes:
     """JSON in the form in which these files are written."""
     return json.dumps(value, indent=2).encode("ascii")
-
-
-def _has_bytes(text: str) -> bool:
-    """Whether a text can be a file's name: a lone surrogate that stands for no byte cannot."""
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return True

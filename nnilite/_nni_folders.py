@@ -6,13 +6,12 @@ with a database `db/nni.sqlite`. The list may be lost, so folders with such a da
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite._documents import Document, read_document
+from nnilite._documents import LAST_TIME_S, Document, is_file, is_folder, may_be_path, read_document
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
 
@@ -25,6 +24,8 @@ MIXED_UP = "NNI recorded the wrong parameters for this trial"
 UNCERTAIN = "which ones it had cannot be told"
 """The reason of a trial that reported with other parameters than NNI recorded for it begins and may end with these."""
 
+_LIST_CURE = "NNI wrote it, and nnilite reads experiments without it"
+_LARGEST_PID = 2**31 - 1
 _OVER = {state.value for state in (ExperimentState.STOPPED, ExperimentState.DONE, ExperimentState.ERROR)}
 _STATES = {state.value for state in ExperimentState}
 
@@ -44,20 +45,21 @@ class NniExperiment:
 
 def listed(root: Path) -> list[NniExperiment]:
     """All experiments of NNI that are listed in a folder of experiments, or lie in it."""
-    found = {one.id: one for one in _from_list(root)}
+    found = {one.id: one for one in read_list(root).experiments}
     for database in root.glob(f"*/{DATABASE.as_posix()}"):
         directory = database.parents[1]
         if directory.name not in found and not directory.is_symlink():
             found[directory.name] = NniExperiment(directory.name, directory)
-    return [one for one in found.values() if (one.directory / DATABASE).is_file()]
+    return [one for one in found.values() if _is_seen(one.directory / DATABASE, is_file)]
 
 
 def at(directory: Path) -> NniExperiment | None:
     """The experiment of NNI in this folder; None if there is none."""
     directory = directory.absolute()
-    if not (directory / DATABASE).is_file():
+    if not _is_seen(directory / DATABASE, is_file):
         return None
-    beside = (replace(one, directory=directory) for one in _from_list(directory.parent) if one.id == directory.name)
+    listed_there = read_list(directory.parent).experiments
+    beside = (replace(one, directory=directory) for one in listed_there if one.id == directory.name)
     return next(beside, NniExperiment(directory.name, directory))
 
 
@@ -84,7 +86,12 @@ def _completed(origin: NniExperiment, known: Document) -> NniExperiment:
 
 
 def trial_folder(experiment: Path, trial: str) -> Path | None:
-    """The folder of a trial: NNI 3 puts it below its environment, older versions and other platforms below `trials`."""
+    """The folder of a trial: NNI 3 puts it below its environment, older versions and other platforms below `trials`.
+
+    The name comes from NNI's database, which may be a stranger's: one that leads out of the folder has none.
+    """
+    if "/" in trial or trial in ("", ".", "..") or not may_be_path(trial):
+        return None
     places = [experiment / "trials", *sorted(experiment.glob("environments/*/trials"))]
     folders = (place / trial for place in places)
     return next((folder for folder in folders if folder.is_dir() and not folder.is_symlink()), None)
@@ -95,55 +102,92 @@ def is_uncertain(reason: str) -> bool:
     return reason.startswith(MIXED_UP) and reason.endswith(UNCERTAIN)
 
 
-def _from_list(root: Path) -> Iterator[NniExperiment]:
+@dataclass(frozen=True)
+class NniList:
+    """The content of NNI's list. `troubles`: a sentence for each entry that is left out, or for the whole file."""
+
+    experiments: tuple[NniExperiment, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+def read_list(root: Path) -> NniList:
+    """Read NNI's list in a folder of experiments. An entry with a wrong field is left out, and so is a damaged file."""
+    path = root / LIST
     try:
-        entries = read_document(root / LIST, "NNI wrote it; nnilite does not need it").fields
-    except (FileNotFoundError, DamagedFile, UnreadableFile):
-        return  # The folders are found without it.
-    for name, entry in entries.items():
-        if isinstance(entry, dict) and "/" not in name and name not in ("", ".", ".."):
-            yield _one(root, name, entry)
+        entries = read_document(path, _LIST_CURE).fields
+    except FileNotFoundError:
+        return NniList()
+    except (DamagedFile, UnreadableFile) as error:
+        return NniList(troubles=(str(error),))
+    found, troubles = [], []
+    for name, fields in entries.items():
+        try:
+            if not isinstance(fields, dict):
+                raise DamagedFile(path, "the entry is no JSON object", _LIST_CURE)
+            found.append(_one(root, name, Document(path, fields, _LIST_CURE)))
+        except DamagedFile as error:
+            troubles.append(f"The entry {name!r:.70} is left out: {error}")
+    return NniList(tuple(found), tuple(troubles))
 
 
-def _one(root: Path, name: str, entry: Mapping[str, Json]) -> NniExperiment:
-    folders: Iterable[Path] = [Path(entry["logDir"]) / name] if isinstance(entry.get("logDir"), str) else []
-    directory = next((folder for folder in folders if folder.is_dir()), root / name)
+def _one(root: Path, name: str, entry: Document) -> NniExperiment:
+    """Check an entry of NNI's list. Raises: DamagedFile."""
+    if "/" in name or name in ("", ".", "..") or not may_be_path(name):
+        raise DamagedFile(entry.path, "the entry's name is no id", entry.cure)
+    place = entry.text("logDir") or ""
+    beside = Path(place) / name if place.startswith("/") and may_be_path(place) else root / name
     return NniExperiment(
         id=name,
-        directory=directory.absolute(),
-        name=_text(entry.get("experimentName")),
-        platform=_text(entry.get("platform")),
-        state=_state(entry.get("status"), entry.get("pid")),
-        started=seconds(entry.get("startTime")),
-        ended=seconds(entry.get("endTime")),
+        directory=(beside if _is_seen(beside, is_folder) else root / name).absolute(),
+        name=entry.text("experimentName") or "",
+        platform=entry.text("platform") or "",
+        state=_state(entry.text("status"), entry.whole("pid", -1, _LARGEST_PID)),
+        started=_time(entry, "startTime"),
+        ended=_time(entry, "endTime"),
     )
 
 
-def _state(status: Json, process: Json) -> str:
+def _time(entry: Document, name: str) -> float | None:
+    """A time in milliseconds, in seconds; None for a text: versions differ in how they say that there is none."""
+    value = entry.fields.get(name)
+    if value is None or isinstance(value, str):
+        return None
+    found = seconds(value)
+    if found is None:
+        raise entry.wrong(name, "a time in milliseconds since 1970")
+    return found
+
+
+def _is_seen(path: Path, look: Callable[[Path], bool]) -> bool:
+    """Whether it is there, as far as the system tells: an experiment that cannot be looked at is not listed."""
+    try:
+        return look(path)
+    except UnreadableFile:
+        return False
+
+
+def _state(status: str | None, process: int | None) -> str:
     """What NNI wrote last, unless its manager died without a word."""
     if status in _OVER:
         return str(status)
     return str(status) if status in _STATES and _is_there(process) else ExperimentState.STOPPED.value
 
 
-def _is_there(process: Json) -> bool:
-    if type(process) is not int or process < 2:
+def _is_there(process: int | None) -> bool:
+    if process is None or process < 2:
         return False
     try:
         os.kill(process, 0)
     except PermissionError:
         return True
-    except (ProcessLookupError, OverflowError):
+    except ProcessLookupError:
         return False
     return True
 
 
 def seconds(milliseconds: Json) -> float | None:
     """A time of NNI in seconds; None for "N/A" and whatever else is no time."""
-    if type(milliseconds) not in (int, float) or not math.isfinite(milliseconds) or not 0 <= milliseconds < 1e14:
+    # NaN fails both comparisons, and a whole number is compared before it becomes a float, which it may not fit.
+    if type(milliseconds) not in (int, float) or not 0 <= milliseconds <= 1000 * LAST_TIME_S:
         return None
     return float(milliseconds) / 1000
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else ""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnilite import _locking, _nni_folders, _remarks, _search_folder
-from nnilite._documents import read_content, read_document, write_json
+from nnilite._documents import is_folder, read_content, read_document, write_json
 from nnilite._locking import ManagerLock
 from nnilite._nni_folders import NniExperiment
 from nnilite._remarks import Remarks
@@ -346,9 +346,10 @@ def _with_word(entry: RegistryEntry) -> RegistryEntry:
     directory = entry.directory
     try:
         alive = is_alive(directory)
+        is_gone = not alive and not is_folder(directory)
     except UnreadableFile as error:
         return replace(entry, state=UNREADABLE, damage=str(error))
-    if not alive and not directory.is_dir():
+    if is_gone:
         forgets = f"`nnictl experiment delete {entry.id}` forgets the experiment"
         return replace(entry, state=DAMAGED, damage=f"{directory} is gone (deleted, moved or not mounted); {forgets}.")
     try:

@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from nnilite._keeper.plain_file import open_ordinary
 from nnilite._nniignore import FILE_NAME, IgnoreRules, lines_of
 from nnilite._oversize import Size, advice, shown
 from nnilite.errors import CodeDirError
@@ -427,7 +428,8 @@ class _Index:
     def known(self) -> str | None:
         """The hash, if an archive was made of just these files and none was being written just then."""
         try:
-            record = json.loads(self._place.read_bytes())
+            with open_ordinary(str(self._place)) as file:
+                record = json.load(file)
             digest = str(record["hash"])
             same = record["files"] == self._files and self._youngest_s + _RACY_S < record["began"]
         except FileNotFoundError:
@@ -435,7 +437,7 @@ class _Index:
         except OSError as error:
             log.warning("the index %s cannot be read now and will be made again: %s", self._place, error.strerror)
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             log.warning("the index %s is broken and will be made again: %s", self._place, error)
             return None
         return digest if same and (self._cache / f"{digest}.tar.gz").exists() else None

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry
+from nnilite import _nni_folders, _registry
 from nnilite._cli import access, arguments, long_work, screen
 from nnilite._cli.nnictl import warn
 from nnilite._cli.stop import warn_of_left
@@ -92,8 +92,10 @@ def _add_files(groups: Any) -> None:
 def show_list(options: argparse.Namespace) -> None:
     found = [entry for entry in _registry.everything() if options.all or entry.is_running or _is_damaged(entry)]
     for entry in found:
-        if entry.damage:
-            warn(screen.clean(entry.damage))
+        for trouble in filter(None, (entry.damage, entry.remarks.trouble)):
+            warn(screen.clean(trouble))
+    for trouble in _nni_folders.read_list(_registry.root()).troubles:
+        warn(screen.clean(trouble))
     if options.json:
         screen.show_json([_registry.as_json(entry) for entry in found])
         return
@@ -117,7 +119,7 @@ def show_list(options: argparse.Namespace) -> None:
 
 def _is_damaged(entry: RegistryEntry) -> bool:
     """Whether to list an experiment as damaged. One whose folder is gone is only listed with --all."""
-    return bool(entry.damage) and entry.directory.exists()
+    return bool(entry.damage) and (entry.state == _registry.UNREADABLE or entry.directory.exists())
 
 
 def show(options: argparse.Namespace) -> None:

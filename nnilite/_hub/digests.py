@@ -89,6 +89,8 @@ def _digest(entry: RegistryEntry) -> Digest:
             return summary(client.profile())
     except (NniliteError, OSError) as error:
         return Digest(trouble=str(error))
+    except (LookupError, TypeError, AttributeError):
+        return Digest(trouble=f"The manager of experiment {entry.id} does not answer as one of this version does.")
 
 
 def summary(profile: Mapping[str, Any]) -> Digest:

@@ -75,7 +75,9 @@ def _output(folder: Path, stream: str, offset: int, limit: int) -> Piece:
 def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
     """A reader of an experiment that `prepare` has copied here. Raises: NniliteError."""
     document = read_document(directory / COPY, COPY_CURE)
-    config, origin = document.fields["config"], document.folder("directory")
+    config, origin = document.fields.get("config"), document.folder("directory")
+    if not isinstance(config, dict):
+        raise document.wrong("config", "a JSON object")
     store = assembly.open_store(directory, False, time.time())
     maximize = assembly.is_maximizing(_algorithm(config))
     known = store.snapshot(maximize)

@@ -155,7 +155,7 @@ def _read(path: Path, trial: str, name: str) -> _CheckpointList:
         gone = {checked_object(trial, one): int(size) for one, size in known.get("gone", {}).items()}
         files = {_inside(inner): _facts(trial, facts) for inner, facts in known["files"].items()}
         return _CheckpointList(float(known.get("saved") or 0), files, gone)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"the list {name} is damaged ({error}); delete it by hand") from error
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nnilite._documents import LAST_TIME_S
 from nnilite._engine import messages as s
 from nnilite._nni_folders import MIXED_UP, UNCERTAIN, seconds
 from nnilite.errors import StoreError
@@ -33,6 +34,7 @@ _JOBS = {
     TrialState.FAILED: JobState.FAILED,
     TrialState.UNKNOWN: JobState.LOST,
 }
+_LARGEST = 2**53  # of a number that NNI counts with; the database takes little more
 _NO_END = "NNI ended before this trial did, and did not record its end"
 
 
@@ -82,7 +84,7 @@ class NniRows:
         if not isinstance(params, dict):
             raise StoreError("NNI recorded no configuration in it")
         _, _, duration, started, ended, _ = found[0]
-        spent = float(duration) if isinstance(duration, (int, float)) else 0.0
+        spent = float(duration) if isinstance(duration, (int, float)) and 0 <= duration <= LAST_TIME_S else 0.0
         return NniProfile(params, seconds(started), seconds(ended), spent)
 
     def records(self) -> list[s.Record]:
@@ -106,7 +108,7 @@ class NniRows:
                 one = found.setdefault(trial, _Seen(trial, len(found), created=seconds(time) or 0.0))
                 _take(one, str(event), seconds(time))
                 one.record = _object(data) or one.record
-                one.number = number if type(number) is int and number >= 0 else one.number
+                one.number = number if type(number) is int and 0 <= number <= _LARGEST else one.number
                 one.message = message if isinstance(message, str) else one.message
         return found
 
@@ -117,7 +119,7 @@ class NniRows:
                 continue
             value = read_value(data)[0] if isinstance(data, str) else None
             value = read_value(value)[0] if isinstance(value, str) else value
-            number = sequence if type(sequence) is int and sequence >= 0 else 0
+            number = sequence if type(sequence) is int and 0 <= sequence <= _LARGEST else 0
             at = seconds(time) or one.created
             one.metrics.append(Metric(one.id, 0, len(one.metrics), MetricKind(kind), number, value, at))
             one.reported.add(_parameter_id(parameter))
@@ -126,7 +128,8 @@ class NniRows:
         rows = (data for _, _, event, data, _, _ in self._rows("TrialJobEvent") if event == "IMPORT_DATA")
         for number, data in enumerate(rows, 1):
             pairs = read_value(data)[0] if isinstance(data, str) else None
-            known = [pair for pair in pairs or [] if isinstance(pair, dict) and {"parameter", "value"} <= pair.keys()]
+            pairs = pairs if isinstance(pairs, list) else []
+            known = [pair for pair in pairs if isinstance(pair, dict) and {"parameter", "value"} <= pair.keys()]
             yield s.SaveCall(number, Call(CallKind.IMPORT, value=known))
 
     def _rows(self, table: str, end: str = "ORDER BY rowid") -> Iterator[tuple[Any, ...]]:
@@ -182,7 +185,7 @@ def _trial(one: _Seen, number: int, given: Mapping[str | None, list[Json]]) -> T
         id=one.id,
         sequence=number,
         parameters=record.get("parameters"),
-        parameter_id=recorded if type(recorded) is int and recorded >= 0 else None,
+        parameter_id=recorded if type(recorded) is int and 0 <= recorded <= _LARGEST else None,
         source="customized" if customized else "algorithm",
         state=one.state if one.state.ended else TrialState.UNKNOWN,
         reason=one.message or ("" if one.state.ended else _NO_END),
@@ -204,7 +207,7 @@ def _put_right(trial: Trial, one: _Seen, given: Mapping[str | None, list[Json]])
     said = f"{MIXED_UP} (number {recorded}, while it reported with number {other})"
     if len(known) != 1:
         return replace(trial, reason=f"{said}; {UNCERTAIN}")
-    number = int(other) if other is not None and other.isdecimal() else None
+    number = int(other) if other is not None and other.isdecimal() and len(other) < len(str(_LARGEST)) else None
     return replace(trial, parameters=known[0], parameter_id=number, reason=f"{said}; shown are those it had")
 
 

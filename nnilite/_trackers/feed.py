@@ -31,7 +31,7 @@ class Feed:
 
     def __init__(self, database: Path, position: Path, experiment: str, runs: Runs) -> None:
         self._path, self._position, self._experiment, self._runs = database, position, experiment, runs
-        self._revision, self._row = _read_position(position)
+        self._revision, self._row = read_position(position)
         self._begun: dict[int, tuple[Run, int]] = {}  # by trial: its open run, and the next index that it gets
         self._db: sqlite3.Connection | None = None
 
@@ -117,7 +117,7 @@ class Feed:
         return self._db.execute(query, values).fetchall()
 
 
-def _read_position(path: Path) -> tuple[int, int]:
+def read_position(path: Path) -> tuple[int, int]:
     """The position that was reached; the beginning if there is none that can be read."""
     with contextlib.suppress(FileNotFoundError, DamagedFile):
         found = read_document(path, "remove it, and everything is sent again")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nnilite._trackers.feed import read_position as tracked_position
+from nnilite._webhooks.news import read_position
 from nnilite.errors import ServiceError
 from nnilite.service import JobStatus
 from nnilite_local._attempt_folder import AttemptFolder
@@ -113,3 +116,27 @@ def test_what_a_service_has_written_down_and_cannot_read_now_is_not_taken_for_no
     for read in (Bookings(place).load, PendingCommands(place).load, lambda: desk.restore(lambda folder: True)):
         with pytest.raises(ServiceError, match="cannot be read now"):
             read()
+
+
+@pytest.mark.timeout(10)
+def test_nobody_waits_at_a_pipe_in_the_place_of_what_a_service_has_written_down(tmp_path: Path) -> None:
+    os.mkfifo(place := tmp_path / "jobs.json")
+    desk = GpuDesk("e", rules_of(LocalConfig()), place)
+    for read in (Bookings(place).load, PendingCommands(place).load, lambda: desk.restore(lambda folder: True)):
+        with pytest.raises(ServiceError, match=r"jobs.json cannot be read now: .*no ordinary file"):
+            read()
+
+
+POSITIONS = st.fixed_dictionaries({}, optional=dict.fromkeys(("revision", "row", "best", "sequence", "ends"), JSON))
+
+
+@SETTINGS
+@given(
+    content=st.one_of(st.binary(max_size=30), st.one_of(JSON, POSITIONS).map(lambda value: json.dumps(value).encode()))
+)
+@example(content=b'{"revision": 1%s, "row": NaN}' % (b"0" * 400))
+def test_whatever_stands_in_the_position_of_a_tracker_or_webhook_it_goes_on(tmp_path: Path, content: bytes) -> None:
+    place = tmp_path / "0.json"
+    place.write_bytes(content)
+    assert read_position(place).revision >= 0
+    assert all(number >= 0 for number in tracked_position(place))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, impossible
-from nnilite.worker_side import write_private
+from nnilite.worker_side import open_ordinary, write_private
 from nnilite_local._config import LocalConfig
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,8 @@ class GpuDesk:
 
     def _saved(self) -> dict[str, tuple[Path, tuple[int, ...]]]:
         try:
-            saved = json.loads(self._place.read_bytes())
+            with open_ordinary(str(self._place)) as file:
+                saved = json.load(file)
             return {job: (_absolute(directory), _indices(gpus)) for job, (directory, gpus) in saved.items()}
         except FileNotFoundError:
             return {}

@@ -54,7 +54,7 @@ def read_wants(text: str) -> Wants | None:
         most = known["most"]
         labels = frozenset(str(label) for label in known["labels"])
         return Wants(labels, int(known["gpus"]), None if most is None else int(most), str(known["experiment"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nnilite.errors import ServiceError
-from nnilite.worker_side import write_private
+from nnilite.worker_side import open_ordinary, write_private
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,8 @@ class Bookings:
     def load(self) -> None:
         """What an earlier manager had booked. Raises: ServiceError if that cannot be read now."""
         try:
-            found = json.loads(self._place.read_bytes())
+            with open_ordinary(str(self._place)) as file:
+                found = json.load(file)
             self._bookings = {job: _booking(fields) for job, fields in found.items()}
         except FileNotFoundError:
             return

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nnilite.errors import ServiceError
 from nnilite.service import Handle
-from nnilite.worker_side import write_private
+from nnilite.worker_side import open_ordinary, write_private
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,8 @@ class PendingCommands:
     def load(self) -> None:
         """What an earlier manager has left. Raises: ServiceError if that cannot be read now."""
         try:
-            found = json.loads(self._place.read_bytes())
+            with open_ordinary(str(self._place)) as file:
+                found = json.load(file)
             self._commands = {(what, *_names(what, handle)): handle for what, handle in found}
         except FileNotFoundError:
             return

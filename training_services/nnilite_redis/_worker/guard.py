@@ -34,7 +34,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object; {} if there is none."""
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
