@@ -40,6 +40,7 @@ foreign_files  the one way in for files that come from workers, trials and archi
 disk_room      a part of each disk that nothing of nnilite fills
 slots          slots that experiments share: who is next, and whom one waits for
 worker_side    what the programs of plugins on workers share with the keeper
+yaml_files     YAML that anybody may have written, read within limits
 config         the experiment's config
 experiment     experiments that are launched and steered from Python
 plot           what optuna draws, of experiments and searches

@@ -11,7 +11,7 @@ from types import NoneType
 from nnilite import _algorithms, _plugins
 from nnilite._cli import arguments, screen
 from nnilite._cli.platform import first_line
-from nnilite.errors import ConfigError, Conflict, NotFound, Place, PluginError
+from nnilite.errors import Conflict, NotFound, PluginError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +43,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def register(options: argparse.Namespace) -> None:
     """Register classes. Each is imported once, so that a wrong path is reported now and not in the next experiment."""
-    import yaml
+    from nnilite.yaml_files import load_yaml
 
-    try:
-        meta = yaml.safe_load(options.meta.read_text("utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", Place(str(options.meta))) from error
+    meta = load_yaml(options.meta)
     registered: list[dict[str, str]] = []
     for entry in _algorithms.from_meta(meta, options.meta):
         group = _plugins.TUNERS if entry.kind == "tuner" else _plugins.ASSESSORS

@@ -14,30 +14,26 @@ from nnilite.config._fields import plain
 from nnilite.config._secrets import masked_problem, masked_text
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
+from nnilite.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
+from nnilite.yaml_files import BoundedLoader, TooMuchYaml, read_text
 
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
 _NO_YAML = "is not YAML"
+_TOO_DEEP = f"is nested too deep: at most {MAX_DEPTH} levels are read"
 _FREE_JSON = {"searchspace", "classargs"}  # fields in which 1e-5 can only be meant as a number
 
 
-class _Loader(yaml.SafeLoader):
-    """Loads YAML 1.1 without dates, which JSON does not have."""
+class _EndlessNumber(ValueError):
+    """A number in JSON has too many digits."""
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+def _int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _EndlessNumber(f"has a number of more than {MAX_DIGITS} digits")
+    return int(digits)
 
 
-def read_text(path: Path) -> str:
-    """The text of a user's file. Raises: ConfigError."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not text in UTF-8 (byte {error.start})", Place(str(path))) from error
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", Place(str(path))) from error
+_JSON = json.JSONDecoder(parse_int=_int)
 
 
 def read_yaml(path: Path) -> tuple[Any, ConfigSource]:
@@ -52,7 +48,7 @@ def read_space(path: Path) -> tuple[Any, ConfigSource]:
     if source is None:
         root = _nodes(text)
         if root is not None:
-            _Check(str(path)).node(root, False, ())
+            _Check(str(path)).node(root, False)
         source = ConfigSource(str(path), root)
     return value, source
 
@@ -65,11 +61,16 @@ def read_document(path: Path) -> Any:
 def _loaded(text: str, path: Path) -> tuple[Any, ConfigSource | None]:
     """The content, and the source if it is YAML rather than JSON."""
     try:
-        return json.loads(text), None
+        value = _JSON.decode(text)
     except json.JSONDecodeError as error:
         return _lenient(text, path, error)
+    except _EndlessNumber as error:
+        raise ConfigError(str(error), Place(str(path))) from None
     except RecursionError:
-        raise ConfigError("is nested too deep", Place(str(path))) from None
+        raise ConfigError(_TOO_DEEP, Place(str(path))) from None
+    if deeper(value, MAX_DEPTH):
+        raise ConfigError(_TOO_DEEP, Place(str(path)))
+    return value, None
 
 
 def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, ConfigSource]:
@@ -77,23 +78,24 @@ def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, C
     try:
         return parse_yaml(text, str(path), numbers=True)
     except ConfigError as other:
-        if path.suffix.lower() != ".json" or not other.message.startswith(_NO_YAML):
+        is_yaml = not other.message.startswith(_NO_YAML) and not isinstance(other.__cause__, TooMuchYaml)
+        if path.suffix.lower() != ".json" or is_yaml:
             raise
     raise ConfigError(f"is not JSON: {error.msg}, column {error.colno}", Place(str(path), error.lineno)) from error
 
 
 def _nodes(text: str) -> yaml.Node | None:
-    """The nodes of JSON with their lines; None if it is not YAML as well."""
+    """The nodes of JSON with their lines; None if it is not YAML as well, or too large for that."""
     try:
-        return yaml.compose(text.replace("\t", "    "), Loader=_Loader)
-    except (yaml.YAMLError, RecursionError):
+        return yaml.compose(text.replace("\t", "    "), Loader=BoundedLoader)
+    except yaml.YAMLError:
         return None
 
 
 def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any, ConfigSource]:
     """Content and lines. `numbers`: 1e-5 is a number everywhere, not only in search space and classArgs."""
     try:
-        loader = _Loader(text)
+        loader = BoundedLoader(text)
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = f"holds a character that no text has, {text[error.position]!a}; is it the right file?"
@@ -102,14 +104,14 @@ def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any,
         root = loader.get_single_node()
         if root is None:
             raise ConfigError("is empty", Place(file))
-        _Check(file).node(root, numbers, ())
+        _Check(file).node(root, numbers)
         return loader.construct_document(root), ConfigSource(file, root)
+    except TooMuchYaml as error:
+        raise ConfigError(str(error.problem), Place(file, error.line)) from error
     except yaml.MarkedYAMLError as error:
         raise _marked(error, file, text) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{_NO_YAML}: {' '.join(str(error).split())}", Place(file)) from error
-    except RecursionError:
-        raise ConfigError("is nested too deep", Place(file)) from None
     finally:
         loader.dispose()
 
@@ -128,27 +130,24 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
 
 
 class _Check:
-    """Finds faults that YAML accepts: a repeated field, a structure that contains itself."""
+    """Finds a fault that YAML accepts: a repeated field."""
 
     def __init__(self, file: str | None) -> None:
         self.file = file
         self.done: set[tuple[int, bool]] = set()
 
-    def node(self, node: yaml.Node, numbers: bool, above: tuple[int, ...]) -> None:
-        if id(node) in above:
-            raise ConfigError("contains itself", Place(self.file, node.start_mark.line + 1))
+    def node(self, node: yaml.Node, numbers: bool) -> None:
         if (id(node), numbers) in self.done:
             return
         self.done.add((id(node), numbers))
-        above = (*above, id(node))
         if isinstance(node, yaml.MappingNode):
             self.twice(node)
             for key, value in node.value:
                 free = isinstance(key, yaml.ScalarNode) and plain(key.value) in _FREE_JSON
-                self.node(value, numbers or free, above)
+                self.node(value, numbers or free)
         elif isinstance(node, yaml.SequenceNode):
             for item in node.value:
-                self.node(item, numbers, above)
+                self.node(item, numbers)
         elif isinstance(node, yaml.ScalarNode) and numbers:
             _retag(node)
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, JobState
 from nnilite.units import FilePath, NonNegativeInt, PositiveInt
+from nnilite.yaml_files import load_yaml
 from nnilite_kubernetes._api import Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, about
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
@@ -93,11 +92,9 @@ class FrameworkControllerConfig(ClusterConfig):
 def roles_of_template(path: Path) -> list[TaskRoleConfig]:
     """The task roles of a Framework in YAML; the command of each is that of its one container. Raises: ConfigError."""
     place = Place(file=str(path))
+    content = load_yaml(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
         return [_role_of(entry) for entry in content["spec"]["taskRoles"]]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read: {error}", place) from error
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ConfigError(f"is no Framework with spec.taskRoles[].task.pod: {error!r}", place) from error
 

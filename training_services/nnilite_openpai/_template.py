@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nnilite.errors import ConfigError, Place
+from nnilite.yaml_files import load_yaml
 
 _REFERENCE = re.compile(r"<%\s*\$(\w+)\.?([^%]*?)\s*%>")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -21,10 +20,7 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 def read_template(path: Path) -> Mapping[str, Any]:
     """The job in a file. Raises: ConfigError."""
-    try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read: {' '.join(str(error).split())}", Place(file=str(path))) from error
+    found = load_yaml(path)
     if not isinstance(found, Mapping):
         raise ConfigError("is no job of PAI's protocol v2", Place(file=str(path)))
     return found
