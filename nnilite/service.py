@@ -26,8 +26,10 @@ from nnilite.foreign_files import TrialFile
 from nnilite.records import Host, JobState, Json, KeeperEvent
 
 __all__ = [
+    "CHECKPOINTS_STAY",
     "Handle",
     "Host",
+    "IgnoredOption",
     "Job",
     "JobSpec",
     "JobState",
@@ -35,6 +37,7 @@ __all__ = [
     "ServiceContext",
     "TrainingService",
     "TrialFile",
+    "callback_is_unused",
 ]
 
 SPEC_VERSION = 1
@@ -151,6 +154,49 @@ class ServiceContext:
     stored_code: Callable[[str], Mapping[str, Json] | None] = lambda package: None
 
 
+Settings = Mapping[str, Json]
+"""The experiment's settings under their names in the YAML, as in `ServiceContext.defaults`."""
+
+
+@dataclass(frozen=True)
+class IgnoredOption:
+    """An option that can be set and has no effect on a platform. Whoever sets it is told so before anything starts.
+
+    IgnoredOption("reuseMode", "each trial is a job of its own")
+    IgnoredOption("trialGpuNumber", "gres counts", "where `gres` is set", lambda config, _: config.gres is not None)
+    """
+
+    option: str  # as the YAML spells it, in the section or else at the top level: `reuseMode`, `checkpoint.keep`
+    why: str  # what happens instead, with the cure if there is one: the end of a sentence
+    case: str = ""  # in which case, in words for the reference page; "" if always
+    holds: Callable[[Any, Settings], bool] = lambda config, settings: True  # the section and the experiment's settings
+
+
+def _keeps_all(settings: Settings) -> bool:
+    """Whether no shared storage has the checkpoints, so that the manager cannot delete any of them."""
+    storage = settings.get("sharedStorage")
+    return not isinstance(storage, Mapping) or "checkpoints" not in storage.get("contents", ["checkpoints"])
+
+
+CHECKPOINTS_STAY = tuple(
+    IgnoredOption(
+        f"checkpoint.{name}",
+        "checkpoints are on the platform, where the manager deletes none; set sharedStorage for that",
+        "without `sharedStorage`",
+        lambda config, settings: _keeps_all(settings),
+    )
+    for name in ("keep", "maxSize")
+)
+"""For services whose trials write checkpoints where the manager cannot delete them."""
+
+
+def callback_is_unused(why: str = "trials report by the log and need no address") -> IgnoredOption:
+    """Return what services declare that need `nniManagerIp` only where trials call the manager."""
+    return IgnoredOption(
+        "nniManagerIp", why, "with `callback: log`", lambda config, settings: settings.get("callback") == "log"
+    )
+
+
 class TrainingService(ABC):
     """Runs jobs on one platform. One instance per experiment.
 
@@ -162,6 +208,11 @@ class TrainingService(ABC):
     Config: ClassVar[type]
     """A dataclass. It may have `warnings: tuple[str, ...] = field(default=(), init=False)`: sentences for the user."""
     tells_cost: ClassVar[bool] = False  # whether `JobStatus.cost` is set
+    ignores: ClassVar[Sequence[IgnoredOption]] = ()
+    """The options of the section and of the experiment that have no effect here: the only place that says so.
+
+    One that always ignores `callback` gets jobs that report to the manager, also in an experiment with `callback: log`.
+    """
     submits_at_once: ClassVar[int] = 1
     """How many calls of `submit`, for different jobs, may be under way at a time. Nothing else is called meanwhile."""
 
@@ -169,6 +220,11 @@ class TrainingService(ABC):
         self.name = name  # unique within the experiment; the platform's name unless there are several of one
         self.config = config
         self.context = context
+
+    @classmethod
+    def honours(cls, option: str) -> bool:
+        """Whether an option has an effect on this platform, at least in some cases."""
+        return not any(one.option == option and not one.case for one in cls.ignores)
 
     @abstractmethod
     async def open(self) -> None:
@@ -179,7 +235,8 @@ class TrainingService(ABC):
         """Start a job, once for each `job.name`.
 
         Raises: NoCapacity with the reason to wait, if the platform does not have the job: also not from an earlier
-        call whose answer was lost. ServiceError if it may have it; then the call is made again.
+        call whose answer was lost. ServiceError if it may have it; then the call is made again. ConfigError if it does
+        not have it and never will: the trial fails with this reason, or goes to another service of the experiment.
         """
 
     @abstractmethod
@@ -193,8 +250,8 @@ class TrainingService(ABC):
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         """Events of a job that the service can read itself, if the keeper cannot deliver them (any more).
 
-        It is called after a job has ended without its keeper's report, and regularly for `callback: log`. It may
-        repeat events: duplicates are dropped by number.
+        It is called after a job has ended without its keeper's report, and regularly for `callback: log`, unless
+        the service ignores that. It may repeat events: duplicates are dropped by number.
         """
         return ()
 

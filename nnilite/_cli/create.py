@@ -49,7 +49,7 @@ def _dry_run(options: argparse.Namespace) -> int:
         from nnilite._cli import access, dryrun
 
         manager = access.manager_options(options)
-        config = _checked(options.config)
+        config = _checked(options.config, dry_run=True)
     return dryrun.show(config, manager, as_json=options.json)
 
 
@@ -89,15 +89,17 @@ def packed(work: Work, done: int, total: int) -> None:
         work.goes_on("Starting")
 
 
-def _checked(path: Path) -> ExperimentConfig:
-    """The checked config of a file. Raises: ConfigError."""
+def _checked(path: Path, *, dry_run: bool = False) -> ExperimentConfig:
+    """Return the checked config of a file. A dry run tells itself what has no effect. Raises: ConfigError."""
     from nnilite._cli.nnictl import warn
     from nnilite.config import load
 
     config = load(path).checked()
     config.check_algorithms()
+    listed = {one.sentence for one in config.without_effect} if dry_run else set()
     for warning in config.warnings:
-        warn(warning)
+        if warning not in listed:
+            warn(warning)
     return config
 
 

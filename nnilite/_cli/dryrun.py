@@ -3,8 +3,8 @@
 What a manager would do first is done here, by the same code, in a folder that is removed again: the tuner and the
 assessor are made, in a process of their own, and asked for the first parameters; the code is packed; and the training
 service says what it would submit for the first trial. The token of that trial is left out. The platform is asked
-whether it would take such trials; where it cannot be reached, that is left out with a word. What is allowed in the
-search space but is hardly meant is told as warnings.
+whether it would take such trials; where it cannot be reached, that is left out with a word. Options that are set and
+have no effect are listed. What is allowed in the search space but is hardly meant is told as warnings.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def show(config: ExperimentConfig, options: ManagerOptions, *, as_json: bool) ->
         "parameters": parameters,
         "jobs": jobs,
         "unchecked": unchecked,
+        "withoutEffect": [one._asdict() for one in config.without_effect],
         "warnings": space_warnings(config),
     }
     if as_json:
@@ -194,6 +195,10 @@ def _show(config: ExperimentConfig, package: CodePackage | None, found: dict[str
     for name, described in found["jobs"].items():
         print(f"\nWould be submitted to {name} for a trial:")
         screen.show_json(described)
+    if config.without_effect:
+        print("\nSet without effect:")
+        for one in config.without_effect:
+            print(f"  {one.sentence}")
     for warning in found["warnings"]:
         warn(warning)
     if found["unchecked"]:

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -110,7 +110,7 @@ class Parts:
     clock: Clock
     wake: WakeSignal
     grace_s: float = 10.0
-    follow: bool = False  # `callback: log`
+    follow: Collection[str] = ()  # the services whose trials report by their logs
 
 
 async def end_tasks(tasks: Sequence[asyncio.Task[object]]) -> None:

@@ -2,9 +2,9 @@
 
 A job goes to the service that the placement names first (see `nnilite._engine.placement`); one that has no room or
 cannot be opened is passed over. One that fails is set aside with its reason: it gets no new jobs for a while, and comes
-back with its first answer. One that fails when it is asked may have taken the job all the same. Then no other is asked
-for this job, also by a later manager: the service that is asked is noted in the store before it is asked. Handles carry
-the name of the service that has the job.
+back with its first answer. One that refuses job after job for good gets no more, also with its reason. One that fails
+when it is asked may have taken the job all the same. Then no other is asked for this job, also by a later manager: the
+service that is asked is noted in the store before it is asked. Handles carry the name of the service that has the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
-from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place, ServiceError
+from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, Place, PluginError, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
 
@@ -32,22 +32,26 @@ _ASIDE_S = 15.0
 _LONGEST_ASIDE_S = 600.0
 # One that had no room is not taken for a place to move to for so long.
 _FULL_FOR_S = 60.0
+# One that has refused so many jobs in a row for good gets no more: what it said holds for all of them.
+_REFUSALS = 3
 # Shorter than the manager's own limit, so that one member that hangs does not hide what the others report.
 _CLOSE_TIMEOUT_S = 9.0
 
 
 @dataclass(frozen=True)
 class Member:
-    """A service, with the command and the GPUs of the trials that run on it."""
+    """A service, with the command and the GPUs of the trials that run on it, and how these report."""
 
     service: TrainingService
     command: str
     gpus: int | None
     share: Share = EVERYTHING
+    report: str = "rest"  # or "stdout"
 
     def own(self, job: Job) -> Job:
         """The job with this service's own settings."""
-        return replace(job, spec={**job.spec, "command": self.command, "platform": self.service.name}, gpus=self.gpus)
+        own: dict[str, Json] = {"command": self.command, "platform": self.service.name, "report": self.report}
+        return replace(job, spec={**job.spec, **own}, gpus=self.gpus)
 
 
 class PlacementNotes(Protocol):
@@ -93,38 +97,69 @@ class HybridService(TrainingService):
         self._members = {member.service.name: member.service for member in config}
         self._own = {member.service.name: member.own for member in config}
         self._shares = {member.service.name: member.share for member in config}
-        self._closed: dict[str, str] = {}  # members that could not be opened, and why
+        self._closed: dict[str, NniliteError] = {}  # members that could not be opened, and why
         self._next_try: dict[str, float] = {}  # when these may be opened again
         self._aside: dict[str, Aside] = {}  # members whose last answer was a failure
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
+        self._refusals: dict[str, dict[str, str]] = {name: {} for name in self._members}  # for good, by job, in a row
         self._full: dict[str, float] = {}  # members that had no room, and until when that counts
 
     async def open(self) -> None:
-        """Open all members. The experiment can run as long as one of them can be opened. Raises: ServiceError."""
+        """Open all members. The experiment can run as long as one of them can be opened.
+
+        Raises: ServiceError if none can be opened now; ConfigError if one can never work.
+        """
+        await self._open_all()
+        for error in self._closed.values():
+            if not isinstance(error, ServiceError):
+                raise error
+
+    async def resume(self) -> None:
+        """Open what can be opened. Jobs run on: one that can never work any more must not keep the others from theirs.
+
+        Raises: NniliteError if none can be opened.
+        """
+        await self._open_all()
+
+    async def _open_all(self) -> None:
         for name, member in self._members.items():
             try:
                 await _within(name, member.open())
                 # It may have been closed at an earlier try to open them all.
                 self._closed.pop(name, None)
-            except ServiceError as error:
-                self._closed[name] = str(error)
+            except NniliteError as error:
+                self._closed[name] = error
+                if not isinstance(error, ServiceError):
+                    self._close(name, error)
                 log.warning("%s is set aside: %s", name, error)
         if len(self._closed) == len(self._members):
-            raise ServiceError("; ".join(self._closed.values()))
+            errors = list(self._closed.values())
+            if len(errors) == 1:
+                raise errors[0]
+            passing = any(isinstance(error, ServiceError) for error in errors)
+            raise (ServiceError if passing else ConfigError)("; ".join(map(str, errors)))
+
+    def _close(self, name: str, error: NniliteError) -> None:
+        """Note that a member cannot be opened. If that is for good, it is tried again rarely: somebody may mend it."""
+        pause_s = _REOPEN_EVERY_S if isinstance(error, ServiceError) else _LONGEST_ASIDE_S
+        self._closed[name] = error
+        self._next_try[name] = asyncio.get_running_loop().time() + pause_s
 
     async def submit(self, job: Job) -> Handle:
         asked, now = self.notes.asked(job), asyncio.get_running_loop().time()
         candidates = self._candidates(job, now)
+        never = {one.name: why for one in candidates if one.name != asked and (why := self._never(one, job))}
+        impossible = [f"{name}: {why}" for name, why in never.items()]
+        candidates = [one for one in candidates if one.name not in never]
         reasons = [f"{one.name}: {why}" for one in candidates if one.name != asked and (why := self._passed_over(one))]
-        impossible: list[str] = []
         for name in order(self.placement, candidates, asked):
             try:
                 await self._reopen(name)
-            except ServiceError as error:
+            except NniliteError as error:
                 # Only this member can say whether it has the job.
                 if name == asked:
                     raise ServiceError(f"{name}: {error}") from error
-                reasons.append(f"{name}: {error}")
+                (reasons if isinstance(error, ServiceError) else impossible).append(f"{name}: {error}")
                 continue
             if name != asked:
                 await self.notes.note(job, name)
@@ -133,7 +168,8 @@ class HybridService(TrainingService):
             except NoCapacity as refusal:
                 self._full[name] = now + _FULL_FOR_S
                 reasons.append(f"{name}: {refusal}")
-            except ConfigError as refusal:
+            except (ConfigError, CodeDirError, PluginError) as refusal:
+                self._note_refusal(name, job, refusal)
                 impossible.append(f"{name}: {refusal}")
         if len(impossible) == len(self._members):
             raise ConfigError("no service can run this trial: " + "; ".join(impossible))
@@ -156,18 +192,34 @@ class HybridService(TrainingService):
             return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"
         return f"set aside: {self._aside[one.name].reason}" if one.is_aside else ""
 
+    def _never(self, one: Candidate, job: Job) -> str:
+        """Why a member will never take a job, as it has said itself; "" if it may."""
+        refused = self._refusals[one.name]
+        return self._refusing(one.name) or refused.get(job.name, "")
+
+    def _refusing(self, name: str) -> str:
+        """Why a member gets no more jobs, "" if it gets some."""
+        refused = self._refusals[name]
+        return next(reversed(refused.values())) if len(refused) >= _REFUSALS else ""
+
+    def _note_refusal(self, name: str, job: Job, refusal: NniliteError) -> None:
+        self._refusals[name][job.name] = str(refusal)
+        if len(self._refusals[name]) == _REFUSALS:
+            log.warning("%s gets no more trials, as it refuses all for good: %s", name, refusal)
+
     async def _submit_to(self, name: str, job: Job) -> Handle:
         """Raises: NoCapacity, ConfigError if this member does not have the job; ServiceError if it may have it."""
         try:
             handle = await _within(name, self._members[name].submit(self._own[name](job)))
-        except (NoCapacity, ConfigError):
+        except (NoCapacity, ConfigError, CodeDirError, PluginError):
             self._aside.pop(name, None)
             raise
-        except ServiceError as error:
+        except NniliteError as error:
             self._set_aside(name, error)
             raise ServiceError(f"{name}: {error}") from error
         self._aside.pop(name, None)
         self._full.pop(name, None)
+        self._refusals[name].clear()
         return {"service": name, "handle": dict(handle)}
 
     def _set_aside(self, name: str, error: NniliteError) -> None:
@@ -181,7 +233,9 @@ class HybridService(TrainingService):
 
     def aside(self) -> dict[str, str]:
         """The members that are set aside, and why."""
-        return {**{name: one.reason for name, one in self._aside.items()}, **self._closed}
+        refusing = {name: f"it refuses all trials: {why}" for name in self._members if (why := self._refusing(name))}
+        closed = {name: str(error) for name, error in self._closed.items()}
+        return {**{name: one.reason for name, one in self._aside.items()}, **refusing, **closed}
 
     def place_to_move(self, job: Job, extra: Mapping[str, int], tried: Collection[str]) -> str:
         """A member with room for a job that waits elsewhere, "" if there is none.
@@ -193,6 +247,7 @@ class HybridService(TrainingService):
             replace(one, held=one.held + extra.get(one.name, 0))
             for one in self._candidates(job, now)
             if one.name not in tried and one.name not in self._closed and one.name not in self._aside
+            if not self._never(one, job)
             # Jobs wait in its queue, too, or it has just refused one.
             if not self._queued[one.name] and now >= self._full.get(one.name, 0.0)
         ]
@@ -208,7 +263,7 @@ class HybridService(TrainingService):
                     await self._reopen(name)
                     statuses = await _within(name, member.poll([handle for _, handle in mine]))
                     self._aside.pop(name, None)
-                except ServiceError as error:
+                except NniliteError as error:
                     self._set_aside(name, error)
                     statuses = [JobStatus(JobState.UNKNOWN, f"{name} cannot be asked: {error}")] * len(mine)
                 found.update(zip((i for i, _ in mine), statuses, strict=True))
@@ -276,7 +331,7 @@ class HybridService(TrainingService):
             raise ServiceError("; ".join(untold))
 
     def hosts(self) -> list[Host]:
-        closed = [Host(name, "down", reason) for name, reason in self._closed.items()]
+        closed = [Host(name, "down", str(reason)) for name, reason in self._closed.items()]
         return [host for member in self._members.values() for host in member.hosts()] + closed
 
     async def close(self) -> None:
@@ -293,24 +348,29 @@ class HybridService(TrainingService):
         return self._members[handle["service"]]
 
     async def _reopen(self, name: str) -> None:
-        """Open a closed member again, but not too often: if it hangs, the others wait. Raises: ServiceError."""
+        """Open a closed member again, but not too often: if it hangs, the others wait. Raises: NniliteError."""
         if name not in self._closed:
             return
         loop = asyncio.get_running_loop()
         if loop.time() < self._next_try.get(name, 0.0):
-            raise ServiceError(self._closed[name])
+            raise self._closed[name]
         try:
             await _within(name, self._members[name].open())
-        except ServiceError as error:
-            self._closed[name] = str(error)
-            self._next_try[name] = loop.time() + _REOPEN_EVERY_S
+        except NniliteError as error:
+            self._close(name, error)
             raise
         del self._closed[name]
 
 
 async def _within(name: str, call: Awaitable[T]) -> T:
-    """A member's answer within the time limit. Raises: ServiceError."""
+    """A member's answer within the time limit. Raises: NniliteError, whatever goes wrong in the plugin."""
     try:
         return await asyncio.wait_for(call, _CALL_TIMEOUT_S)
+    except NniliteError:
+        raise
     except asyncio.TimeoutError:
         raise ServiceError(f"{name} did not answer within {_CALL_TIMEOUT_S:.0f} s") from None
+    # A plugin may raise anything, and one that does must not keep the others from their jobs.
+    except Exception as error:
+        log.exception("the training service %s failed", name)
+        raise ServiceError(f"{name} failed with {type(error).__name__}: {error}") from error

@@ -115,6 +115,7 @@ class SubmitRefused:
     busy: bool
     now: float
     final: bool = False  # trying again cannot help
+    lasting: bool = False  # it hardly passes by itself, and is final after some tries
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from nnilite.tuner import Call
 _BUSY_PAUSE_S = 1.0
 # A canceled trial is submitted up to so many times more, to learn from the answer whether its service has it.
 _CANCEL_TRIES = 3
+# A refusal that hardly passes by itself is final after so many in a row, which takes two minutes.
+_LASTING_TRIES = 8
 # So many parameters are asked for at once: the first of a thousand trials need not wait for the last one's.
 _MOST_ASKED = 50
 _SAVE_DURATION_EVERY_S = 10.0
@@ -200,12 +202,13 @@ class Rules(Reports):
         live.unanswered = not (message.busy or message.final)
         live.refusals += live.unanswered
         enough = not live.unanswered or live.refusals >= _CANCEL_TRIES
+        final = message.final or (message.lasting and live.refusals >= _LASTING_TRIES)
         # Its keeper has reported the end, and the service has nothing to free: it does not know the job any more.
         if live.end is not None and not live.unanswered:
             self._heard_of_end(live)
             return
         # Trying again cannot help, or the trial is canceled and its service most likely does not have it.
-        if message.final or (live.cancel is not None and enough):
+        if final or (live.cancel is not None and enough):
             live.end = live.end or Exited(self._now, None, message.reason)
             self._end(live)
         elif message.busy:

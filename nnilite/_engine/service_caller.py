@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from nnilite._engine import messages as s
@@ -17,7 +17,7 @@ from nnilite._engine.call_queue import CallQueue, Scaling, Waiting
 from nnilite._engine.dedupe import Fenced, GapFound, JobKey
 from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
-from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, ServiceError, StoreError
+from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, PluginError, ServiceError, StoreError
 from nnilite.keeper_events import check_value
 from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Trial, Used
 from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
@@ -32,6 +32,10 @@ ASKED_TIMEOUT_S = 15.0  # a person waits for the answer
 POLL_EVERY_S = 5.0
 UNREAD_PATIENCE_S = 60.0
 _LONGEST_PAUSE_S = 60.0
+
+
+class PluginFault(ServiceError):
+    """A plugin has raised what no plugin should: a mistake in it, which hardly passes by itself."""
 
 
 class EngineInbox(Protocol):
@@ -93,12 +97,12 @@ class ServiceCaller:
         inbox: EngineInbox,
         job: Callable[[Trial, Attempt], Job],
         wake: WakeSignal,
-        follow: bool = False,
+        follow: Collection[str] = (),
     ) -> None:
         self.service = service
         if isinstance(service, HybridService):
             service.notes = inbox.notes
-        self._follow = follow  # `callback: log`: the service reads the reports of running jobs too
+        self._follow = follow  # services whose trials report by their logs, which are read while they run, too
         self.trouble = ""  # why the last poll failed, "" if it did not
         self._inbox = inbox
         self._job = job
@@ -155,6 +159,13 @@ class ServiceCaller:
         await self._guarded(self.service.open(), SUBMIT_TIMEOUT_S)
         self._open = True
 
+    async def _resume(self) -> None:
+        """Open the service of an experiment that may have jobs. Raises: NniliteError."""
+        service = self.service
+        opening = service.resume() if isinstance(service, HybridService) else service.open()
+        await self._guarded(opening, SUBMIT_TIMEOUT_S)
+        self._open = True
+
     async def run(self) -> None:
         """Work until `finish`."""
         await self._open_patiently()
@@ -175,7 +186,7 @@ class ServiceCaller:
         """Try until the service can be opened: at a resume the platform may be away, while its jobs go on."""
         while not (self._open or self._closing):
             try:
-                await self.open()
+                await self._resume()
             except NniliteError as error:
                 self.trouble = str(error)
                 self._failures = min(self._failures + 1, 6)
@@ -246,11 +257,12 @@ class ServiceCaller:
             handle = await self._guarded(self.service.submit(job), SUBMIT_TIMEOUT_S)
         except NoCapacity as error:
             return s.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
-        except (ConfigError, CodeDirError) as error:
+        except (ConfigError, CodeDirError, PluginError) as error:
             return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now(), final=True)
         except NniliteError as error:
             log.warning("trial %s was not taken: %s", trial, error)
-            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now())
+            lasting = isinstance(error, PluginFault) or not isinstance(error, ServiceError)
+            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now(), lasting=lasting)
         known, problem = check_value(dict(handle) if isinstance(handle, Mapping) else None)
         if not isinstance(known, dict):
             reason = f"{self.service.name} gave {handle!r:.200} in place of a handle, which is a JSON object {problem}"
@@ -284,7 +296,7 @@ class ServiceCaller:
         # A plugin may raise anything, and a failed call must not end the task.
         except Exception as error:
             log.exception("the training service %s failed", self.service.name)
-            raise ServiceError(f"{self.service.name} failed with {type(error).__name__}: {error}") from error
+            raise PluginFault(f"{self.service.name} failed with {type(error).__name__}: {error}") from error
 
     # ------------------------------------------------------------ polling
 
@@ -343,7 +355,7 @@ class ServiceCaller:
             return
         if self._is_left_to_keeper(attempt, status):
             return
-        if (status.state.ended or self._follow) and attempt.handle is not None:
+        if (status.state.ended or attempt.service in self._follow) and attempt.handle is not None:
             try:
                 await self._take_reports(attempt, attempt.handle, status.state.ended)
             except Fenced:
@@ -370,7 +382,7 @@ class ServiceCaller:
 
         Reading the whole spool beside the keeper would do the same work twice, which takes seconds for 100,000 reports.
         """
-        told = status.state.ended and status.state is not JobState.LOST and not self._follow
+        told = status.state.ended and status.state is not JobState.LOST and attempt.service not in self._follow
         return told and self._inbox.is_delivering(attempt)
 
     def _may_come(self, attempt: Attempt) -> bool:

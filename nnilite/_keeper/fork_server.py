@@ -4,7 +4,7 @@ Each line is one JSON object. On standard input:   {"spec": "/path/spec.json", "
                                                    {"end": job}
 On standard output, `job` as in the spec:    {"event": "started", "job": ..., "pid": ..., "start": ...}
                                              {"event": "ended", "job": ..., "pid": ..., "status": exit code}
-                                             {"event": "refused", "spec": ..., "message": ...}
+                                             {"event": "refused", "spec": ..., "message": ..., "lasting": ...}
                                              {"event": "told", "job": ..., "found": true}
 
 `pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is
@@ -123,7 +123,8 @@ class _ForkServer:
             if spec.report != "rest":
                 raise SpecError("a forked keeper has no standard output of its own to report to")
         except (ValueError, RecursionError) as error:
-            self._refuse(path, str(error))
+            # A file that cannot be read now may be read later; what its content asks for never comes true.
+            self._refuse(path, str(error), isinstance(error, SpecError) and error.__cause__ is None)
             return
         if order.get("again") is not True:
             self._fork(spec, path, None)
@@ -223,8 +224,8 @@ class _ForkServer:
     def _say_started(self, keeper: _Forked) -> None:
         self._say({"event": "started", "job": keeper.job, "pid": keeper.pid, "start": keeper.start})
 
-    def _refuse(self, path: Optional[str], message: str) -> None:
-        self._say({"event": "refused", "spec": path, "message": message})
+    def _refuse(self, path: Optional[str], message: str, lasting: bool = False) -> None:
+        self._say({"event": "refused", "spec": path, "message": message, "lasting": lasting})
 
     def _say(self, event: Dict[str, Any]) -> None:
         try:

@@ -155,7 +155,9 @@ def assemble(
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
     tidiers = checkpoint_tidiers(directory, config, store, rules)
     publisher = Publisher(rules, tidiers, state_changed)
-    grace_s, follow = float(config.grace_period), config.callback == "log"
+    grace_s = float(config.grace_period)
+    for one in config.without_effect:
+        log.warning("%s", one.sentence)
     engine = Engine(
         Parts(
             rules,
@@ -168,7 +170,7 @@ def assemble(
             clock,
             wake,
             grace_s,
-            follow,
+            services_by_log(config),
         )
     )
     about = about_experiment(directory, config, store, maximize)
@@ -310,11 +312,19 @@ def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: 
         max_output_bytes=checked_number(config.max_output_size),
         linger_s=_LINGER_S,
         checkpoints=directory / CHECKPOINTS,
-        report="stdout" if config.callback == "log" else "rest",
+        report="stdout" if config.services[0].name in services_by_log(config) else "rest",
         callback=lambda: address.url,
         authority=address.certificate.read_text("ascii") if address.certificate else "",
         storage=lambda: None if storage is None else storage.entry,
     )
+
+
+def services_by_log(config: ExperimentConfig) -> frozenset[str]:
+    """Return the names of the services whose trials report by their logs: `callback: log`, where it has an effect."""
+    if config.callback != "log":
+        return frozenset()
+    classes = {name: _plugins.training_service_class(platform) for name, platform, _ in config.services}
+    return frozenset(name for name, cls in classes.items() if cls.honours("callback"))
 
 
 def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
@@ -350,6 +360,7 @@ def make_service(
     limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
     keeper = directory / KEEPER
     storage = shared_storage(config, directory.name)
+    by_log = services_by_log(config)
     members: list[Member] = []
     for name, platform, section in config.services:
         own = config.settings(name)
@@ -363,13 +374,13 @@ def make_service(
             keeper=keeper,
             callback_url=lambda: address.url,
             wake=wake,
-            defaults={**config.json(secrets=True), **_given(own)},
+            defaults={**config.json(secrets=True), **_given(own), "callback": "log" if name in by_log else "rest"},
             stored_code=(lambda package: None) if storage is None else storage.stored_code,
         )
         service = _plugins.training_service_class(platform)(name, section, context)
-        members.append(
-            Member(service, own.trial_command or config.trial_command, own.trial_gpu_number, _share(config.share(name)))
-        )
+        report = "stdout" if name in by_log else "rest"
+        command = own.trial_command or config.trial_command
+        members.append(Member(service, command, own.trial_gpu_number, _share(config.share(name)), report))
     if len(members) == 1 and members[0].share.max_trials is None:
         return members[0].service
     return HybridService("hybrid", members, context, Placement(config.placement))

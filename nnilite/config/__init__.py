@@ -13,6 +13,7 @@ _kinds                  what a field may hold, derived from its type hint
 _record                 dataclasses as kinds, with a field of the YAML for each field of the class
 _config_reading         the state of one check: the places of fields, and all faults so far
 _field_rules            rules between fields, and values that follow from other fields
+_ignored_options        which options were set and have no effect
 _services               the sections of training services, read by the plugins' own classes
 _shared_storage_config  the section `sharedStorage`
 _algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
@@ -36,6 +37,7 @@ from nnilite.config._experiment_config import (
     TrackerConfig,
     WebhookConfig,
 )
+from nnilite.config._ignored_options import BY_MANAGER, BY_WORKERS, OptionWithoutEffect
 from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nni_form import nni_form
 from nnilite.config._schema import json_schema, reference_markdown
@@ -44,11 +46,14 @@ from nnilite.config._services import Service, ServiceConfig, ServiceShare, Trial
 from nnilite.config._shared_storage_config import SharedStorageConfig
 
 __all__ = [
+    "BY_MANAGER",
+    "BY_WORKERS",
     "AlgorithmConfig",
     "CheckpointConfig",
     "CodeLimits",
     "ConfigErrors",
     "ExperimentConfig",
+    "OptionWithoutEffect",
     "Service",
     "ServiceConfig",
     "ServiceShare",

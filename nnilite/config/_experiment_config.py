@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._fields import Fields, camel, did_you_mean
+from nnilite.config._ignored_options import OptionWithoutEffect, options_without_effect
 from nnilite.config._kinds import Free, ListOf, Union
 from nnilite.config._nni_form import nni_form
 from nnilite.config._record import Record, record_of
@@ -340,7 +341,12 @@ class ExperimentConfig(Fields):
         """Sentences on fields that are set but have no effect, or another one; once checked, its services' too."""
         storage = self.shared_storage.hints() if isinstance(self.shared_storage, SharedStorageConfig) else []
         said = [warning for service in self._services for warning in getattr(service.config, "warnings", ())]
-        return [*self._warnings, *storage, *said]
+        return [*self._warnings, *storage, *said, *(one.sentence for one in self.without_effect)]
+
+    @property
+    def without_effect(self) -> list[OptionWithoutEffect]:
+        """What was set and has no effect, with the reasons; [] before the config is checked."""
+        return options_without_effect(self) if self._checked else []
 
     @property
     def secrets(self) -> frozenset[str]:

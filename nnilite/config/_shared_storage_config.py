@@ -16,6 +16,13 @@ _NEEDED = {
     "AzureBlob": ("storage_account_name", "container_name"),
     "S3": ("bucket",),
 }
+_OF_KINDS = {
+    ("NFS",): ("local_mount_point", "remote_mount_point", "local_mounted", "nfs_server", "exported_directory"),
+    ("AzureBlob",): ("storage_account_name", "storage_account_key", "container_name"),
+    ("S3",): ("bucket", "region", "access_key", "secret_key"),
+    ("S3", "AzureBlob"): ("prefix", "endpoint"),
+}
+"""Which fields mean something to which kinds of storage."""
 
 
 @dataclass
@@ -60,9 +67,19 @@ class SharedStorageConfig(Fields):
 
     def hints(self) -> list[str]:
         """Sentences on what has another effect than in NNI."""
+        kinds = [(name, kind) for kind, names in _OF_KINDS.items() for name in names if self.storage_type not in kind]
+        unused = [
+            f"sharedStorage.{camel(name)} has no effect: it is for {' and '.join(kind)}, and storageType is "
+            f"{self.storage_type}"
+            for name, kind in kinds
+            if getattr(self, name) != getattr(type(self), name)
+        ]
         if self.storage_type == "NFS" and self.local_mounted == "nnimount":
-            return [f"sharedStorage.localMounted: nnilite mounts nothing; run `{self.mount_command()}` yourself"]
-        return []
+            return [
+                *unused,
+                f"sharedStorage.localMounted: nnilite mounts nothing; run `{self.mount_command()}` yourself",
+            ]
+        return unused
 
     def mount_command(self) -> str:
         """The command that mounts an NFS folder on this machine."""

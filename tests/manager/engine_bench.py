@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ async def bench(
     folder: Path,
     service: Callable[..., TrainingService] = FakeService,
     store: Callable[[Store, Path], AsyncStore] = AsyncStore,
-    follow: bool = False,
+    follow: Collection[str] = (),
     **settings: Any,
 ) -> AsyncIterator[Bench]:
     """A running engine with an experiment named `e` of 4 trials, two at a time; it goes on where one was before."""

@@ -364,7 +364,7 @@ def test_reports_in_a_platforms_log_are_followed_while_the_job_runs(tmp_path: Pa
         job.start()
         await running.until(lambda: running.engine.rules.live["t0"].last_intermediate == 7.0)
 
-    play(tmp_path, scenario, follow=True)
+    play(tmp_path, scenario, follow={"fake"})
 
 
 def test_the_platforms_word_on_an_attempt_that_its_keeper_ended_meanwhile_harms_nobody(tmp_path: Path) -> None:

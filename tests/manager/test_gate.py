@@ -298,7 +298,7 @@ def test_what_a_service_gives_only_once_is_not_lost_when_it_cannot_be_taken(
         disk(running).error = None
         await running.until(lambda: running.engine.rules.live["t0"].reported == 3)
 
-    play(tmp_path, scenario, service=Once, store=SlowDisk, follow=True)
+    play(tmp_path, scenario, service=Once, store=SlowDisk, follow={"fake"})
 
 
 def test_readings_that_overlap_do_not_pile_up() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.units import Duration, FilePath, MemoryMb, NonNegativeInt, PositiveInt, Secret
 
 SERVERLESS = "serverless"
@@ -167,3 +170,34 @@ class AmlConfig:
 def _place(name: str) -> Place:
     first, *rest = name.split("_")
     return Place(field=first + "".join(part.title() for part in rest))
+
+
+def _is_for(*types: str) -> Callable[[Any, Mapping[str, Json]], bool]:
+    """Return the test whether the distribution is none of these types."""
+    return lambda config, settings: config.distribution is not None and config.distribution.type not in types
+
+
+IGNORED = (
+    callback_is_unused(),
+    *CHECKPOINTS_STAY,
+    IgnoredOption("maxTrialNumberPerGpu", "Azure gives whole nodes to each job"),
+    IgnoredOption(
+        "distribution.processCountPerInstance",
+        "TensorFlow has workerCount and parameterServerCount",
+        "for TensorFlow",
+        _is_for("PyTorch", "MPI"),
+    ),
+    *(
+        IgnoredOption(
+            f"distribution.{name}", "instanceCount says how many nodes there are", "but for TensorFlow", holds
+        )
+        for name, holds in (("workerCount", _is_for("TensorFlow")), ("parameterServerCount", _is_for("TensorFlow")))
+    ),
+    IgnoredOption(
+        "identity.clientId",
+        "it names a managed identity; set the type `managed`",
+        "unless `type` is `managed`",
+        lambda config, settings: config.identity is not None and config.identity.type != "managed",
+    ),
+)
+"""What has no effect on Azure Machine Learning."""

@@ -22,7 +22,7 @@ from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingServ
 from nnilite.units import format_size
 from nnilite_aml._address import address_for_jobs
 from nnilite_aml._checks import check_target, check_workspace, environment_of
-from nnilite_aml._config import AmlConfig
+from nnilite_aml._config import IGNORED, AmlConfig
 from nnilite_aml._request import arguments, azure_name, hidden, tag_of, variables
 from nnilite_aml._snapshot import CodeSnapshot, prepare
 from nnilite_aml._watch import AmlWatch
@@ -37,6 +37,7 @@ class AmlService(TrainingService):
     """Command jobs of an Azure Machine Learning workspace."""
 
     Config = AmlConfig
+    ignores = IGNORED
 
     list_pause_s: ClassVar[float] = 3.0
     """So often at most jobs are listed: Azure allows some thousand calls an hour."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.units import MemoryMb, NonNegativeInt, PositiveInt, Secret
 
 # What `expconf` may not say: these are what makes a Determined experiment an attempt of a trial of ours.
@@ -155,3 +156,18 @@ def _check_expconf(expconf: Any) -> None:
     for name, yaml in _FIELDS.items():
         if name in expconf:
             raise ConfigError(f"cannot have {name}: it is the field {yaml} of this section", place)
+
+
+IGNORED = (
+    IgnoredOption("trialGpuNumber", "slots counts", "with `slots`", lambda config, settings: config.slots is not None),
+    callback_is_unused(),
+    *CHECKPOINTS_STAY,
+    IgnoredOption("reuseMode", "each attempt is an experiment of its own on Determined"),
+    IgnoredOption(
+        "username",
+        "the token says who logs in",
+        "with `token` and without `password`",
+        lambda config, settings: config.password is None,
+    ),
+)
+"""What has no effect on Determined."""

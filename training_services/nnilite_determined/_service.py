@@ -20,7 +20,7 @@ from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_determined import _convert
 from nnilite_determined._api import DeterminedApi
-from nnilite_determined._config import DeterminedConfig
+from nnilite_determined._config import IGNORED, DeterminedConfig
 from nnilite_determined._context import DeliveredFiles, deliver, hidden, model_definition
 from nnilite_determined._log import JobLog
 
@@ -50,6 +50,7 @@ class DeterminedService(TrainingService):
     """Experiments of one trial each, on a Determined AI cluster."""
 
     Config = DeterminedConfig
+    ignores = IGNORED
 
     def __init__(self, name: str, config: DeterminedConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.records import Json
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.units import DirPath, NonNegativeInt, PositiveInt, Secret, SecretText
 
 _KEYS = {
@@ -203,3 +204,16 @@ def _spec(given: Any) -> Json:
 def _place(name: str) -> Place:
     first, *rest = name.split("_")
     return Place(field=first + "".join(part.title() for part in rest))
+
+
+IGNORED = (
+    callback_is_unused(),
+    *CHECKPOINTS_STAY,
+    IgnoredOption(
+        "containerStorageMountPoint",
+        "it is where the data set of nasDataSourceId is mounted; set that, too",
+        "without `nasDataSourceId`",
+        lambda config, settings: not config.nas_data_source_id,
+    ),
+)
+"""What has no effect on PAI-DLC."""

@@ -25,7 +25,7 @@ from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import address_for_jobs, check_resources, experiment_jobs, refused_job
-from nnilite_dlc._config import DlcConfig
+from nnilite_dlc._config import IGNORED, DlcConfig
 from nnilite_dlc._delivery import DlcDelivery, deliver, fetch, fetch_file, listed, variable_names
 from nnilite_dlc._intents import Intents
 from nnilite_dlc._job_fields import hidden, own_variables, request
@@ -42,6 +42,7 @@ class DlcService(TrainingService):
     """Jobs of PAI-DLC, the container service of Alibaba Cloud's Platform for AI."""
 
     Config = DlcConfig
+    ignores = IGNORED
 
     list_pause_s: ClassVar[float] = 5.0
     """So often at most jobs are listed: Alibaba allows some calls a second, of all experiments of an account."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.units import Duration, NonNegativeInt, Secret, SecretText
 
 _VARIABLES = {
@@ -89,3 +90,13 @@ def _check_folder(name: str, path: str) -> None:
             f"{path!r} must be relative to the storage of DLTS, and without '..'",
             Place(field=first + second.capitalize()),
         )
+
+
+IGNORED = (
+    IgnoredOption(
+        "trialGpuNumber", "gpuNumber counts", "with `gpuNumber`", lambda config, settings: config.gpu_number is not None
+    ),
+    callback_is_unused(),
+    *CHECKPOINTS_STAY,
+)
+"""What has no effect on DLTS."""

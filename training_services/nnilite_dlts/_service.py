@@ -18,7 +18,7 @@ from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, parsed
-from nnilite_dlts._config import DltsConfig
+from nnilite_dlts._config import IGNORED, DltsConfig
 from nnilite_dlts._endpoint import opened_address, own_job
 from nnilite_dlts._handover import Handover, described, hand_over
 from nnilite_dlts._watch import JobWatch
@@ -30,6 +30,7 @@ class DltsService(TrainingService):
     """Jobs of DLTS (DLWorkspace), submitted through its dashboard."""
 
     Config = DltsConfig
+    ignores = IGNORED
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)

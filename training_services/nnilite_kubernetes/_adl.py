@@ -12,7 +12,7 @@ from typing import Any
 
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
-from nnilite.service import Job, JobState
+from nnilite.service import IgnoredOption, Job, JobState
 from nnilite.units import NonNegativeInt, PositiveInt, parse_memory_mb
 from nnilite_kubernetes._api import CLAIMS, Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, about
@@ -81,6 +81,15 @@ def _mounted(template: Any) -> set[str]:
     """Where the containers of a podTemplate mount volumes."""
     containers = ((template or {}).get("spec") or {}).get("containers") or []
     return {str(mount.get("mountPath")) for each in containers for mount in each.get("volumeMounts") or []}
+
+
+IGNORED = (
+    IgnoredOption("shmSize", "AdaptDL gives each pod memory of its node as /dev/shm"),
+    IgnoredOption(
+        "trialGpuNumber", "gpuNumber counts", "with `gpuNumber`", lambda config, settings: config.gpu_number is not None
+    ),
+)
+"""What has no effect on AdaptDL, beside what has none on any cluster."""
 
 
 class AdaptDLJob(OperatorKind):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nnilite.errors import ConfigError, Place
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.units import AnyPath, Duration, MemoryMb, NonNegativeInt, Secret
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -211,3 +212,13 @@ def check_template(template: Any) -> None:
 def is_main(container: Mapping[str, Any], name: str = "trial") -> bool:
     """Whether a container of a podTemplate is the trial's."""
     return container.get("name") in (None, "trial", "tensorflow", "pytorch", "mpi", "framework", "main", name)
+
+
+IGNORED = (
+    callback_is_unused(),
+    *CHECKPOINTS_STAY,
+    IgnoredOption("reuseMode", "each trial has pods of its own"),
+    IgnoredOption("storage.keyVaultName", "no key vault is read; azureKey counts"),
+    IgnoredOption("storage.keyVaultKey", "no key vault is read; azureKey counts"),
+)
+"""What has no effect on any of the platforms."""

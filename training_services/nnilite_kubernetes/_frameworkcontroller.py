@@ -6,14 +6,14 @@ The controller deletes the pods of a framework as soon as it has ended, and with
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
-from nnilite.service import Job, JobState
+from nnilite.service import IgnoredOption, Job, JobState
 from nnilite.units import FilePath, NonNegativeInt, PositiveInt
 from nnilite.yaml_files import load_yaml
 from nnilite_kubernetes._api import Cluster, Resource
@@ -87,6 +87,34 @@ class FrameworkControllerConfig(ClusterConfig):
     def waits(self) -> bool:
         """Whether tasks wait for each other."""
         return self.barrier if self.barrier is not None else sum(role.task_number for role in self.given) > 1
+
+
+def _all_say(name: str) -> Callable[[FrameworkControllerConfig, Mapping[str, Json]], bool]:
+    """Return the test whether each task role says something itself."""
+    return lambda config, settings: all(getattr(role, name) not in (None, "") for role in config.given)
+
+
+IGNORED = (
+    IgnoredOption(
+        "trialCommand",
+        "each task role has a command of its own",
+        "where each role has a `command`",
+        _all_say("command"),
+    ),
+    IgnoredOption(
+        "trialGpuNumber",
+        "each task role has a gpuNumber of its own",
+        "where each role has a `gpuNumber`",
+        _all_say("gpu_number"),
+    ),
+    IgnoredOption(
+        "barrierImage",
+        "no task waits for another; set barrier",
+        "where tasks do not wait for each other",
+        lambda config, settings: not config.waits,
+    ),
+)
+"""What has no effect on FrameworkController, beside what has none on any cluster."""
 
 
 def roles_of_template(path: Path) -> list[TaskRoleConfig]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
-from nnilite.service import Job, JobState
+from nnilite.service import IgnoredOption, Job, JobState
 from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
 from nnilite_kubernetes._config import RoleConfig, TtlConfig, about
@@ -168,6 +168,43 @@ class KubeflowConfig(TtlConfig):
             launcher = replace(self.worker, replicas=1, command="", gpu_number=0, cpu_number=None, memory_size=None)
             found = {"launcher": launcher, **found}
         return found
+
+
+_COMPUTING = ("worker", "master", "chief")
+_ROLES = (*_COMPUTING, "ps", "evaluator", "launcher")
+
+
+def _all_say(name: str, roles: Sequence[str]) -> Callable[[KubeflowConfig, Mapping[str, Json]], bool]:
+    """Return the test whether each of these roles that a trial has says something itself."""
+
+    def holds(config: KubeflowConfig, settings: Mapping[str, Json]) -> bool:
+        return all(getattr(role, name) not in (None, "") for key, role in config.present.items() if key in roles)
+
+    return holds
+
+
+IGNORED = (
+    IgnoredOption(
+        "trialCommand",
+        "each role has a command of its own",
+        "where each role has a `command`",
+        _all_say("command", _ROLES),
+    ),
+    IgnoredOption(
+        "trialGpuNumber",
+        "each role has a gpuNumber of its own",
+        "where each role has a `gpuNumber`",
+        _all_say("gpu_number", _COMPUTING),
+    ),
+    *(IgnoredOption(f"{role}.codeDirectory", "trialCodeDirectory counts") for role in _ROLES),
+    IgnoredOption(
+        "slotsPerWorker",
+        "it is for MPIJobs",
+        "but for `mpi-operator`",
+        lambda config, settings: config.operator != "mpi-operator",
+    ),
+)
+"""What has no effect on Kubeflow, beside what has none on any cluster."""
 
 
 class KubeflowJob(OperatorKind):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from nnilite_kubernetes import _adl, _frameworkcontroller, _kubeflow
 from nnilite_kubernetes._adl import AdaptDLJob, AdlConfig
-from nnilite_kubernetes._config import KubernetesConfig
+from nnilite_kubernetes._config import IGNORED, KubernetesConfig
 from nnilite_kubernetes._frameworkcontroller import Framework, FrameworkControllerConfig
 from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._kubeflow import KubeflowConfig, KubeflowJob
@@ -21,6 +22,7 @@ class KubeflowService(ClusterService):
     """The training service `kubeflow`: a TFJob, PyTorchJob or MPIJob for each trial."""
 
     Config = KubeflowConfig
+    ignores = (*IGNORED, *_kubeflow.IGNORED)
     make_kind = KubeflowJob
 
 
@@ -28,6 +30,7 @@ class FrameworkControllerService(ClusterService):
     """The training service `frameworkcontroller`: a Framework for each trial."""
 
     Config = FrameworkControllerConfig
+    ignores = (*IGNORED, *_frameworkcontroller.IGNORED)
     make_kind = Framework
 
 
@@ -35,4 +38,5 @@ class AdlService(ClusterService):
     """The training service `adl`: an AdaptDLJob for each trial."""
 
     Config = AdlConfig
+    ignores = (*IGNORED, *_adl.IGNORED)
     make_kind = AdaptDLJob

@@ -23,10 +23,10 @@ from typing import Any, ClassVar, TypeVar
 
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.service import Handle, IgnoredOption, Job, JobStatus, ServiceContext, TrainingService
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
-from nnilite_kubernetes._config import ClusterConfig
+from nnilite_kubernetes._config import IGNORED, ClusterConfig
 from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._kind import OperatorKind
 from nnilite_kubernetes._known import KnownJobs, job_of
@@ -58,6 +58,7 @@ class _Open:
 class ClusterService(TrainingService):
     """A handle is {"job": its name, "uid": of its object, "report": how it reports}; all else follows from the name."""
 
+    ignores: ClassVar[Sequence[IgnoredOption]] = IGNORED
     make_kind: ClassVar[type[Any]]  # a Kind, made from the config
 
     def __init__(self, name: str, config: ClusterConfig, context: ServiceContext) -> None:
@@ -71,10 +72,6 @@ class ClusterService(TrainingService):
 
     async def open(self) -> None:
         self._submitter = Submitter(self.name, self._kind, self.config, self.context)  # the code is taken anew
-        if self.config.reuse_mode:
-            log.info("reuseMode has no effect: each trial has pods of its own")
-        if self.config.shm_size and self._kind.has_shm:
-            log.info("shmSize has no effect: the operator gives each pod memory of its node as /dev/shm")
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes")
         try:
             await asyncio.get_running_loop().run_in_executor(pool, self._open, pool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nnilite.errors import ConfigError, Place
+from nnilite.service import IgnoredOption
 from nnilite.units import GpuIndices, Niceness, NonNegativeInt, PositiveInt
 
 
@@ -62,3 +63,33 @@ class LocalConfig:
                 )
         elif self.max_trial_number_per_gpu != 1:
             raise ConfigError("has a meaning only if trialGpuNumber is above 0", Place(field="maxTrialNumberPerGpu"))
+
+
+def _without_gpus(config: LocalConfig, settings: object) -> bool:
+    return not config.trial_gpu_number
+
+
+IGNORED = (
+    IgnoredOption("callback", "trials report on this machine itself, which needs no log"),
+    IgnoredOption("nniManagerIp", "trials run on the manager's machine and need no address"),
+    IgnoredOption(
+        "codeLimits",
+        "trials run in the code directory itself, and nothing is packed",
+        "without `isolateCode`",
+        lambda config, settings: not config.isolate_code,
+    ),
+    IgnoredOption("reuseMode", "starting a trial here costs next to nothing"),
+    IgnoredOption(
+        "useActiveGpu",
+        "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
+        "unless `trialGpuNumber` is above 0, for the value `true`",
+        lambda config, settings: config.use_active_gpu and not config.trial_gpu_number,
+    ),
+    IgnoredOption(
+        "gpuIndices",
+        "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
+        "unless `trialGpuNumber` is above 0",
+        _without_gpus,
+    ),
+)
+"""What has no effect where trials run beside the manager."""

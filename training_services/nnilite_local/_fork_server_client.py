@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nnilite.errors import ServiceError
+from nnilite.errors import ConfigError, ServiceError
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,10 @@ class ForkServerClient:
         self._listener = asyncio.create_task(self._listen(self._process), name="fork server")
 
     async def run(self, job: str, spec: Path) -> tuple[int, str]:
-        """Start a keeper for the specification of this job; its process id and start. Raises: ServiceError."""
+        """Start a keeper for the specification of this job; its process id and start.
+
+        Raises: ConfigError if no keeper takes this specification, ServiceError.
+        """
         await self.start()
         answer: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._waiting[job] = answer
@@ -156,7 +159,8 @@ class ForkServerClient:
         elif kind == "started":
             answer.set_result((event["pid"], event["start"]))
         else:
-            answer.set_exception(ServiceError(f"the keeper was not started: {event['message']}"))
+            kind = ConfigError if event.get("lasting") is True else ServiceError
+            answer.set_exception(kind(f"the keeper was not started: {event['message']}"))
 
     async def close(self) -> None:
         """End the server; its keepers go on."""

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnilite.codedir import CodePackage
-from nnilite.errors import NoCapacity, NotFound, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment, use_of
 from nnilite.keeper_folder import copy_attempt
 from nnilite.records import Host, Json, KeeperEvent
@@ -32,7 +32,7 @@ from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, Tr
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.worker_side import HostMeter, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._config import LocalConfig
+from nnilite_local._config import IGNORED, LocalConfig
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, rules_of
 from nnilite_local._keepers import Keepers, mark_of, other_keeper
@@ -57,6 +57,7 @@ class LocalService(TrainingService):
     """
 
     Config = LocalConfig
+    ignores = IGNORED
     submits_at_once = 16
 
     def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:
@@ -87,8 +88,6 @@ class LocalService(TrainingService):
     async def open(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._publish_address()
-        if self.config.reuse_mode:
-            log.info("reuseMode has no effect: starting a trial here costs next to nothing")
         await self.check()
         self._gpus.restore(self._runs)
         if self.config.isolate_code:
@@ -114,7 +113,7 @@ class LocalService(TrainingService):
     async def _start(
         self, job: Job, folder: AttemptFolder, code: dict[str, str], gpus: tuple[int, ...] | None
     ) -> Handle:
-        """Have a keeper started. Raises: ServiceError."""
+        """Have a keeper started. Raises: ConfigError, ServiceError."""
         try:
             own = {"callback": self._address, "callback_file": str(self._directory / "callback")}
             env, niceness = environment(gpus), self.config.niceness
@@ -122,10 +121,10 @@ class LocalService(TrainingService):
             keeper = await self._server.run(job.name, folder.spec_file)
             handle = _handle(job, folder, keeper, self._server.name, gpus)
             folder.keep_note(handle)
-        except (OSError, ServiceError) as error:
+        except (OSError, ConfigError, ServiceError) as error:
             async with self._booking:
                 await _free(job.name, self._gpus, self._slots)
-            if isinstance(error, ServiceError):
+            if not isinstance(error, OSError):
                 raise
             raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
         self._at_work.add(job.name)
@@ -236,7 +235,7 @@ class LocalService(TrainingService):
 
     def _folder(self, job: Job) -> AttemptFolder:
         if not _NAME.fullmatch(job.trial):
-            raise ServiceError(f"{job.trial!r} cannot be the name of a folder")
+            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
         return AttemptFolder(self._directory / "trials" / job.trial / str(job.attempt))
 
     async def _packed(self) -> CodePackage:

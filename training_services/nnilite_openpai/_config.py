@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.units import DirPath, FilePath, MemoryMb, NonNegativeInt, PositiveInt, Secret
 from nnilite_openpai._template import check_template, read_template
 
@@ -208,3 +209,30 @@ def camel(name: str) -> str:
     """A field as YAML spells it."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
+
+
+_OF_ROLES = (
+    "trialCommand",
+    "trialGpuNumber",
+    "dockerImage",
+    "registryLogin",
+    "trialCpuNumber",
+    "trialMemorySize",
+    "gpuType",
+    "shmSize",
+)
+IGNORED = (
+    *(
+        IgnoredOption(
+            option,
+            "the job in openpaiConfig says it",
+            "with `openpaiConfig` or `openpaiConfigFile`",
+            lambda config, settings: config.template is not None,
+        )
+        for option in _OF_ROLES
+    ),
+    callback_is_unused(),
+    *CHECKPOINTS_STAY,
+    IgnoredOption("reuseMode", "each trial is a job of its own"),
+)
+"""What has no effect on OpenPAI."""

@@ -21,7 +21,7 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite_openpai._api import Pai
 from nnilite_openpai._checks import check_platform, check_resources
-from nnilite_openpai._config import OpenPaiConfig
+from nnilite_openpai._config import IGNORED, OpenPaiConfig
 from nnilite_openpai._convert import encoded, hidden, submission
 from nnilite_openpai._delivery import PaiDelivery, announce, code_source, deliver, fetch, fetch_file, listed, planned
 from nnilite_openpai._log import TaskLog
@@ -59,6 +59,7 @@ class OpenPaiService(TrainingService):
     """
 
     Config = OpenPaiConfig
+    ignores = IGNORED
 
     list_pause_s: ClassVar[float] = 2.0
     """PAI takes 60 list calls a minute of a user, whose experiments may be several."""
@@ -81,8 +82,6 @@ class OpenPaiService(TrainingService):
     async def open(self) -> None:
         self._pai, self._delivery = Pai(self._config), {}
         self._known, self._listed = {}, float("-inf")
-        if self._config.reuse_mode:
-            log.info("reuseMode has no effect: each trial is a job of its own")
         try:
             await self._check(self._pai)
         except BaseException:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.units import FilePath, MemoryMb, NonNegativeInt, Secret
 
 # What `runtimeEnv` may not say: these are what makes a Ray job an attempt of a trial of ours.
@@ -146,3 +147,16 @@ def _check_variables(variables: Any, place: Place) -> None:
     for name, value in variables.items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name) or not isinstance(value, str):
             raise ConfigError(f"cannot have {name!r}: {value!r} in env_vars: Ray takes names and texts", place)
+
+
+IGNORED = (
+    IgnoredOption(
+        "trialGpuNumber",
+        "entrypointNumGpus counts",
+        "with `entrypointNumGpus`",
+        lambda config, settings: config.entrypoint_num_gpus is not None,
+    ),
+    callback_is_unused(),
+    *CHECKPOINTS_STAY,
+)
+"""What has no effect on Ray."""

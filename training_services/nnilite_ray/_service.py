@@ -22,7 +22,7 @@ from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Host, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
-from nnilite_ray._config import RayConfig
+from nnilite_ray._config import IGNORED, RayConfig
 from nnilite_ray._package import RayPackage, check_size, make_package
 from nnilite_ray._resources import Usage
 from nnilite_ray._watch import RayWatch
@@ -37,6 +37,7 @@ class RayService(TrainingService):
     """Jobs of a Ray cluster, through its Jobs REST interface."""
 
     Config = RayConfig
+    ignores = IGNORED
 
     usage_pause_s: ClassVar[float] = 5.0
     """So often at most the cluster is asked what of it is in use."""

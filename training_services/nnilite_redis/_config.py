@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nnilite.errors import ConfigError, Place
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
 from nnilite.units import Bytes, Duration, FilePath, NonNegativeInt, PositiveInt, Secret
 from nnilite_redis._connection import EXAMPLE, RedisAddress
 
@@ -126,3 +127,17 @@ def check_label(label: str, place: Place) -> None:
     """Raises: ConfigError for what cannot be a label."""
     if not _LABEL.fullmatch(label):
         raise ConfigError(f"{label!r} cannot be a label: it must have no spaces and no commas, such as gpu=a100", place)
+
+
+IGNORED = (
+    IgnoredOption("callback", "trials report through Redis"),
+    IgnoredOption("nniManagerIp", "trials report through Redis, and nobody calls the manager"),
+    *CHECKPOINTS_STAY,
+    IgnoredOption(
+        "redisSizeLimit",
+        "files go through the bucket of storage",
+        "with `storage`",
+        lambda config, settings: config.storage is not None,
+    ),
+)
+"""What has no effect on the workers of a pool."""

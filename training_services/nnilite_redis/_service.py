@@ -20,7 +20,7 @@ from nnilite.keeper_folder import STREAMS
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite.slots import SlotTerms
-from nnilite_redis._config import RedisConfig, check_label
+from nnilite_redis._config import IGNORED, RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, labels_of, task_of, wants_of
 from nnilite_redis._keys import worker_party
 from nnilite_redis._mail import Letter
@@ -39,6 +39,7 @@ class RedisService(TrainingService):
     """
 
     Config = RedisConfig
+    ignores = IGNORED
 
     def __init__(self, name: str, config: RedisConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -78,7 +79,7 @@ class RedisService(TrainingService):
 
     async def submit(self, job: Job) -> Handle:
         if not (_NAME.fullmatch(job.trial) and _NAME.fullmatch(job.experiment)):
-            raise ServiceError(f"{job.trial!r} cannot be the name of a folder")
+            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
         for label in labels_of(job):
             check_label(label, Place(field="_machineLabels"))
         session = self._opened

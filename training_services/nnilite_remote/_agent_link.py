@@ -234,7 +234,7 @@ class AgentLink:
         if answer is None or answer.done():
             return
         if "error" in message:
-            answer.set_exception(MachineError(str(message["error"])))
+            answer.set_exception(MachineError(str(message["error"]), lasting=message.get("lasting") is True))
         else:
             answer.set_result(message["ok"])
 

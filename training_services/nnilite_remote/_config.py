@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from nnilite.errors import ConfigError, Place
+from nnilite.records import Json
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
 from nnilite.ssh.settings import SshMachine, SshSettings, check_word
 from nnilite.units import Duration, GpuIndices, NonNegativeInt, PositiveInt
 
@@ -103,3 +106,28 @@ class RemoteConfig(SshSettings):
     def cache_s(self) -> int:
         """How long packages stay, in seconds; 0: not beyond the experiment."""
         return 0 if self.keep_packages == "no" else int(self.keep_packages)
+
+
+def _stays_on_machines(config: RemoteConfig, settings: Mapping[str, Json]) -> bool:
+    """Whether the rule of `checkpoint` is one that the service itself does not apply on the machines."""
+    checkpoint = settings.get("checkpoint") or {}
+    return CHECKPOINTS_STAY[0].holds(config, settings) and checkpoint.get("keep") != "none"
+
+
+def _without_gpus(config: RemoteConfig, settings: Mapping[str, Json]) -> bool:
+    return not config.trial_gpu_number
+
+
+_NO_GPUS = (
+    "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
+    "unless `trialGpuNumber` is above 0",
+)
+IGNORED = (
+    IgnoredOption("callback", "trials report through the SSH connection, or to nniManagerIp"),
+    replace(CHECKPOINTS_STAY[0], case="without `sharedStorage`, unless it is `none`", holds=_stays_on_machines),
+    CHECKPOINTS_STAY[1],
+    IgnoredOption("reuseMode", "each trial has a folder of its own on its machine"),
+    IgnoredOption("machineList.useActiveGpu", *_NO_GPUS, _without_gpus),
+    IgnoredOption("machineList.gpuIndices", *_NO_GPUS, _without_gpus),
+)
+"""What has no effect on machines that are reached by SSH."""

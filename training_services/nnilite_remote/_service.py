@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 
 from nnilite.callback_address import callback_socket
 from nnilite.codedir import CodePackage
-from nnilite.errors import NoCapacity, NotFound, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.gpu import environment, use_of
 from nnilite.keeper_folder import STREAMS, missing_output
 from nnilite.records import Host, Json, KeeperEvent
@@ -32,7 +32,7 @@ from nnilite.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._bookings import Booking, Bookings
-from nnilite_remote._config import RemoteConfig
+from nnilite_remote._config import IGNORED, RemoteConfig
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._machine import Machine, MachineSupply
 from nnilite_remote._machine_choice import HostCandidate, choose_machine
@@ -66,6 +66,7 @@ class RemoteService(TrainingService):
     """
 
     Config = RemoteConfig
+    ignores = IGNORED
 
     def __init__(self, name: str, config: RemoteConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -114,7 +115,7 @@ class RemoteService(TrainingService):
 
     async def submit(self, job: Job) -> Handle:
         if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
-            raise ServiceError(f"{job.trial!r} cannot be the name of a folder")
+            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
         booking = self._bookings.get(job.name)
         machine = self.machines.get(booking.machine) if booking else None
         if booking is not None and machine is not None:
@@ -187,6 +188,8 @@ class RemoteService(TrainingService):
         except MachineError as error:
             self._bookings.free(job.name)
             self._withdraw(job, [booking.machine] if self._terms.limit else [])
+            if error.lasting:
+                raise ConfigError(f"{machine.title} will never start the trial: {error}") from error
             machine.avoid(str(error))
             raise ServiceError(f"{machine.title} could not start the trial: {error}") from error
         if "missing" in answer:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError
+from nnilite.service import IgnoredOption
 from nnilite.units import Duration, FilePath, PositiveInt, PositiveNumber
 
 
@@ -49,3 +50,21 @@ class SimulatedConfig:
             raise ConfigError("needs either objective (file.py:function) or curves (a file)")
         if self.objective is not None and not all(self.objective.rpartition(":")[::2]):
             raise ConfigError(f"objective: {self.objective!r} is not of the form file.py:function")
+
+
+_NO_COMMAND = "no command is run in simulated time"
+IGNORED = (
+    IgnoredOption("trialCommand", _NO_COMMAND),
+    IgnoredOption(
+        "trialCodeDirectory",
+        "the results come from curves",
+        "with `curves`",
+        lambda config, settings: config.curves is not None,
+    ),
+    IgnoredOption("codeLimits", "nothing is packed"),
+    *(IgnoredOption(option, _NO_COMMAND) for option in ("trialGpuNumber", "nniManagerIp", "sharedStorage")),
+    *(IgnoredOption(option, _NO_COMMAND) for option in ("checkpoint.keep", "checkpoint.maxSize", "gracePeriod")),
+    IgnoredOption("retryOn", f"{_NO_COMMAND}, so there are no exit codes"),
+    IgnoredOption("maxOutputSize", _NO_COMMAND),
+)
+"""What has no effect where nothing runs."""

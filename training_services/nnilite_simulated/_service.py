@@ -22,7 +22,7 @@ from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Host, Json, KeeperEvent, MetricKind, Reported, Started
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_simulated._attempt_plan import AttemptPlan, Crew, made_plan
-from nnilite_simulated._config import SimulatedConfig
+from nnilite_simulated._config import IGNORED, SimulatedConfig
 from nnilite_simulated._trace import Trace, read_trace, shipped
 
 _OBJECTIVE_TIMEOUT_S = 30.0
@@ -33,6 +33,7 @@ class SimulatedService(TrainingService):
     """Attempts in simulated time."""
 
     Config: ClassVar[type] = SimulatedConfig
+    ignores = IGNORED
     tells_cost: ClassVar[bool] = True
 
     def __init__(self, name: str, config: SimulatedConfig, context: ServiceContext) -> None:

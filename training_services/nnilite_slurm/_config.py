@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nnilite.errors import ConfigError, Place
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.ssh.settings import SshMachine, SshSettings, check_word
 from nnilite.units import Duration, MemoryMb, NonNegativeInt, PositiveInt
 
@@ -175,3 +176,16 @@ def _check_line(line: str, place: Place) -> None:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+IGNORED = (
+    IgnoredOption(
+        "trialGpuNumber",
+        "gres says what a trial gets; 0 still hides all GPUs",
+        "with `gres`, unless it is 0",
+        lambda config, settings: config.gres is not None and bool(settings.get("trialGpuNumber")),
+    ),
+    callback_is_unused("trials report by their folders and need no address"),
+    *CHECKPOINTS_STAY,
+)
+"""What has no effect on Slurm."""

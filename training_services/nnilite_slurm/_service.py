@@ -28,7 +28,7 @@ from nnilite.ssh.errors import MachineError
 from nnilite_slurm._api import Look, SlurmApi
 from nnilite_slurm._arrays import JobArrays, array_name
 from nnilite_slurm._attempt_reader import GROWING, AttemptReader
-from nnilite_slurm._config import SlurmConfig
+from nnilite_slurm._config import IGNORED, SlurmConfig
 from nnilite_slurm._listing import NAMELESS, RUNNING, WAITING, SlurmJob
 from nnilite_slurm._login import login_host
 from nnilite_slurm._script import pythons_of, run_limit_s, script_of
@@ -52,6 +52,7 @@ class SlurmService(TrainingService):
     """Jobs of Slurm, submitted on this machine or on a login node that is reached by SSH."""
 
     Config = SlurmConfig
+    ignores = IGNORED
 
     def __init__(self, name: str, config: SlurmConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -148,7 +149,7 @@ class SlurmService(TrainingService):
     async def submit(self, job: Job) -> Handle:
         api = self._connected()
         if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
-            raise ServiceError(f"{job.trial!r} cannot be the name of a folder")
+            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
         # Its commands would try for a minute, and what runs is not looked after meanwhile.
         if self._silent_s and time.monotonic() - self._silent_s < _SILENCE_S:
             raise ServiceError(self._trouble)
@@ -193,7 +194,9 @@ class SlurmService(TrainingService):
         spec = {**self._spec(job, root, callback), "token": _HIDDEN}
         where = "this machine" if self.config.login is None else self.config.login.title
         script = self._script(job.name, job.gpus, 0)
-        return {"name": job.name, "login": where, "folder": spec["directory"], "script": script, "specification": spec}
+        reports = "by files in the folder" if callback is None else "to the manager"
+        facts = {"name": job.name, "login": where, "folder": spec["directory"], "reports": reports}
+        return {**facts, "script": script, "specification": spec}
 
     # ------------------------------------------------------------ watching
 

@@ -109,5 +109,6 @@ class KeeperStarter:
                         write_private(os.path.join(folder, "job.json"), json.dumps(handle))
                     self._say({"id": number, "ok": handle})
                 else:
-                    self._say({"id": number, "error": "the keeper was not started: %s" % event.get("message")})
+                    error = "the keeper was not started: %s" % event.get("message")
+                    self._say({"id": number, "error": error, "lasting": event.get("lasting") is True})
                 return

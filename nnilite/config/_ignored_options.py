@@ -1,0 +1,170 @@
+"""Which options of a checked config have no effect, by what the services declare in `TrainingService.ignores`.
+
+Only options that somebody has set to something else than their default are named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nnilite import _plugins
+from nnilite.config._record import ConfigField, record_of
+from nnilite.config._services import SHORTCUTS, Service
+from nnilite.errors import NniliteError
+from nnilite.records import Json
+
+if TYPE_CHECKING:
+    from nnilite.config._experiment_config import ExperimentConfig
+    from nnilite.service import IgnoredOption
+
+BY_WORKERS = (
+    "trialCommand",
+    "trialCodeDirectory",
+    "codeLimits",
+    "trialGpuNumber",
+    "nniManagerIp",
+    "callback",
+    "sharedStorage",
+    "checkpoint.keep",
+    "checkpoint.maxSize",
+    "gracePeriod",
+    "retryOn",
+    "maxOutputSize",
+)
+"""The options of an experiment whose effect depends on the training service, which may ignore them."""
+
+BY_MANAGER = (
+    "trainingService",
+    "trialConcurrency",
+    "experimentName",
+    "experimentType",
+    "searchSpaceFile",
+    "searchSpace",
+    "maxExperimentDuration",
+    "maxTrialNumber",
+    "maxTrialDuration",
+    "maxCost",
+    "placement",
+    "moveAfter",
+    "useAnnotation",
+    "debug",
+    "logLevel",
+    "experimentWorkingDirectory",
+    "tunerGpuIndices",
+    "tuner",
+    "assessor",
+    "advisor",
+    "tunerTimeout",
+    "maxTrialRetries",
+    "retryFailed",
+    "maxFailedTrials",
+    "stopOnSameError",
+    "workerSilence",
+    "idleTimeout",
+    "requireToken",
+    "searchFrom",
+    "trackers",
+    "webhooks",
+)
+"""The options that the manager itself sees to, whatever the platform."""
+
+
+class OptionWithoutEffect(NamedTuple):
+    """An option of a config that was set and has no effect."""
+
+    option: str
+    service: str  # the name of the service on which it has none, "" if it has none at all
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        where = f" on {self.service}" if self.service else ""
+        return f"{self.option} has no effect{where}: {self.why}"
+
+
+def options_without_effect(config: ExperimentConfig) -> list[OptionWithoutEffect]:
+    """Return what was set in a checked config and has no effect, each option once for each service."""
+    found = [*_of_the_manager(config)]
+    shown = config.json()
+    for service in config.services:
+        cls = _plugins.training_service_class(service.platform)
+        settings = {**shown, **_own(config, service)}
+        for one in getattr(cls, "ignores", ()):
+            if _is_set(one.option, service, config) and _holds(one, service, settings):
+                found.append(OptionWithoutEffect(one.option, service.name, one.why))
+    return list(dict.fromkeys(found))
+
+
+def _holds(one: IgnoredOption, service: Service, settings: Mapping[str, Json]) -> bool:
+    """Whether this is such a case. That cannot be told where a file that the section names is gone."""
+    try:
+        return one.holds(service.config, settings)
+    except NniliteError:
+        return False
+
+
+def _own(config: ExperimentConfig, service: Service) -> dict[str, Json]:
+    """A service's own trial settings, under the names that they have at the top level."""
+    settings = config.settings(service.name)
+    pairs = ((entry.key, getattr(settings, entry.name)) for entry in SHORTCUTS.entries)
+    return {key: value for key, value in pairs if value is not None}
+
+
+def _is_set(option: str, service: Service, config: ExperimentConfig) -> bool:
+    """Whether an option of a service's section, or else of the experiment, is not as it would be by default."""
+    first, *rest = option.split(".")
+    own = _entry(service.config, first)
+    shared = SHORTCUTS.entry(first)
+    if own is not None:
+        return _differs(getattr(service.config, own.name), own.default, rest)
+    if shared is not None:
+        return _differs(getattr(config.settings(service.name), shared.name), None, rest)
+    top = _entry(config, first)
+    return top is not None and _differs(getattr(config, top.name), top.default, rest)
+
+
+def _differs(value: Any, default: Any, path: Sequence[str]) -> bool:
+    """Whether a value, or what it has at a path, differs from its default. Of a list, one element is enough."""
+    if value is None:
+        return False
+    if path and isinstance(value, (list, tuple)):
+        return any(_differs(item, None, path) for item in value)
+    if not path or not dataclasses.is_dataclass(value):
+        return bool(value != default)
+    entry = _entry(value, path[0])
+    return entry is not None and _differs(getattr(value, entry.name), entry.default, path[1:])
+
+
+def _entry(value: object, key: str) -> ConfigField | None:
+    """The field of an object of a config class; None if it has none of this name."""
+    cls: type = type(value)
+    return record_of(cls).entry(key)
+
+
+def _of_the_manager(config: ExperimentConfig) -> Iterator[OptionWithoutEffect]:
+    """What the manager itself ignores, whatever the platforms."""
+    if config.debug and config.log_level != "debug":
+        yield OptionWithoutEffect("debug", "", f"logLevel counts, and is {config.log_level}")
+    if len(config.services) == 1:
+        alone = "there is one training service; name several in trainingService"
+        for option, value in (("placement", config.placement != "weighted"), ("moveAfter", config.move_after)):
+            if value:
+                yield OptionWithoutEffect(option, "", alone)
+    for section, service in zip(_sections(config), config.services, strict=True):
+        yield from _of_a_section(config, section, service)
+
+
+def _sections(config: ExperimentConfig) -> Sequence[Any]:
+    given: Any = config.training_service
+    return given if isinstance(given, list) else [given]
+
+
+def _of_a_section(config: ExperimentConfig, section: Any, service: Service) -> Iterator[OptionWithoutEffect]:
+    if section._settings.debug:
+        yield OptionWithoutEffect("debug", service.name, "set it, or logLevel, at the top level")
+    weighted = len(config.services) > 1 and config.placement == "weighted"
+    own = _entry(service.config, "weight")
+    if config.share(service.name).weight is not None and own is None and not weighted:
+        yield OptionWithoutEffect("weight", service.name, "it counts with several services and `placement: weighted`")
