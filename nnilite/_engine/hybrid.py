@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,7 +102,8 @@ class HybridService(TrainingService):
         self._next_try: dict[str, float] = {}  # when these may be opened again
         self._aside: dict[str, Aside] = {}  # members whose last answer was a failure
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
-        self._refusals: dict[str, dict[str, str]] = {name: {} for name in self._members}  # for good, by job, in a row
+        self._refusals: dict[str, dict[str, str]] = {name: {} for name in self._members}  # for good, by job
+        self._in_a_row: Counter[str] = Counter()  # how many jobs each member has refused since it took one
         self._full: dict[str, float] = {}  # members that had no room, and until when that counts
 
     async def open(self) -> None:
@@ -194,17 +196,16 @@ class HybridService(TrainingService):
 
     def _never(self, one: Candidate, job: Job) -> str:
         """Why a member will never take a job, as it has said itself; "" if it may."""
-        refused = self._refusals[one.name]
-        return self._refusing(one.name) or refused.get(job.name, "")
+        return self._refusing(one.name) or self._refusals[one.name].get(job.name, "")
 
     def _refusing(self, name: str) -> str:
         """Why a member gets no more jobs, "" if it gets some."""
-        refused = self._refusals[name]
-        return next(reversed(refused.values())) if len(refused) >= _REFUSALS else ""
+        return next(reversed(self._refusals[name].values())) if self._in_a_row[name] >= _REFUSALS else ""
 
     def _note_refusal(self, name: str, job: Job, refusal: NniliteError) -> None:
         self._refusals[name][job.name] = str(refusal)
-        if len(self._refusals[name]) == _REFUSALS:
+        self._in_a_row[name] += 1
+        if self._in_a_row[name] == _REFUSALS:
             log.warning("%s gets no more trials, as it refuses all for good: %s", name, refusal)
 
     async def _submit_to(self, name: str, job: Job) -> Handle:
@@ -219,7 +220,7 @@ class HybridService(TrainingService):
             raise ServiceError(f"{name}: {error}") from error
         self._aside.pop(name, None)
         self._full.pop(name, None)
-        self._refusals[name].clear()
+        self._in_a_row[name] = 0
         return {"service": name, "handle": dict(handle)}
 
     def _set_aside(self, name: str, error: NniliteError) -> None:
@@ -353,7 +354,7 @@ class HybridService(TrainingService):
             return
         loop = asyncio.get_running_loop()
         if loop.time() < self._next_try.get(name, 0.0):
-            raise self._closed[name]
+            raise self._closed[name].with_traceback(None)
         try:
             await _within(name, self._members[name].open())
         except NniliteError as error:

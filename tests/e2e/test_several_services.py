@@ -7,11 +7,12 @@ import io
 import shlex
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
 
-from e2e.conftest import Start, start
+from e2e.conftest import ECHO, Start, start
 
 __all__ = ["start"]
 
@@ -60,3 +61,21 @@ def test_interrupted_trials_on_simulated_spot_nodes_report_each_step_once(start:
     for trial in trials:
         steps = [one["value"] for one in running.client.metrics(trial["id"], kind="PERIODICAL")]
         assert sorted(steps) == pytest.approx([trial["parameters"]["x"] * step for step in range(1, 25)])
+
+
+def test_trials_on_this_machine_need_no_log_for_their_reports(start: Start) -> None:
+    running = start(callback="log")
+    running.wait("DONE")
+    assert [trial["state"] for trial in running.trials()] == ["SUCCEEDED"] * 4
+    assert "callback has no effect on local" in (running.directory / "log" / "manager.log").read_text()
+
+
+def test_reports_by_logs_are_a_matter_of_each_service_of_a_list(start: Start) -> None:
+    world = {"platform": "simulated", "objective": "trial.py:curve", "speedUp": 7200}
+    curve = "def curve(parameters):\n    return [parameters['x']] * 3"
+    code = f"{curve}\n\nif __name__ == '__main__':\n{indent(ECHO, '    ')}"
+    running = start(code, trainingService=[{"platform": "local"}, world], callback="log", maxTrialNumber=20)
+    running.wait("DONE", timeout_s=100.0)
+    trials = running.trials()
+    assert [trial["state"] for trial in trials] == ["SUCCEEDED"] * 20
+    assert {trial["service"] for trial in trials} == {"local", "simulated"}

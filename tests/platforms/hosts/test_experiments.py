@@ -82,6 +82,13 @@ def one_each(running, hosts, least: int = 1):
     return trials
 
 
+def test_trials_report_through_the_connection_also_where_a_log_was_asked_for(begin):
+    running = begin(COUNTING, "python3 trial.py 3 0", callback="log", trialConcurrency=3, maxTrialNumber=3)
+    running.wait("DONE", timeout_s=90)
+    assert [(trial["state"], trial["value"]) for trial in running.trials()] == [("SUCCEEDED", 3)] * 3
+    assert len(steps_of(running, running.trials()[0])) == 3
+
+
 def test_trials_of_a_power_cycled_host_go_on_elsewhere_from_their_checkpoints(begin, hosts):
     running = begin(COUNTING, "python3 trial.py 50 0.2", trialConcurrency=3, maxTrialNumber=3)
     trial = one_each(running, hosts, least=4)[0]

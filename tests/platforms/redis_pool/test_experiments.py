@@ -122,6 +122,13 @@ def test_a_server_that_is_killed_in_mid_run_costs_no_trial(begin, own_server, st
     assert all(set(found) == {0} for found in spans(tmp_path).values())
 
 
+def test_trials_report_through_redis_also_where_a_log_was_asked_for(begin, shared_server, start_worker):
+    start_worker(shared_server.url)
+    running = begin(shared_server, 5, callback="log", trialConcurrency=2, maxTrialNumber=2)
+    running.wait("DONE", timeout_s=90)
+    check_each_metric_once(running, 5)
+
+
 def test_trials_say_their_place_and_workers_are_listed_by_the_manager(begin, shared_server, start_worker):
     running = begin(shared_server, 5, trialConcurrency=3, maxTrialNumber=3)
     place = "3rd in the queue; no worker has joined"

@@ -85,3 +85,15 @@ def test_what_slurm_refuses_is_told_before_anything_starts(nnictl, tmp_path):
     said = nnictl("create", "-c", write(tmp_path, partition="nope"), code=1)
     assert "partition: Slurm refuses it; it says: invalid partition specified: nope" in said
     assert "Traceback" not in said
+
+
+def test_a_list_with_this_machine_ends_each_trial_though_reports_come_by_logs(nnictl, slurm, tmp_path):
+    place = tmp_path / "config.yaml"
+    config = yaml.safe_load(EXAMPLE.read_text()) | {"callback": "log", "maxTrialNumber": 20, "trialConcurrency": 4}
+    config["trialCodeDirectory"] = str(EXAMPLE.parent)
+    config["trainingService"] = [{"platform": "local"}, {"platform": "slurm"}]
+    place.write_text(yaml.safe_dump(config, sort_keys=False))
+    out = nnictl("create", "-c", str(place), "-p", "0", "--foreground", "--json")
+    profile = json.loads(out[out.index("{") : out.rindex("}") + 1])
+    assert (profile["state"], profile["counts"]["SUCCEEDED"]) == ("DONE", 20)
+    assert [one["name"] for one in profile["services"] if one["state"] == "up"] == ["local", "slurm"]
