@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnilite import _plugins
@@ -120,7 +121,9 @@ def _is_set(option: str, service: Service, config: ExperimentConfig) -> bool:
     if own is not None:
         return _differs(getattr(service.config, own.name), own.default, rest)
     if shared is not None:
-        return _differs(getattr(config.settings(service.name), shared.name), None, rest)
+        value = getattr(config.settings(service.name), shared.name)
+        # A code directory that nobody has named is the folder of the config.
+        return _differs(value, config._base.absolute() if isinstance(value, Path) else None, rest)
     top = _entry(config, first)
     return top is not None and _differs(getattr(config, top.name), top.default, rest)
 
@@ -145,7 +148,8 @@ def _entry(value: object, key: str) -> ConfigField | None:
 
 def _of_the_manager(config: ExperimentConfig) -> Iterator[OptionWithoutEffect]:
     """What the manager itself ignores, whatever the platforms."""
-    if config.debug and config.log_level != "debug":
+    of_a_service = any(section._settings.debug for section in _sections(config))
+    if config.debug and config.log_level != "debug" and not of_a_service:
         yield OptionWithoutEffect("debug", "", f"logLevel counts, and is {config.log_level}")
     if len(config.services) == 1:
         alone = "there is one training service; name several in trainingService"

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hybrid_bench import hybrid_of, job
 from simulation import EMPTY
-from test_hybrid import hybrid_of, job
 
 from nnilite._engine import messages as s
 from nnilite._engine.hybrid import HybridService, Member
