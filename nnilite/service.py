@@ -106,6 +106,8 @@ class JobSpec:
     checkpoint_dir: str | None = None
     # The experiment's shared storage, for its keepers alone. It may hold credentials.
     storage: Mapping[str, Json] | None = None
+    # The identity of the run that a restarted job continues; a new run draws its own.
+    run: str = ""
 
     def json(self) -> dict[str, Json]:
         """The specification as JSON, without `directory`."""

@@ -25,6 +25,7 @@ SPEC.json holds a secret and must have mode 0600. Its fields, with the defaults 
     max_output_bytes 0: cap of each output file, 0 for none; send_output false: also send output as events
     checkpoint_dir null
     storage null: the shared storage, an object (see `storage`); it may hold a secret
+    run "": the identity of the run that this one continues, on platforms that restart a job within its attempt
 
 There are three threads of control: the main thread owns the trial's process, the courier thread talks to the manager,
 and the trial itself writes its reports and output straight to files. If one dies or hangs, the others lose no data.
