@@ -134,6 +134,7 @@ class Engine:
         self._parts = parts
         self._inbox: list[_Entry] = []
         self._wakeup = asyncio.Event()
+        self._retry = asyncio.Event()
         self._closed = False
         self.uses = TrialUses(parts.rules.live)
         self.gate = EventGate(parts.store, self)
@@ -149,8 +150,17 @@ class Engine:
         """Why commits, or the output of trials, are held up; "" if they are not."""
         return self._trouble or self.gate.trouble
 
+    @property
+    def commits_held_up(self) -> str:
+        """Why commits are held up; "" if they are not."""
+        return self._trouble
+
     def now(self) -> float:
         return self._parts.clock()
+
+    def commit_again(self) -> None:
+        """Try a commit that is held up at once: something was done about it."""
+        self._retry.set()
 
     def put(self, message: s.Input, *, soon: bool = True) -> None:
         """Hand over an input without waiting for it.
@@ -280,7 +290,9 @@ class Engine:
                 if str(error) != self._trouble:
                     log.error("paused: %s", error)
                 self._trouble = str(error)
-                await asyncio.sleep(_STORE_RETRY_S)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._retry.wait(), _STORE_RETRY_S)
+                self._retry.clear()
             else:
                 if self._trouble:
                     log.info("no longer paused")

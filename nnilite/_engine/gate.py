@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 _CANCELED = (TrialState.USER_CANCELED, TrialState.SYS_CANCELED, TrialState.EARLY_STOPPED)
 _MOST_WAITING = 2
+# Longer than the longest pause of a keeper, and the time that its request may take.
+_TROUBLE_HOLDS_S = 60.0
 Known = tuple[Trial, Attempt, MetricCursor]
 """A trial, one of its attempts, and how much of that attempt's events was taken."""
 
@@ -76,12 +78,20 @@ class EventGate:
     """Checks batches of events and hands the new events to the engine."""
 
     def __init__(self, store: EventStore, inbox: GateInbox) -> None:
-        self.trouble = ""  # why output cannot be written, "" if it can
+        self._trouble, self._trouble_until = "", 0.0
         self._store = store
         self._inbox = inbox
         self.works: set[asyncio.Task[Taken]] = set()  # batches that are being taken
         self._cursors = MetricCursors()
         self._turns: WeakValueDictionary[JobKey, _Turn] = WeakValueDictionary()
+
+    @property
+    def trouble(self) -> str:
+        """Why output cannot be written, "" if it can.
+
+        A keeper sends again what was refused. Where none does for a while, its trial is gone, and with it the trouble.
+        """
+        return self._trouble if self._inbox.now() < self._trouble_until else ""
 
     def begin(self, key: JobKey) -> None:
         """Say that nothing of this attempt was ever taken, so that the store need not be asked."""
@@ -157,9 +167,9 @@ class EventGate:
         except StoreError as error:
             if str(error) != self.trouble:
                 log.error("%s", error)
-            self.trouble = str(error)
+            self._trouble, self._trouble_until = str(error), self._inbox.now() + _TROUBLE_HOLDS_S
             raise
-        self.trouble = ""
+        self._trouble = ""
 
     async def _commit(self, key: JobKey, found: Fresh, known: Known | None) -> bool:
         """False: the trial has changed since its events were looked at."""

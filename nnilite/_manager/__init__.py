@@ -8,6 +8,8 @@
     port_choice     the port of a manager that was not told one
     standing_by     waits until the process is told what it is to manage
     starter         tells the process that started the manager how the start goes
+    stop_reserve    disk space with which a stop can be recorded on a full disk
+    trial_copies    files of trials that lie on other machines: listed there, and copied here
     own_files       the files by which others find an experiment and its manager
     file_guard      makes the manager's own files again when somebody deletes or damages them
     assembly        makes a manager from an experiment's folder

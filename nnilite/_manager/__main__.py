@@ -31,7 +31,6 @@ from nnilite._manager.starter import Starter
 from nnilite._manager.viewer import Viewer
 from nnilite._network import is_loopback
 from nnilite._rest import CallbackSocket, Options, Premises, SecretFilter, listen, make_application
-from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
 from nnilite._trackers.keeping import Feeder, keep_fed, trackers_of
 from nnilite._tuner_host.tuner_process import TunerProcess
@@ -219,6 +218,7 @@ class Program:
             if new:
                 await self._open(parts)
             self._files.write_state(parts.engine.rules.state, None)
+            await asyncio.to_thread(parts.manager.reserve.keep)
             self._ready()
             await self._work(parts)
             # Without this, clients might miss the last state.
@@ -227,6 +227,7 @@ class Program:
         finally:
             server.stop()
             short_way.close()
+            parts.manager.reserve.release()
             if self._files.guard is not None:
                 # The thread of a look goes on when its task is canceled.
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -262,7 +263,7 @@ class Program:
         over = asyncio.Event()
         feeding = asyncio.create_task(keep_fed(self._feeders, over))
         tidying = asyncio.create_task(keep_tidy(parts.tidiers, over))
-        works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts.store))]
+        works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts))]
         try:
             done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -286,14 +287,15 @@ class Program:
                 self._stopping.set()
                 return
 
-    async def _look_after(self, store: AsyncStore) -> None:
+    async def _look_after(self, parts: assembly.Assembled) -> None:
         """Look after the files that somebody may remove. Raises: NniliteError when the manager has to end."""
         said = ""
         while self._files.guard is not None:
             await asyncio.sleep(_LOOK_S)
             await asyncio.to_thread(self._files.guard.look)
+            await asyncio.to_thread(parts.manager.reserve.keep)
             try:
-                await store.keep_place()
+                await parts.store.keep_place()
             except StoreError as error:
                 if not error.busy:
                     raise

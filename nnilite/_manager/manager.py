@@ -32,6 +32,7 @@ from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.checkpoint_tidying import CheckpointTidier
+from nnilite._manager.stop_reserve import StopReserve
 from nnilite._manager.trial_copies import TrialCopies, merged
 from nnilite._manager.use_answers import shown_uses
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
@@ -124,6 +125,7 @@ class Manager(Viewer):
         self._parts = machinery
         self._stopping: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
+        self.reserve = StopReserve(about.directory)
         self._copies = TrialCopies(about.directory / "trials", machinery.service)
 
     @property
@@ -131,8 +133,10 @@ class Manager(Viewer):
         return self._parts.engine
 
     def progress(self) -> ExperimentProgress:
-        trouble = self.engine.trouble
         rules = self.engine.rules
+        # Output that cannot be written does not keep a stop from its end.
+        stopping = rules.state is ExperimentState.STOPPING
+        trouble = self.engine.commits_held_up if stopping else self.engine.trouble
         spent = rules.spent(self.engine.now())
         shown = replace(self._parts.publisher.progress, duration_s=rules.duration_s, spent=spent)
         return replace(shown, reason=f"paused: {trouble}") if trouble else shown
@@ -203,15 +207,22 @@ class Manager(Viewer):
         await self._parts.tuner.try_space(space)
 
     async def stop(self) -> None:
-        """Stop the experiment. Raises: ServiceError if the stop cannot be recorded yet; it follows once it can be."""
+        """Stop the experiment, also on a full disk, on which space is kept for that.
+
+        Raises: ServiceError if the stop cannot be recorded yet; it follows once it can be.
+        """
+        patience_s = 0.0 if self.engine.commits_held_up else _STOP_PATIENCE_S
         stopping = asyncio.create_task(self.engine.do(s.Stop(self.engine.now())))
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
+        if not (await asyncio.wait([stopping], timeout=patience_s))[0] and self.engine.commits_held_up:
+            await asyncio.to_thread(self.reserve.release)
+            self.engine.commit_again()
         while not (await asyncio.wait([stopping], timeout=_STOP_PATIENCE_S))[0]:
-            if self.engine.trouble:
+            if self.engine.commits_held_up:
                 # Nobody awaits this task any more, so its exception is fetched here, or asyncio would complain.
                 stopping.add_done_callback(lambda done: done.cancelled() or done.exception())
-                raise ServiceError(f"it will stop as soon as it can write that down: {self.engine.trouble}")
+                raise ServiceError(f"it will stop as soon as it can write that down: {self.engine.commits_held_up}")
         try:
             await stopping
         except ServiceError:

@@ -5,7 +5,8 @@ route        the way to a machine, as OpenSSH's configuration has it
 connect      gets connected, hop by hop
 commands     runs a command over a connection
 known_hosts  which key a machine must have
-download     unpacks what a machine sends
+answer_sink  what a command prints, up to a limit
+download     takes the files that a machine sends
 errors       why a machine cannot be used
 
 `route`, `connect` and `commands` need paramiko, the extra `remote`. Two plugins stand on this: nnilite_remote, whose

@@ -23,7 +23,7 @@ import pytest
 from nnilite import _registry
 from nnilite._cli.nnictl import run
 from nnilite._engine import engine
-from nnilite._running import launch
+from nnilite._running import launch, managers
 from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
 from nnilite.testing import eventually
@@ -256,21 +256,49 @@ def test_a_full_disk_pauses_the_experiment_and_nothing_is_lost(
 
 
 @pytest.mark.real
-def test_a_stop_on_a_full_disk_says_so_and_force_ends_the_manager(
+def test_an_experiment_is_stopped_on_a_full_disk_and_goes_on_later(
     small_disk: Path, start: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NNILITE_HOME", str(small_disk))
     running = start(PATIENT, maxTrialNumber=2)
     running.wait_for(lambda: len(curves(running)) == 2)
-    _fill(small_disk / "ballast")
-    running.wait_for(lambda: "free some disk space" in running.client.profile()["reason"])
+    ballast = small_disk / "ballast"
+    running.wait_for(lambda: _fill(ballast) or "free some disk space" in running.client.profile()["reason"])
+    assert run(["stop", running.entry.id]) == 0
+    assert "is stopped" in capsys.readouterr().out
+    assert managers.was_stopped(running.entry)
+    ballast.unlink()
+    again = running.resume()
+    again.wait("DONE", timeout_s=90)
+    assert all(curve == list(range(len(curve))) for curve in curves(again).values())
+    assert (running.directory / "stop-reserve").exists()
+    again.stop()
+    assert not (running.directory / "stop-reserve").exists()
+
+
+@pytest.mark.real
+def test_a_stop_on_a_disk_that_stays_full_says_so_and_force_ends_the_manager(
+    small_disk: Path, start: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(small_disk))
+    running = start(PATIENT, maxTrialNumber=2)
+    running.wait_for(lambda: len(curves(running)) == 2)
+    # Somebody else has had what is kept for the stop.
+    ballast = small_disk / "ballast"
+
+    def paused() -> bool:
+        (running.directory / "stop-reserve").unlink(missing_ok=True)
+        _fill(ballast)
+        return "free some disk space" in running.client.profile()["reason"]
+
+    running.wait_for(paused)
     began = time.monotonic()
     assert run(["stop", running.entry.id]) == 1
     assert time.monotonic() - began < 15
     assert "free some disk space" in (told := capsys.readouterr().err)
     assert f"`nnictl stop --force {running.entry.id}`" in told
     assert run(["stop", "--force", running.entry.id]) == 0
-    (small_disk / "ballast").unlink()
+    ballast.unlink()
     again = running.resume()
     again.wait("DONE", timeout_s=90)
     assert all(curve == list(range(30)) for curve in curves(again).values())
