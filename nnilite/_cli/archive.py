@@ -36,7 +36,9 @@ SAVED_CODE = "saved_code"
 _FILES = {DATABASE, CONFIG}
 _REMARKS = "remarks.json"
 _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
-_OF_A_MANAGER = {"lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log", "stop-reserve"}
+_OF_A_MANAGER = {
+    *("lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log", "stop-reserve"),
+}
 _OF_A_SERVICE = ("-jobs.json", "-owed.json", "-shm", "-wal")
 _OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and the place where it runs
 

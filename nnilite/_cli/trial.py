@@ -317,7 +317,7 @@ def download(options: argparse.Namespace) -> None:
     if others:
         named = ", ".join(screen.clean(_other(one)) for one in others[:_NAMED])
         more = ", ..." if len(others) > _NAMED else ""
-        print(f"{len(others)} links and the like are left out: {named}{more}")
+        print(f"Left out, as they are links or no files: {named}{more}")
     if listing["note"]:
         print(listing["note"])
 

@@ -130,7 +130,7 @@ class Engine:
 
     def __init__(self, parts: Parts) -> None:
         self.rules = parts.rules
-        self._trouble = ""  # why commits are held up, "" if they are not
+        self.commits_held_up = ""  # why, "" if they are not
         self._parts = parts
         self._inbox: list[_Entry] = []
         self._wakeup = asyncio.Event()
@@ -148,12 +148,7 @@ class Engine:
     @property
     def trouble(self) -> str:
         """Why commits, or the output of trials, are held up; "" if they are not."""
-        return self._trouble or self.gate.trouble
-
-    @property
-    def commits_held_up(self) -> str:
-        """Why commits are held up; "" if they are not."""
-        return self._trouble
+        return self.commits_held_up or self.gate.trouble
 
     def now(self) -> float:
         return self._parts.clock()
@@ -287,16 +282,16 @@ class Engine:
             except StoreError as error:
                 if not error.busy:
                     raise
-                if str(error) != self._trouble:
+                if str(error) != self.commits_held_up:
                     log.error("paused: %s", error)
-                self._trouble = str(error)
+                self.commits_held_up = str(error)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._retry.wait(), _STORE_RETRY_S)
                 self._retry.clear()
             else:
-                if self._trouble:
+                if self.commits_held_up:
                     log.info("no longer paused")
-                self._trouble = ""
+                self.commits_held_up = ""
                 self._parts.watcher.committed(records)
                 return
 

@@ -55,6 +55,10 @@ class Member:
         return replace(job, spec={**job.spec, **own}, gpus=self.gpus)
 
 
+def _is_aside(aside: Aside | None, now: float) -> bool:
+    return aside is not None and now < aside.until
+
+
 class PlacementNotes(Protocol):
     """Tells which member was asked last to take a job. What is noted is there for the next manager, too."""
 
@@ -180,13 +184,9 @@ class HybridService(TrainingService):
     def _candidates(self, job: Job, now: float) -> list[Candidate]:
         held, tried = self.notes.held(job), self.notes.tried(job)
         return [
-            Candidate(name, share, held.get(name, 0), self._is_aside(name, now), list(tried).count(name))
+            Candidate(name, share, held.get(name, 0), _is_aside(self._aside.get(name), now), list(tried).count(name))
             for name, share in self._shares.items()
         ]
-
-    def _is_aside(self, name: str, now: float) -> bool:
-        aside = self._aside.get(name)
-        return aside is not None and now < aside.until
 
     def _passed_over(self, one: Candidate) -> str:
         """Why a member is not asked, "" if it is."""

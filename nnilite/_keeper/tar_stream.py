@@ -124,26 +124,26 @@ class TarStream:
 
 
 def unpack_checkpoint(archive: str, target: str) -> None:
-    """Unpack files, folders and links that stay inside; hard links, devices and the like are left out.
+    """Unpack files, folders and links that stay inside; all else is left out, and so are names that lead out.
 
     Links are made after all files. Raises: DamagedTar, OSError.
     """
     links: List[Tuple[str, str]] = []
-    try:
-        with open(archive, "rb") as file, EnclosedFolder(target, make=True) as folder:
-            for number, member in enumerate(TarStream(file.read)):
-                if number >= _MOST_ENTRIES:
-                    raise DamagedTar("it has more than {} files".format(_MOST_ENTRIES))
+    with open(archive, "rb") as file, EnclosedFolder(target, make=True) as folder:
+        for number, member in enumerate(TarStream(file.read)):
+            if number >= _MOST_ENTRIES:
+                raise DamagedTar("it has more than {} files".format(_MOST_ENTRIES))
+            try:
                 if member.kind == FOLDER:
                     folder.make_folder(member.name)
                 elif member.kind == FILE:
                     folder.write(member.name, member.read, member.mode, member.mtime_ns)
                 elif member.kind == LINK:
                     links.append((member.name, member.target))
-            for name, leads_to in links:
-                folder.link(name, leads_to)
-    except UnsafeName as error:
-        raise DamagedTar(str(error)) from error
+            except UnsafeName:
+                continue
+        for name, leads_to in links:
+            folder.link(name, leads_to)
 
 
 def _member(block: bytes, kind: bytes, more: Dict[str, str]) -> TarMember:

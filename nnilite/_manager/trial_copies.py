@@ -14,7 +14,8 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nnilite._answers.backend import FileEntry, FileListing, OtherEntry
@@ -65,7 +66,10 @@ class TrialCopies:
         self._tidied: set[Key] = set()
 
     async def listed(self, attempt: Attempt) -> tuple[Sequence[TrialFile], str]:
-        """List what an attempt has written elsewhere, and say what of it is not listed; ((), "") if all is here."""
+        """List what an attempt has written elsewhere, and say what of it is not listed; ((), "") if all is here.
+
+        Paths are relative to the folder of the trial.
+        """
         if self._is_here(attempt):
             return (), ""
         async with self._locks[_key(attempt)]:
@@ -73,7 +77,8 @@ class TrialCopies:
                 found = await self._list(attempt)
                 if found is None:
                     await self._bring_little(attempt)
-                return found or (), _incomplete(found or ())
+                below = [replace(one, path=f"{attempt.number}/{one.path}") for one in found or ()]
+                return below, _incomplete(below)
             except NotFound as error:
                 return (), f"Only what is on this machine is listed: {error}."
             except (NniliteError, OSError, asyncio.TimeoutError) as error:
@@ -182,7 +187,7 @@ def listing_of(folder: Path) -> FileListing:
 
 
 def merged(here: FileListing, elsewhere: Sequence[TrialFile], note: str) -> FileListing:
-    """One list of what is on this machine and of what an attempt has elsewhere, as `_list` gives it."""
+    """One list of what is on this machine and of what an attempt has elsewhere, as `listed` gives it."""
     known = {one.path: one for one in here.files}
     for one in elsewhere:
         copy = known.get(one.path)
@@ -232,7 +237,7 @@ def _check_size(attempt: Attempt, known: TrialFile) -> None:
 
 
 @contextlib.contextmanager
-def _told(attempt: Attempt, what: str):  # type: ignore[no-untyped-def]
+def _told(attempt: Attempt, what: str) -> Iterator[None]:
     """Turn what goes wrong with a copy into one sentence."""
     try:
         yield

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite.errors import Conflict, NotFound
+from nnilite.errors import Conflict, NotFound, ServiceError
 from nnilite.records import MetricKind
 from nnilite.service import JobState, ServiceContext, TrainingService
 from nnilite.testing._programs import IMPORT, LIST, REPORT_ENVIRONMENT, SOIL
@@ -431,6 +431,32 @@ while not os.path.exists({str(bench.sign("end"))!r}): time.sleep(0.02)
         bench.call(bench.service.fetch(bench.handles[name], target))
         assert (target / "model $x.bin").read_text() == "weights\n"
         assert not [path for path in target.rglob("*") if path.is_file() and holds(path, bench.received(name).token)]
+
+    def test_the_trials_files_are_listed_and_copied_one_by_one_if_at_all(self, bench: ServiceBench) -> None:
+        if not self.has_logs:
+            pytest.skip("this service has no files")
+        outside = bench.mark("outside")
+        outside.write_text("of another")
+        name = bench.run(
+            f"""cd "$NNI_OUTPUT_DIR"; mkdir d; echo weights > d/'model $x.bin'; ln -s {quoted(outside)} l"""
+        )
+        bench.finish(name)
+        handle, target = bench.handles[name], bench.scratch / "one"
+        listed = bench.call(bench.service.files(handle))
+        if listed is None:
+            pytest.skip("this service does not list files")
+        known = {one.path: one for one in listed}
+        assert (known["d/model $x.bin"].size, known["d/model $x.bin"].kind) == (8, "file")
+        assert (known["l"].kind, known["l"].target) == ("link", str(outside))
+        assert "spec.json" not in known
+        bench.call(bench.service.fetch_file(handle, "d/model $x.bin", target, 8))
+        assert (target / "d/model $x.bin").read_text() == "weights\n"
+        assert isinstance(bench.refusal(bench.service.fetch_file(handle, "d/model $x.bin", target, 7)), ServiceError)
+        for path in ("l", "spec.json", "none", "../none", "/etc/passwd"):
+            assert isinstance(
+                bench.refusal(bench.service.fetch_file(handle, path, target, 99)), NotFound | ServiceError
+            )
+        assert [path.name for path in target.rglob("*") if not path.is_dir()] == ["model $x.bin"]
 
     @staticmethod
     def _log(bench: ServiceBench, name: str, stream: str) -> bytes:

@@ -280,24 +280,6 @@ def test_a_trial_that_finds_no_room_does_not_hold_up_the_next_one(tmp_path: Path
     play(tmp_path, scenario, service=Choosy)
 
 
-def test_files_that_a_trial_wrote_elsewhere_are_fetched_once_for_a_while(tmp_path: Path) -> None:
-    fetched: list[Path] = []
-
-    class Elsewhere(fakes.FakeService):
-        async def fetch(self, handle: Any, target: Path) -> None:
-            fetched.append(target)
-            target.mkdir(parents=True, exist_ok=True)
-
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        await running.run_job("nni-e-t0-0")
-        for _ in range(3):
-            await running.manager.directory("t0")
-        assert fetched == [tmp_path / "trials" / "t0" / "0"]
-
-    play(tmp_path, scenario, service=Elsewhere)
-
-
 def test_results_are_imported_once(tmp_path: Path) -> None:
     async def scenario(running: Bench) -> None:
         for expected in (2, 1):

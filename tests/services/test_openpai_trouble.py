@@ -205,7 +205,7 @@ def test_a_job_that_vanishes_is_lost(pai, open_pai):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     pai.jobs.pop(name).stop()
-    bench.service._know(name).submitted = float("-inf")
+    bench.service._known[name].submitted = float("-inf")
     assert bench.wait(name).reason == "PAI has no such job any more"
 
 

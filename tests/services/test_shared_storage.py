@@ -166,8 +166,8 @@ def exchange(stored: Path) -> None:
         archive.addfile(tarfile.TarInfo("answer"), io.BytesIO())
 
 
-def hang(stored: Path) -> None:
-    """Who reads it waits for ever, as where a file server is away."""
+def put_a_pipe(stored: Path) -> None:
+    """Who opens it waits for ever."""
     stored.unlink()
     os.mkfifo(stored)
 
@@ -178,7 +178,7 @@ def hang(stored: Path) -> None:
         (damage_by_cutting, "the code package is damaged"),
         (damage_in_the_middle, "the code package is damaged"),
         (exchange, "its content is not what its name says"),
-        (hang, "the shared storage has sent nothing for 1 s"),
+        (put_a_pipe, "it is no ordinary file"),
         (Path.unlink, "the shared storage does not have the code"),
     ],
 )

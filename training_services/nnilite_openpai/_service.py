@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -73,7 +74,7 @@ class OpenPaiService(TrainingService):
         self._config = config
         self._pai: Pai | None = None
         self._delivery: dict[str, PaiDelivery] = {}
-        self._known: dict[str, _PaiJobMemory] = {}
+        self._known: defaultdict[str, _PaiJobMemory] = defaultdict(_PaiJobMemory)
         self._jobs: Mapping[str, Mapping[str, Json]] = {}
         self._listed = float("-inf")
 
@@ -81,7 +82,8 @@ class OpenPaiService(TrainingService):
 
     async def open(self) -> None:
         self._pai, self._delivery = Pai(self._config), {}
-        self._known, self._listed = {}, float("-inf")
+        self._listed = float("-inf")
+        self._known.clear()
         try:
             await self._check(self._pai)
         except BaseException:
@@ -119,7 +121,7 @@ class OpenPaiService(TrainingService):
         report = str(job.spec.get("report") or "rest")
         body = encoded(submission(job, self._config, await self._delivered(report)))
         await self._connected().submit(job.name, body)
-        self._know(job.name).submitted = time.monotonic()
+        self._known[job.name].submitted = time.monotonic()
         role = next(role.name for role in roles_of(self._config, job.gpus) if role.reports)
         soft_s = 0.0
         if report == "rest":
@@ -164,13 +166,10 @@ class OpenPaiService(TrainingService):
             self._listed = time.monotonic()
         return self._jobs
 
-    def _know(self, name: str) -> _PaiJobMemory:
-        return self._known.setdefault(name, _PaiJobMemory())
-
     async def _status(self, handle: Handle, jobs: Mapping[str, Mapping[str, Json]]) -> JobStatus:
         """What is known of one job; UNKNOWN where the others' status must not wait for it."""
         name = str(handle["job"])
-        known = self._know(name)
+        known = self._known[name]
         if known.end is not None:
             return known.end
         try:
@@ -188,7 +187,7 @@ class OpenPaiService(TrainingService):
         if summary is None:
             detail = await self._connected().job(name)
             if detail is None:
-                return self._missing(known)
+                return _missing(known)
             status = detail.get("jobStatus")
             summary = status if isinstance(status, Mapping) else {}
         state = state_of(summary)
@@ -199,15 +198,6 @@ class OpenPaiService(TrainingService):
         if state.ended:
             return await self._ended(handle)
         return JobStatus(JobState.UNKNOWN, "PAI itself does not know its state")
-
-    @staticmethod
-    def _missing(known: _PaiJobMemory) -> JobStatus:
-        """A job that PAI does not know (any more)."""
-        if time.monotonic() - known.submitted < _YOUNG_S:
-            return JobStatus(JobState.WAITING, "PAI has just taken it")
-        if known.stopped:
-            return JobStatus(JobState.CANCELED, "canceled")
-        return JobStatus(JobState.LOST, "PAI has no such job any more")
 
     async def _why(self, name: str, known: _PaiJobMemory, summary: Mapping[str, Json]) -> str:
         if known.stop_at is not None:
@@ -239,10 +229,10 @@ class OpenPaiService(TrainingService):
 
     async def _ended(self, handle: Handle) -> JobStatus:
         name, role = str(handle["job"]), str(handle["role"])
-        known = self._know(name)
+        known = self._known[name]
         detail = await self._connected().job(name)
         if detail is None:
-            return self._missing(known)
+            return _missing(known)
         known.task = task_of(detail, role)
         known.ended = known.ended or time.monotonic()
         try:
@@ -264,7 +254,7 @@ class OpenPaiService(TrainingService):
         PAI's STOP is a hard end: its runtime does not hand SIGTERM on to the command. So it comes later, from `poll`.
         """
         name = str(handle["job"])
-        known = self._know(name)
+        known = self._known[name]
         if known.end is not None or known.stop_at is not None:
             return
         soft_s = float(handle.get("soft_s") or 0)
@@ -294,7 +284,7 @@ class OpenPaiService(TrainingService):
     # ------------------------------------------------------------ logs
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        known = self._know(str(handle["job"]))
+        known = self._known[str(handle["job"])]
         if known.end is None and time.monotonic() - known.log.fetched < self.log_pause_s:
             return ()
         content = await self._log_of(handle, known)
@@ -337,3 +327,12 @@ class OpenPaiService(TrainingService):
             if known.task is not None and known.task.host and known.end is None:
                 running_on[known.task.host] = running_on.get(known.task.host, 0) + 1
         return [Host(name, "up", running=number) for name, number in sorted(running_on.items())]
+
+
+def _missing(known: _PaiJobMemory) -> JobStatus:
+    """A job that PAI does not know (any more)."""
+    if time.monotonic() - known.submitted < _YOUNG_S:
+        return JobStatus(JobState.WAITING, "PAI has just taken it")
+    if known.stopped:
+        return JobStatus(JobState.CANCELED, "canceled")
+    return JobStatus(JobState.LOST, "PAI has no such job any more")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import logging
 import re
 import secrets
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.errors import ConfigError, NoCapacity, NotFound, Place, ServiceError
-from nnilite.foreign_files import BrokenStream, TrialFile, listed, read_small, save_below
+from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
+from nnilite.foreign_files import BrokenStream, read_small
 from nnilite.records import Json
-from nnilite.ssh.download import unpack
 from nnilite_slurm import _shell as shell
 from nnilite_slurm._listing import SACCT_FIELDS, SQUEUE_FORMAT, SlurmJob, from_json, from_sacct_text, from_squeue_text
 from nnilite_slurm._login import TRANSFER_S, USUAL_S, LoginHost, ShellAnswer
@@ -221,40 +218,6 @@ class SlurmApi:
         given = f"{offset} {limit} {name}\n".encode()
         return (await self.host.run(shell.PIECES, self.root, given=given)).output
 
-    async def fetch(self, folder: str, target: Path) -> None:
-        """Copy an attempt's folder. Raises: NotFound, ServiceError."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        archive = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tar")
-        try:
-            answer = await self.host.run(shell.FETCH, self.root, folder, limit_s=TRANSFER_S, save=archive)
-            if answer.status and archive.stat().st_size == 0:
-                raise NotFound(f"the trial's folder {self.root}/{folder} on {self.host.title} is gone")
-            with archive.open("rb") as source:
-                unpack(_Stream(source), target)
-        finally:
-            archive.unlink(missing_ok=True)
-
-    async def files(self, folder: str) -> list[TrialFile]:
-        """List an attempt's folder. Raises: NotFound, ServiceError."""
-        answer = await self.host.run(shell.FILES, self.root, folder)
-        if answer.status:
-            raise NotFound(f"the trial's folder {self.root}/{folder} on {self.host.title} is gone")
-        return listed(_entries(answer.output))
-
-    async def fetch_file(self, folder: str, path: str, target: Path, most_bytes: int) -> None:
-        """Copy one file of an attempt's folder. Raises: NotFound, ServiceError."""
-        if path.split("/")[0] in _STAYS:
-            raise NotFound(f"there is no file {path!r}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".copy-", dir=target.parent) as scratch:
-            copy = Path(scratch, "file")
-            words = (self.root, folder, path, str(most_bytes + 1))
-            answer = await self.host.run(shell.FILE, *words, limit_s=TRANSFER_S, save=copy)
-            if answer.status:
-                raise NotFound(f"there is no file {path!r} in {self.root}/{folder} on {self.host.title}")
-            with copy.open("rb") as source:
-                await asyncio.to_thread(save_below, source.read, target, path, most_bytes)
-
     # ------------------------------------------------------------ ending
 
     async def cancel(self, folder: str, job: str) -> None:
@@ -281,9 +244,6 @@ class SlurmApi:
         return answer
 
 
-_TIME = re.compile(r"\d{1,12}(\.\d{1,12})?")
-_KINDS = {"f": "file", "l": "link"}
-_STAYS = ("spec.json", "code", "script", "job", "array", "claim", "owner", "submitting", "removed", ".nni")
 _ENDED_ALREADY = re.compile(r"Invalid job id|already complet|Job/step already|not running", re.IGNORECASE)
 _REFUSALS = (
     (r"invalid partition|partition name", "partition", ConfigError),
@@ -336,17 +296,6 @@ def _by_id(jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
     return {job.id: job for job in jobs}
 
 
-def _entries(text: bytes) -> list[Json]:
-    """What `find` has printed of each entry. The last one may be cut, and is left out."""
-    words = text.decode("utf-8", "surrogateescape").split("\0")
-    found: list[Json] = []
-    for facts, target in zip(words[0:-1:2], words[1:-1:2], strict=False):
-        kind, size, modified, path = ([*facts.split(" ", 3), "", "", ""])[:4]
-        if size.isdigit() and _TIME.fullmatch(modified):
-            found.append([path, int(size), float(modified), _KINDS.get(kind, "special"), target])
-    return found
-
-
 def _sizes(text: bytes) -> dict[str, int]:
     found = {}
     for entry in text.split(b"\0"):
@@ -354,16 +303,3 @@ def _sizes(text: bytes) -> dict[str, int]:
         if name and size.isdigit():
             found[name.decode("utf-8", "surrogateescape")] = int(size)
     return found
-
-
-class _Stream:
-    """A file as `unpack` wants it."""
-
-    def __init__(self, source: io.BufferedReader) -> None:
-        self._source = source
-
-    def rest(self) -> bytes:
-        return b""
-
-    def read(self) -> bytes:
-        return self._source.read(1 << 20)

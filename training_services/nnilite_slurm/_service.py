@@ -29,6 +29,7 @@ from nnilite_slurm._api import Look, SlurmApi
 from nnilite_slurm._arrays import JobArrays, array_name
 from nnilite_slurm._attempt_reader import GROWING, AttemptReader
 from nnilite_slurm._config import IGNORED, SlurmConfig
+from nnilite_slurm._folders import SlurmFolders
 from nnilite_slurm._listing import NAMELESS, RUNNING, WAITING, SlurmJob
 from nnilite_slurm._login import login_host
 from nnilite_slurm._script import pythons_of, run_limit_s, script_of
@@ -251,24 +252,11 @@ class SlurmService(TrainingService):
 
     def _status(self, watch: SlurmWatch, handle: Handle, job: SlurmJob | None) -> JobStatus:
         if not watch.id and watch.signs and not watch.canceled:
-            return self._unsubmitted(watch, handle)
+            if self._arrays is None:
+                return JobStatus(JobState.UNKNOWN, f"{self.name} is not open")
+            return _unsubmitted(self._arrays, watch, handle)
         ours = (watch.name, array_name(self.context.experiment, watch.text("array")), NAMELESS)
         return watch.status(job if job is not None and job.name in ours else None)
-
-    def _unsubmitted(self, watch: SlurmWatch, handle: Handle) -> JobStatus:
-        """A trial that is to be a task of a job array."""
-        task, arrays = _task(watch.folder), self._arrays
-        if arrays is None:
-            return JobStatus(JobState.UNKNOWN, f"{self.name} is not open")
-        if task in arrays.refused:
-            return JobStatus(JobState.FAILED, arrays.refused[task])
-        if task not in arrays.reasons:
-            # Of an earlier manager, or one whose id is just being written down.
-            if "array" in watch.notes:
-                arrays.go_on(watch.text("array"), handle.get("gpus"))
-            elif "spec.json" in watch.signs:
-                arrays.add(task, handle.get("gpus"))
-        return JobStatus(JobState.WAITING, arrays.reasons.get(task, "its job array is being submitted"))
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         api, watch = self._connected(), self._watch(handle)
@@ -285,13 +273,13 @@ class SlurmService(TrainingService):
         return await self._connected().piece(f"{handle['folder']}/trial.{stream}", offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        await self._connected().fetch(str(handle["folder"]), target)
+        await SlurmFolders(self._connected()).fetch(str(handle["folder"]), target)
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        return await self._connected().files(str(handle["folder"]))
+        return await SlurmFolders(self._connected()).files(str(handle["folder"]))
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
-        await self._connected().fetch_file(str(handle["folder"]), path, target, most_bytes)
+        await SlurmFolders(self._connected()).fetch_file(str(handle["folder"]), path, target, most_bytes)
 
     # ------------------------------------------------------------ canceling, the end
 
@@ -354,3 +342,17 @@ def _task(folder: str) -> str:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _unsubmitted(arrays: JobArrays, watch: SlurmWatch, handle: Handle) -> JobStatus:
+    """A trial that is to be a task of a job array."""
+    task = _task(watch.folder)
+    if task in arrays.refused:
+        return JobStatus(JobState.FAILED, arrays.refused[task])
+    if task not in arrays.reasons:
+        # Of an earlier manager, or one whose id is just being written down.
+        if "array" in watch.notes:
+            arrays.go_on(watch.text("array"), handle.get("gpus"))
+        elif "spec.json" in watch.signs:
+            arrays.add(task, handle.get("gpus"))
+    return JobStatus(JobState.WAITING, arrays.reasons.get(task, "its job array is being submitted"))

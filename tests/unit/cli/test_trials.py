@@ -131,10 +131,14 @@ def test_downloaded_files_stay_in_their_folder(
     make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make("abcd")
-    manager.says("GET /trials/trial1/files", {"files": [{"path": "a/b c.txt", "size": 2, "mtime": 1.0}]})
+    listing = {"others": [{"path": "best", "kind": "link", "target": "a/b c.txt"}], "note": "Two are missing."}
+    manager.says("POST /trials/trial1/files", {"files": [{"path": "a/b c.txt", "size": 2}], **listing})
     manager.says("GET /trials/trial1/files/a/b%20c.txt", b"hi")
     assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "here")]) == 0
     assert (tmp_path / "here" / "a" / "b c.txt").read_bytes() == b"hi"
-    manager.says("GET /trials/trial1/files", {"files": [{"path": "../out", "size": 2, "mtime": 1.0}]})
+    told = capsys.readouterr().out
+    assert "Left out, as they are links or no files: best -> a/b c.txt" in told
+    assert "Two are missing." in told
+    manager.says("POST /trials/trial1/files", {"files": [{"path": "../out", "size": 2}], **listing})
     assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "there")]) == 1
     assert not (tmp_path / "out").exists()
