@@ -1,4 +1,4 @@
-"""Write the reference pages that are made from the code: config, nnictl, REST, share of NNI. --check only compares.
+"""Write the reference pages that are made from the code: config, nnictl, REST and others. --check only compares.
 
 .venv/bin/python scripts/reference_pages.py            # what `make docs` does
 """
@@ -9,7 +9,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ os.environ.pop("NNILITE_HOME", None)  # a default in the config depends on it
 
 import share_of_nni
 
+from nnilite import _plugins
 from nnilite._cli import nnictl
 from nnilite._cli.command_line import Parser
 from nnilite._rest.openapi import document
 from nnilite._rest.routes import ROUTES
-from nnilite.config import reference_markdown
+from nnilite.config import BY_MANAGER, BY_WORKERS, reference_markdown
+from nnilite.service import TrainingService
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
 HEAD = "<!-- Made by scripts/reference_pages.py: change the code, then run `make docs`. -->\n\n"
@@ -61,6 +63,21 @@ Commands for scripts have `--json`. [Exit codes](exit-codes.md) lists the exit c
 | --- | --- |
 """
 
+OPTIONS = """\
+# Which options have an effect on which platform
+
+Most options of [the configuration file](config.md) are the manager's own business and work on every platform: {own}.
+
+For the others it depends on the training service. `in part` means that an option has no effect in some cases; the list
+of the platform says which. `nnictl create` warns of every option that was set and has no effect, and a dry run
+(`nnictl create --dry-run`) lists them. In a list of several platforms each one follows its own rules: with
+`callback: log`, for example, trials on `slurm` report by their folders, and trials on `local` report to the manager as
+always.
+
+Fields of a platform that need another field to mean anything, such as `priority` without `maxSlots`, are refused.
+
+"""
+
 REST = """\
 # The REST interface
 
@@ -97,6 +114,32 @@ started by nnilite 0.1.0 send the token itself (`Authorization: Bearer TOKEN`), 
 
 def config() -> str:
     return CONFIG + reference_markdown()
+
+
+def options() -> str:
+    classes = {name: _plugins.training_service_class(name) for name in _plugins.names(_plugins.SERVICES)}
+    head = OPTIONS.replace("{own}", ", ".join(f"`{option}`" for option in BY_MANAGER))
+    lists = [_ignored(name, cls) for name, cls in classes.items()]
+    return f"{head}{_matrix(classes)}\n## What has no effect\n{''.join(lists)}"
+
+
+def _matrix(classes: Mapping[str, type[TrainingService]]) -> str:
+    """The table of platforms and options."""
+    rows = [["", *(f"`{option}`" for option in BY_WORKERS)], ["---"] * (len(BY_WORKERS) + 1)]
+    rows += [[f"[{name}](#{name})", *(_effect(cls, option) for option in BY_WORKERS)] for name, cls in classes.items()]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _effect(cls: type[TrainingService], option: str) -> str:
+    if not cls.honours(option):
+        return "no"
+    return "in part" if any(one.option == option for one in cls.ignores) else "yes"
+
+
+def _ignored(name: str, cls: type[TrainingService]) -> str:
+    rows = [f"| `{one.option}` | {one.case or 'always'} | {one.why} |\n" for one in cls.ignores]
+    table = "| option | ignored | why |\n| --- | --- | --- |\n" + "".join(rows)
+    return f"\n### {name}\n\n{table if rows else 'Nothing is ignored.'}"
 
 
 def cli() -> str:
@@ -238,7 +281,13 @@ def _schema(schema: dict[str, Any]) -> str:
     return str(schema.get("type", "any JSON"))
 
 
-PAGES = {"config.md": config, "cli.md": cli, "rest.md": rest, "share-of-nni.md": share_of_nni.page}
+PAGES = {
+    "config.md": config,
+    "options-by-platform.md": options,
+    "cli.md": cli,
+    "rest.md": rest,
+    "share-of-nni.md": share_of_nni.page,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

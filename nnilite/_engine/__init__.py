@@ -18,6 +18,7 @@ Around it:
     call_queue       the calls that wait for it, in their order
     jobs             from an attempt to the job that a service runs
     placement        which of several services is asked to take a job
+    member_refusals  what members of a hybrid service have refused for good
     placement_notes  what a hybrid service asks of the rules, and notes there
     spending         what the experiment has cost
     trial_uses       what running trials use now, in memory

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
+from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, Place, PluginError, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
@@ -33,8 +33,6 @@ _ASIDE_S = 15.0
 _LONGEST_ASIDE_S = 600.0
 # One that had no room is not taken for a place to move to for so long.
 _FULL_FOR_S = 60.0
-# One that has refused so many jobs in a row for good gets no more: what it said holds for all of them.
-_REFUSALS = 3
 # Shorter than the manager's own limit, so that one member that hangs does not hide what the others report.
 _CLOSE_TIMEOUT_S = 9.0
 
@@ -106,28 +104,16 @@ class HybridService(TrainingService):
         self._next_try: dict[str, float] = {}  # when these may be opened again
         self._aside: dict[str, Aside] = {}  # members whose last answer was a failure
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
-        self._refusals: dict[str, dict[str, str]] = {name: {} for name in self._members}  # for good, by job
-        self._in_a_row: Counter[str] = Counter()  # how many jobs each member has refused since it took one
+        self._refusals = MemberRefusals()
         self._full: dict[str, float] = {}  # members that had no room, and until when that counts
 
-    async def open(self) -> None:
+    async def open(self, *, resumed: bool = False) -> None:
         """Open all members. The experiment can run as long as one of them can be opened.
 
-        Raises: ServiceError if none can be opened now; ConfigError if one can never work.
+        Where it is resumed, one that can never work any more must not keep the others from their jobs.
+
+        Raises: ServiceError if none can be opened now, NniliteError if one can never work (if resumed: if none can).
         """
-        await self._open_all()
-        for error in self._closed.values():
-            if not isinstance(error, ServiceError):
-                raise error
-
-    async def resume(self) -> None:
-        """Open what can be opened. Jobs run on: one that can never work any more must not keep the others from theirs.
-
-        Raises: NniliteError if none can be opened.
-        """
-        await self._open_all()
-
-    async def _open_all(self) -> None:
         for name, member in self._members.items():
             try:
                 await _within(name, member.open())
@@ -138,12 +124,11 @@ class HybridService(TrainingService):
                 if not isinstance(error, ServiceError):
                     self._close(name, error)
                 log.warning("%s is set aside: %s", name, error)
-        if len(self._closed) == len(self._members):
-            errors = list(self._closed.values())
-            if len(errors) == 1:
-                raise errors[0]
-            passing = any(isinstance(error, ServiceError) for error in errors)
-            raise (ServiceError if passing else ConfigError)("; ".join(map(str, errors)))
+        never = [error for error in self._closed.values() if not isinstance(error, ServiceError)]
+        if len(self._closed) == len(self._members) > len(never):
+            raise ServiceError("; ".join(map(str, self._closed.values())))
+        if never and (not resumed or len(never) == len(self._members)):
+            raise never[0] if len(never) == 1 else ConfigError("; ".join(map(str, never)))
 
     def _close(self, name: str, error: NniliteError) -> None:
         """Note that a member cannot be opened. If that is for good, it is tried again rarely: somebody may mend it."""
@@ -154,7 +139,8 @@ class HybridService(TrainingService):
     async def submit(self, job: Job) -> Handle:
         asked, now = self.notes.asked(job), asyncio.get_running_loop().time()
         candidates = self._candidates(job, now)
-        never = {one.name: why for one in candidates if one.name != asked and (why := self._never(one, job))}
+        others = [one.name for one in candidates if one.name != asked]
+        never = {name: why for name in others if (why := self._refusals.of_job(name, job.name))}
         impossible = [f"{name}: {why}" for name, why in never.items()]
         candidates = [one for one in candidates if one.name not in never]
         reasons = [f"{one.name}: {why}" for one in candidates if one.name != asked and (why := self._passed_over(one))]
@@ -175,7 +161,7 @@ class HybridService(TrainingService):
                 self._full[name] = now + _FULL_FOR_S
                 reasons.append(f"{name}: {refusal}")
             except (ConfigError, CodeDirError, PluginError) as refusal:
-                self._note_refusal(name, job, refusal)
+                self._refusals.note(name, job.name, refusal)
                 impossible.append(f"{name}: {refusal}")
         if len(impossible) == len(self._members):
             raise ConfigError("no service can run this trial: " + "; ".join(impossible))
@@ -194,20 +180,6 @@ class HybridService(TrainingService):
             return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"
         return f"set aside: {self._aside[one.name].reason}" if one.is_aside else ""
 
-    def _never(self, one: Candidate, job: Job) -> str:
-        """Why a member will never take a job, as it has said itself; "" if it may."""
-        return self._refusing(one.name) or self._refusals[one.name].get(job.name, "")
-
-    def _refusing(self, name: str) -> str:
-        """Why a member gets no more jobs, "" if it gets some."""
-        return next(reversed(self._refusals[name].values())) if self._in_a_row[name] >= _REFUSALS else ""
-
-    def _note_refusal(self, name: str, job: Job, refusal: NniliteError) -> None:
-        self._refusals[name][job.name] = str(refusal)
-        self._in_a_row[name] += 1
-        if self._in_a_row[name] == _REFUSALS:
-            log.warning("%s gets no more trials, as it refuses all for good: %s", name, refusal)
-
     async def _submit_to(self, name: str, job: Job) -> Handle:
         """Raises: NoCapacity, ConfigError if this member does not have the job; ServiceError if it may have it."""
         try:
@@ -220,7 +192,7 @@ class HybridService(TrainingService):
             raise ServiceError(f"{name}: {error}") from error
         self._aside.pop(name, None)
         self._full.pop(name, None)
-        self._in_a_row[name] = 0
+        self._refusals.note_taken(name)
         return {"service": name, "handle": dict(handle)}
 
     def _set_aside(self, name: str, error: NniliteError) -> None:
@@ -234,7 +206,9 @@ class HybridService(TrainingService):
 
     def aside(self) -> dict[str, str]:
         """The members that are set aside, and why."""
-        refusing = {name: f"it refuses all trials: {why}" for name in self._members if (why := self._refusing(name))}
+        refusing = {
+            name: f"it refuses all trials: {why}" for name in self._members if (why := self._refusals.of_all(name))
+        }
         closed = {name: str(error) for name, error in self._closed.items()}
         return {**{name: one.reason for name, one in self._aside.items()}, **refusing, **closed}
 
@@ -248,7 +222,7 @@ class HybridService(TrainingService):
             replace(one, held=one.held + extra.get(one.name, 0))
             for one in self._candidates(job, now)
             if one.name not in tried and one.name not in self._closed and one.name not in self._aside
-            if not self._never(one, job)
+            if not self._refusals.of_job(one.name, job.name)
             # Jobs wait in its queue, too, or it has just refused one.
             if not self._queued[one.name] and now >= self._full.get(one.name, 0.0)
         ]

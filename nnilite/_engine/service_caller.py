@@ -154,15 +154,10 @@ class ServiceCaller:
         self._calls.close(asyncio.get_running_loop().time())
         self._wake.event.set()
 
-    async def open(self) -> None:
+    async def open(self, *, resumed: bool = False) -> None:
         """Open the service. Raises: ConfigError if it can never work, ServiceError if it cannot work now."""
-        await self._guarded(self.service.open(), SUBMIT_TIMEOUT_S)
-        self._open = True
-
-    async def _resume(self) -> None:
-        """Open the service of an experiment that may have jobs. Raises: NniliteError."""
         service = self.service
-        opening = service.resume() if isinstance(service, HybridService) else service.open()
+        opening = service.open(resumed=resumed) if isinstance(service, HybridService) else service.open()
         await self._guarded(opening, SUBMIT_TIMEOUT_S)
         self._open = True
 
@@ -186,7 +181,7 @@ class ServiceCaller:
         """Try until the service can be opened: at a resume the platform may be away, while its jobs go on."""
         while not (self._open or self._closing):
             try:
-                await self._resume()
+                await self.open(resumed=True)
             except NniliteError as error:
                 self.trouble = str(error)
                 self._failures = min(self._failures + 1, 6)

@@ -255,6 +255,24 @@ def test_a_dry_run_warns_of_what_is_hardly_meant_in_the_search_space(write: Writ
     assert "WARNING: search space: the step of x (5) is wider than its range" in err
 
 
+def test_a_dry_run_lists_what_was_set_without_effect(write: Write) -> None:
+    config = write(callback="log", moveAfter="5m")
+    _, out, err = _done("create", "-c", config, "--dry-run")
+    assert "Set without effect:\n  moveAfter has no effect: there is one training service" in out
+    assert "  callback has no effect on local: trials report on this machine itself" in out
+    assert "no effect" not in err
+    _, out, _ = _done("create", "-c", config, "--dry-run", "--json")
+    found = json.loads(out)
+    assert [one["option"] for one in found["withoutEffect"]] == ["moveAfter", "callback"]
+    assert found["jobs"]["local"]["report"] == "rest"
+
+
+def test_create_names_what_was_set_without_effect(write: Write) -> None:
+    config = write(callback="log", maxTrialNumber=2)
+    code, _, err = _done("create", "-c", config, "-p", 0, "-f")
+    assert (code, "WARNING: callback has no effect on local" in err) == (0, True)
+
+
 def test_a_dry_run_packs_the_code_that_would_be_sent(write: Write) -> None:
     config = write(**_isolated(codeLimits={"maxFiles": 1}))
     code, out, _ = _done("create", "-c", config, "--dry-run")

@@ -84,7 +84,7 @@ def test_at_a_resume_a_member_that_cannot_be_opened_keeps_no_trial_from_the_othe
     hybrid = hybrid_of(tmp_path, Member(near, "true", None), Member(far, "true", None))
 
     async def play() -> None:
-        await hybrid.resume()
+        await hybrid.open(resumed=True)
         for number in range(3):
             await hybrid.submit(job(number))
         assert [status.state for status in await hybrid.poll([{"service": "near", "handle": {}}])] == [JobState.UNKNOWN]

@@ -72,7 +72,7 @@ def test_nnis_kubeflow_section_is_understood():
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta2"])
 def test_a_version_of_nnis_kubeflow_examples_becomes_todays_with_a_warning(version):
-    role = {"replicas": 1, "command": "python3 w.py", "dockerImage": "some:image"}
+    role = {"replicas": 1, "dockerImage": "some:image"}
     service = {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": version, "worker": role}
     checked = from_dict({**BASE, "trainingService": service}).checked()
     assert checked.services[0].config.api_version == "v1"

@@ -191,7 +191,15 @@ def test_no_keeper_waits_for_a_manager_that_knows_the_end_already(bench):
 
 def test_a_trial_whose_name_is_a_path_is_refused(bench):
     job = replace(bench.job("true"), trial="../../etc")
-    assert isinstance(bench.refusal(bench.service.submit(job)), ServiceError)
+    assert isinstance(bench.refusal(bench.service.submit(job)), ConfigError)
+
+
+def test_a_specification_that_no_keeper_takes_is_refused_for_good_and_frees_what_was_booked(bench):
+    refused = replace(bench.job("true"), spec={**bench.job("true").spec, "report": "stdout"})
+    error = bench.refusal(bench.service.submit(refused))
+    assert isinstance(error, ConfigError)
+    assert "no standard output of its own" in str(error)
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
 
 
 def test_a_folder_that_cannot_be_written_refuses_only_that_job(bench):

@@ -101,6 +101,10 @@ class SimulatedService(TrainingService):
             events.append(Reported(count, MetricKind.FINAL, 0, curve[-1], self._wall(plan.end_s)))
         return events
 
+    def describe(self, job: Job) -> Json:
+        """The world in which the attempt would pass: nothing is sent anywhere."""
+        return {"name": job.name, "world": {name: _plain(value) for name, value in vars(self.config).items()}}
+
     def hosts(self) -> list[Host]:
         now_s = self._now_s()
         running = sum(self._runs(place, now_s) for place in self._folder.glob("*.json"))
@@ -147,6 +151,10 @@ class SimulatedService(TrainingService):
 
     def _wall(self, simulated_s: float) -> float:
         return self._epoch + simulated_s / float(self.config.speed_up)
+
+
+def _plain(value: Any) -> Json:
+    return str(value) if isinstance(value, Path) else value
 
 
 def _plan(handle: Mapping[str, Json]) -> AttemptPlan:
