@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nnilite.errors import ConfigError
 from nnilite.records import Output
 from nnilite.service import JobState
 
@@ -25,6 +27,15 @@ def test_a_trial_runs_on_a_host_and_its_reports_come_back(hosts, setting, bench_
     assert received.values == [1, 7]
     assert received.started[0]["host"] == hosts[0].name
     assert bench.wait(name).state is JobState.SUCCEEDED
+
+
+def test_a_specification_that_no_keeper_takes_is_refused_for_good(hosts, setting, bench_of):
+    bench = bench_of(setting.config(setting.machine(hosts[0])))
+    job = bench.job("true")
+    error = bench.refusal(bench.service.submit(replace(job, spec={**job.spec, "report": "stdout"})))
+    assert isinstance(error, ConfigError)
+    assert "no standard output of its own" in str(error)
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
 
 
 def test_the_output_of_a_trial_whose_keeper_cannot_deliver_it_comes_with_its_reports(hosts, setting, bench_of):
