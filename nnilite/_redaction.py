@@ -9,9 +9,9 @@ from urllib.parse import quote, quote_plus
 HIDDEN = "********"
 
 _PATTERNS = (
-    re.compile(r"(?i)([?&;]token=)[^&\s'\")]*"),
+    re.compile(r"(?i)((?:[?&;](?:token|ticket)|#key)=)[^&\s'\")]*"),
     re.compile(r"(?i)(bearer\s+)[^\s'\",)]+"),
-    re.compile(r"(?i)((?:set-)?cookie['\"]?\s*[:=]\s*)[^\n]+"),
+    re.compile(r"(?i)((?:(?:set-)?cookie|x-nnilite-session|sec-websocket-protocol)['\"]?\s*[:=]\s*)[^\n]+"),
 )
 # A shorter text stands in too many words.
 _SHORTEST = 4

@@ -20,6 +20,7 @@ from nnilite import _registry
 from nnilite._doctor.finding import Finding, divided, fault, ok, warning
 from nnilite._manager.port_choice import listening
 from nnilite._network import is_loopback
+from nnilite._rest.page_name import ADDRESSES, new_page_name
 from nnilite._rest.port_binding import bind
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.gpu import GpuRules, impossible, read_gpus
@@ -51,8 +52,9 @@ def check_python() -> Iterator[Finding]:
 
 def check_port(host: str, port: int | None) -> Iterator[Finding]:
     """Whether a manager could listen there. Port 0 can always be had; None is 8080, or the next free one."""
+    hosts = [host, *ADDRESSES] if new_page_name(host) else [host]
     try:
-        sockets = listening(partial(bind, host), port, _registry.root())
+        sockets = listening(partial(bind, hosts), port, _registry.root())
     except NniliteError as error:
         yield divided("port", str(error), "choose another with --host and --port")
         return

@@ -14,9 +14,9 @@ from nnilite._hub.handlers import (
     HubVersionHandler,
 )
 from nnilite._rest import schemas as s
-from nnilite._rest.experiment_handlers import SignInLinkHandler
 from nnilite._rest.openapi import OpenApiHandler
 from nnilite._rest.route_definition import Operation, Param, Response, Route, Schema
+from nnilite._rest.session_handlers import SESSION_ROUTES
 
 CONFIG_MAX = 1024 * 1024  # bytes of a body with a configuration
 BODY_MAX = 256 * 1024
@@ -87,11 +87,6 @@ ROUTES = (
         ),
         body_max=CONFIG_MAX,
     ),
-    Route(
-        "/sign-in-links",
-        SignInLinkHandler,
-        _post("Make a one-time link to the page", s.record(path=s.TEXT), status=201),
-        body_max=BODY_MAX,
-    ),
+    *SESSION_ROUTES,
     Route("/openapi.json", OpenApiHandler, _get("This document", s.OBJECT)),
 )

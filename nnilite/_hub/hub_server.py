@@ -21,7 +21,7 @@ from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, port_choice
 from nnilite._network import is_loopback
 from nnilite._registry import RegistryEntry
-from nnilite._rest import Options, RestApplication, SecretFilter, assembled, listen, sign_in_path
+from nnilite._rest import Options, RestApplication, SecretFilter, assembled, listen, new_page_name, sign_in_address
 from nnilite._rest.auth import AccessGate
 from nnilite._rest.log_filter import guard_server_logs
 from nnilite._rest.openapi import document
@@ -68,17 +68,18 @@ def link_of_running() -> str | None:
 def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_token: bool = False) -> RestApplication:
     """The page's server, by the rules of a manager's."""
     behind_proxy = bool(options.url_prefix.strip("/"))
+    page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
     settings = Options(
         bind=options.host,
         own_user=is_loopback(options.host) and not require_token and not behind_proxy,
+        page_name=page_name,
         url_prefix=options.url_prefix,
         page=PAGE,
         sign_in_command=COMMAND,
     )
-    # No experiment has an id with a dot in front.
-    gate = AccessGate(HubKeys(token), settings, f".{ID}")
+    gate = AccessGate(HubKeys(token), settings)
     guard_server_logs([token])
-    about = document(ROUTES, settings.prefix, gate.cookie, "All experiments of a user on a machine.")
+    about = document(ROUTES, settings.prefix, "All experiments of a user on a machine.")
     return assembled(HubSite(gate=gate, options=settings, hub=hub), ROUTES, about)
 
 
@@ -124,17 +125,17 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         FIRST_PORT,
     )
     scheme = "https" if options.tls_cert else "http"
-    prefix = application.site.options.prefix
-    address = assembly.Address(scheme, options.host, server.port, prefix, options.tls_cert)
+    address = assembly.Address(scheme, options.host, server.port, application.site.options.prefix, options.tls_cert)
     certificate = str(options.tls_cert) if options.tls_cert else None
     write_json(
         directory / "manager.json",
         {"pid": getpid(), "port": server.port, "url": address.url, "tls_cert": certificate},
     )
-    origin = address.url.removesuffix(prefix) if prefix else address.url
-    ready(address.url + "/" if application.site.options.own_user else origin + sign_in_path(application))
+    needs_none = application.site.options.own_user and not managers.is_remote_shell()
+    ready(address.url + "/" if needs_none else sign_in_address(application, address.url))
     try:
         await over.wait()
     finally:
-        server.stop()
+        server.turn_away()
         hub.close()
+        server.stop()

@@ -30,7 +30,7 @@ from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
 from nnilite._manager.viewer import Viewer
 from nnilite._network import is_loopback
-from nnilite._rest import CallbackSocket, Options, Premises, SecretFilter, listen, make_application
+from nnilite._rest import CallbackSocket, Options, Premises, SecretFilter, listen, make_application, new_page_name
 from nnilite._store.writer import Store
 from nnilite._trackers.keeping import Feeder, keep_fed, trackers_of
 from nnilite._tuner_host.tuner_process import TunerProcess
@@ -225,7 +225,7 @@ class Program:
             parts.manager.changes.publish(await parts.manager.profile())
             await asyncio.sleep(_LAST_WORDS_S)
         finally:
-            server.stop()
+            server.turn_away()
             short_way.close()
             parts.manager.reserve.release()
             if self._files.guard is not None:
@@ -233,6 +233,8 @@ class Program:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.to_thread(self._files.guard.close), _CLOSE_TIMEOUT_S)
             await self._close(parts)
+            # The lock, by which others take this manager for alive, is given back right after the port.
+            server.stop()
 
     async def _open(self, parts: assembly.Assembled) -> None:
         """Open all parts, so that faults are reported before anything runs. Raises: NniliteError, also if stopped."""
@@ -328,7 +330,15 @@ class Program:
 
     def _listen(self, backend: Viewer) -> Any:
         options = self._options
-        settings = Options(options.host, self._names, self._own_user, options.url_prefix)
+        page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
+        settings = Options(
+            options.host,
+            self._names,
+            self._own_user,
+            page_name,
+            options.url_prefix,
+            sign_in_command=f"nnictl webui url {self._directory.name}",
+        )
         application = make_application(backend, settings)
         self._site = application.site
         server = listening(

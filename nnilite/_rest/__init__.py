@@ -10,8 +10,12 @@ application          puts the interface together and listens
 options              the settings of the server, with the reasons for their defaults
 port_binding         binds the port, or says clearly why it cannot
 auth                 checks who may send which request
+sign_in              links, sessions and tickets of people and their browsers
+session_handlers     handlers that make and end these
+page_name            the host name under which browsers open the page of one start of a server
 server_connections   limits the open connections, and closes some when there are too many
-peers                finds the user at the other end of a connection from this machine
+peers                tells whether the user's own program is at the other end of a connection
+programs             finds the program that has a socket, and tells those that forward ports
 callback_proofs      the manager's half of the mutual proofs of keepers and managers
 route_definition     one row of the table of routes: address, handler, and what goes in and out
 routes               the table of routes
@@ -32,7 +36,7 @@ prometheus           the experiment in Prometheus' text format
 files                reads files, but none outside of their folder
 events               reads a keeper's batch of events, trusting nothing in it
 stream               the live stream of changes
-web                  the files of the user interface, and the sign-in
+web                  the files of the user interface
 wire                 JSON on the wire: its names, and its spelling of numbers
 nni_wire             the JSON of NNI 3.0
 schemas              JSON Schemas of requests and answers
@@ -42,11 +46,12 @@ log_filter           keeps secrets out of the logs
 
 from nnilite._answers.backend import Backend
 from nnilite._answers.changes import Changes, Subscription
-from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_path
+from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_address
 from nnilite._rest.callback_socket import CallbackSocket
 from nnilite._rest.handler import Premises, Site
 from nnilite._rest.log_filter import SecretFilter
 from nnilite._rest.options import Options
+from nnilite._rest.page_name import new_page_name
 from nnilite._rest.server_connections import RestServer
 
 __all__ = [
@@ -63,5 +68,6 @@ __all__ = [
     "assembled",
     "listen",
     "make_application",
-    "sign_in_path",
+    "new_page_name",
+    "sign_in_address",
 ]

@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tornado.routing import URLSpec
 from tornado.web import Application, RequestHandler
@@ -18,6 +19,7 @@ from nnilite._rest.handler import Answering, Premises, Site
 from nnilite._rest.log_filter import guard_server_logs
 from nnilite._rest.openapi import document
 from nnilite._rest.options import Options
+from nnilite._rest.page_name import ADDRESSES
 from nnilite._rest.port_binding import bind
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Route
 from nnilite._rest.routes import ROUTES
@@ -43,9 +45,9 @@ def make_application(backend: Backend, options: Options | None = None) -> RestAp
     Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
     """
     options = options or Options()
-    site = Site(AccessGate(backend, options, backend.experiment_id), options, backend=backend)
+    site = Site(AccessGate(backend, options), options, backend=backend)
     guard_server_logs([backend.token])
-    return assembled(site, ROUTES, document(ROUTES, options.prefix, site.gate.cookie))
+    return assembled(site, ROUTES, document(ROUTES, options.prefix))
 
 
 def assembled(site: Premises, routes: Sequence[Route], openapi: Json) -> RestApplication:
@@ -65,10 +67,12 @@ def assembled(site: Premises, routes: Sequence[Route], openapi: Json) -> RestApp
     return application
 
 
-def sign_in_path(application: RestApplication) -> str:
-    """Path of the user interface with a fresh one-time token."""
+def sign_in_address(application: RestApplication, url: str) -> str:
+    """The address of the user interface with a fresh one-time key; `url`: that of the server."""
     site = application.site
-    return f"{site.options.prefix}/?token={site.gate.sign_in.link()}"
+    parts = urlsplit(url)
+    netloc = f"{site.options.page_name}:{parts.port}" if site.options.page_name else parts.netloc
+    return f"{parts.scheme}://{netloc}{site.options.prefix}/#key={site.gate.sign_in.link()}"
 
 
 def _rules(site: Premises, routes: Sequence[Route]) -> list[URLSpec]:
@@ -122,7 +126,7 @@ def listen(
     if options.own_user and not is_loopback(host):
         raise ConfigError(f"listening on '{host or 'all addresses'}' needs a token, since others can connect there")
     tls = None if certificate is None else _tls(certificate, key)
-    sockets = bind(host, port)
+    sockets = bind([host, *ADDRESSES] if options.page_name else [host], port)
     server = RestServer(
         application,
         connections=application.site.connections,

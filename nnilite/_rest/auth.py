@@ -4,24 +4,23 @@ There are three checks, in this order, before anything of a request's body is re
 
     Host      must be a name of this server: otherwise a page elsewhere could rebind its own name to it
     Origin    if a browser sent one, must be this server: otherwise any page could act for its visitor
-    token     must be the manager's (Bearer, or a cookie for which a one-time sign-in link was traded), or for the
-              worker's routes the token of that one trial. Each opens its own routes and no other. Keepers do not
-              send the token but sign with it (see `proof`); those of version 0.1 send it.
+    token     must be the manager's (Bearer), the key of a session or a ticket (see `sign_in`), or for the worker's
+              routes the token of that one trial. Each opens its own routes and no other. Keepers do not send the token
+              but sign with it (see `proof`); those of version 0.1 send it.
 
-If the server is bound to loopback, the user who runs the manager and root need no manager's token, as the kernel says
-whose connection it is (see `peers`), unless the config always requires the token. The first two checks still apply,
-and workers still need their tokens.
+No cookie opens anything: a browser sends cookies to all ports of a host, whoever listens there.
+
+If the server is bound to loopback, the programs of the user who runs it need no token, as the kernel says whose
+connection it is (see `peers`), unless the config always requires the token. A browser is such a program, but what it
+asks may come from any page that it shows. So it needs no key only under the server's page name (see `page_name`), and
+the first two checks still apply. Workers still need their tokens.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
-import secrets
 import socket
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -33,12 +32,17 @@ from nnilite._network import ip_address, is_loopback
 from nnilite._rest import wire
 from nnilite._rest.callback_proofs import Proofs, Signed
 from nnilite._rest.options import Options
+from nnilite._rest.page_name import is_browser, is_former, opens_a_page
 from nnilite._rest.peers import Peers
 from nnilite._rest.refusal import HttpRefusal
+from nnilite._rest.sign_in import SignIn
 
-LINK_LIFE_S = 600
-SESSION_LIFE_S = 30 * 24 * 3600
-LINKS_MAX = 100
+SESSION_HEADER = "X-Nnilite-Session"
+TICKET = "ticket"
+"""The query parameter with a ticket."""
+
+STREAM_PROTOCOL = "nnilite"
+"""The WebSocket protocol of the live stream. A page offers its ticket as a second one."""
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -72,46 +76,6 @@ class HostNames:
         return self._any_address and ip_address(name) is not None
 
 
-class SignIn:
-    """Makes one-time links for holders of the manager's token, and trades the links for signed cookies.
-
-    Links exist in memory only, for ten minutes at most. A cookie holds its own expiry and a signature made with the
-    manager's token, so it outlives a restart but not a change of the token.
-    """
-
-    def __init__(self, token: str, clock: Callable[[], float] = time.time) -> None:
-        self._key = hmac.new(token.encode(), b"nnilite sign-in cookie", hashlib.sha256).digest()
-        self._clock = clock
-        self._links: dict[str, float] = {}
-
-    def link(self) -> str:
-        """A new one-time token, for the user interface's address as `?token=`."""
-        now = self._clock()
-        self._links = {link: end for link, end in self._links.items() if end > now}
-        while len(self._links) >= LINKS_MAX:
-            self._links.pop(next(iter(self._links)))
-        link = secrets.token_urlsafe(32)
-        self._links[link] = now + LINK_LIFE_S
-        return link
-
-    def redeem(self, link: str) -> str | None:
-        """A cookie for a one-time token; None if it is unknown, used or too old."""
-        found = [known for known in self._links if same(link, known)]
-        if not found or self._links.pop(found[0]) <= self._clock():
-            return None
-        end = str(int(self._clock()) + SESSION_LIFE_S)
-        return f"{end}.{self._signature(end)}"
-
-    def valid(self, cookie: str) -> bool:
-        end, _, signature = cookie.partition(".")
-        if not same(signature, self._signature(end)):
-            return False
-        return int(end) > self._clock()
-
-    def _signature(self, end: str) -> str:
-        return hmac.new(self._key, end.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
-
-
 class Keys(Protocol):
     """The tokens of one server."""
 
@@ -124,19 +88,16 @@ class Keys(Protocol):
 
 
 class AccessGate:
-    """Checks every request before its handler runs. Raises: Refusal.
+    """Checks every request before its handler runs. Raises: Refusal."""
 
-    `name` is different for all servers of a user: all ports of a host share cookies, so each has one of its own name.
-    """
-
-    def __init__(self, keys: Keys, options: Options, name: str) -> None:
+    def __init__(self, keys: Keys, options: Options) -> None:
         self._keys = keys
         self._command = options.sign_in_command
         self._hosts = HostNames(options.bind, options.hosts)
         self._prefix = options.prefix
-        self._peers = Peers({0, os.geteuid()}) if options.own_user else None  # 0: root
-        self.cookie = f"nnilite-{name}"
-        self.sign_in = SignIn(keys.token)
+        self._peers = Peers({os.geteuid()}) if options.own_user else None
+        self.page_name = options.page_name
+        self.sign_in = SignIn()
         self.proofs = Proofs()
 
     async def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> Signed | None:
@@ -151,26 +112,52 @@ class AccessGate:
         if not self._hosts.known(request.host):
             name = wire.clean(request.host)
             raise HttpRefusal(403, f"'{name}' is not a name of this server; if it should be, set nniManagerIp to it")
+        if is_former(request.host_name, self.page_name):
+            raise HttpRefusal(421, "the server has restarted since this page was loaded; load the page again")
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit_netloc(origin) != request.host.lower():
             raise HttpRefusal(403, "a page of another origin may not use this server")
         site = request.headers.get("Sec-Fetch-Site", "none")
-        if request.method not in _SAFE and site not in ("none", "same-origin"):
-            raise HttpRefusal(403, "a page of another site may not change anything here")
+        if site not in ("none", "same-origin") and not _follows_a_link(request):
+            raise HttpRefusal(403, "a page of another site may not use this server")
 
     async def check_manager(self, request: HTTPServerRequest) -> None:
-        """Check for the manager's token, a sign-in cookie or, if allowed, a connection of this user's."""
+        """Check for the manager's token, a session or ticket, or, if that is allowed, for a program of this user."""
         if same(bearer(request), self._keys.token):
             return
-        if self.signed_in(request):
+        if self.sign_in.sessions.valid(request.headers.get(SESSION_HEADER, "")):
             if request.method not in _SAFE and "Origin" not in request.headers:
                 raise HttpRefusal(403, "a signed-in browser must say its origin to change anything")
-        elif self._peers is None or not await self._peers.is_own(request):
+        elif not self._has_ticket(request) and not await self.is_own(request):
             raise HttpRefusal(401, f"sign in first: `{self._command}` prints a link, scripts send the manager's token")
 
-    def signed_in(self, request: HTTPServerRequest) -> bool:
-        cookie = request.cookies.get(self.cookie)
-        return cookie is not None and self.sign_in.valid(cookie.value)
+    async def is_own(self, request: HTTPServerRequest) -> bool:
+        """Whether the request needs no key, as it is from a program of this user or a page of this start."""
+        if self.page_name and is_browser(request) and request.host_name.lower() != self.page_name:
+            return False
+        return self._peers is not None and await self._peers.is_own(request)
+
+    async def better_host(self, request: HTTPServerRequest) -> str | None:
+        """The host under which a browser should open this page instead, with its port; None if it need not.
+
+        The user's own browser goes to the page name, and a page of an earlier start to one that says what to do.
+        """
+        if not self.page_name or not opens_a_page(request) or request.host_name.lower() == self.page_name:
+            return None
+        if not is_loopback(request.host_name):
+            return None
+        port = request.host[len(request.host_name) :]
+        if self._peers is not None and await self._peers.is_own(request):
+            return self.page_name + port
+        return f"localhost{port}" if is_former(request.host_name, self.page_name) else None
+
+    def _has_ticket(self, request: HTTPServerRequest) -> bool:
+        """Whether a request has a ticket for its path, in its query or among the protocols of a WebSocket."""
+        protocols = request.headers.get("Sec-WebSocket-Protocol", "")
+        offered = [word.strip() for word in protocols.split(",") if word.strip() != STREAM_PROTOCOL]
+        given = [text.decode("utf-8", "replace") for text in request.query_arguments.pop(TICKET, [])]
+        tickets = [*given, *offered][:1]
+        return request.method == "GET" and any(self.sign_in.admits(ticket, request.path) for ticket in tickets)
 
     def check_trial(self, request: HTTPServerRequest, job: str | None) -> Signed | None:
         """Check for the token of this job, or a signature made with it, to which the answer needs a proof, too.
@@ -193,6 +180,11 @@ def bearer(request: HTTPServerRequest) -> str:
     """The token of the Authorization header; "" if there is none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _follows_a_link(request: HTTPServerRequest) -> bool:
+    """Whether this opens an address in a tab, which a page of another site may do: it cannot see what is there."""
+    return request.method in _SAFE and request.headers.get("Sec-Fetch-Mode") == "navigate"
 
 
 def urlsplit_netloc(origin: str) -> str:

@@ -7,7 +7,7 @@ import asyncio
 from nnilite import _version
 from nnilite._rest import wire
 from nnilite._rest.changeable_fields import read_changes
-from nnilite._rest.handler import ApiHandler, RouteHandler
+from nnilite._rest.handler import ApiHandler
 from nnilite._rest.trials import oddity, send_piece
 from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
@@ -74,14 +74,6 @@ class ExperimentsHandler(ApiHandler):
 
     async def get(self) -> None:
         self.send_json({"experiments": [to_json(item) for item in await self.backend.others()]})
-
-
-class SignInLinkHandler(RouteHandler):
-    """A one-time link to the user interface."""
-
-    def post(self) -> None:
-        wire.strict_object(self.json(), [])
-        self.send_json({"path": f"{self.site.options.prefix}/?token={self.site.gate.sign_in.link()}"}, 201)
 
 
 def read_pairs(body: Json) -> list[tuple[Json, Json]]:

@@ -38,6 +38,7 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
+OLD_COOKIE = "nnilite-"
 JOB_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _BODY_METHODS = ("POST", "PUT", "PATCH")
 
@@ -114,6 +115,10 @@ class Answering(RequestHandler):
 
     async def prepare(self) -> None:
         try:
+            host = await self.site.gate.better_host(self.request)
+            if host is not None:
+                self._send_to(host)
+                return
             with self.site.connections.checking(self._stream()):
                 await self.check()
         except (NniliteError, HTTPError) as error:
@@ -123,8 +128,8 @@ class Answering(RequestHandler):
                 raise
             self._refuse_after_body(error)
         else:
-            self.site.activity.note()
             if self.checks_sender():
+                self.site.activity.note()
                 self.site.connections.busy(self._stream())
 
     def checks_sender(self) -> bool:
@@ -136,6 +141,19 @@ class Answering(RequestHandler):
         await self.site.gate.check(self.request, Access.MANAGER)
         self.is_users = True
         raise HTTPError(404)
+
+    def _send_to(self, host: str) -> None:
+        """Have the browser open the same page under another name of this server."""
+        self.set_status(303)
+        self.set_header("Location", f"{self.request.protocol}://{host}{self.request.uri}")
+        self.drop_old_cookies()
+        self.finish()
+
+    def drop_old_cookies(self) -> None:
+        """Have the browser forget the cookies by which earlier versions signed it in, and which it tells all ports."""
+        for name in self.request.cookies:
+            if name.startswith(OLD_COOKIE):
+                self.set_cookie(name, "", expires_days=-1, path=f"{self.site.options.prefix}/")
 
     def data_received(self, chunk: bytes) -> None:
         """Drop the body, which this handler does not use."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nnilite import _version
 from nnilite._keeper.proof import SCHEME
-from nnilite._rest.auth import Access
+from nnilite._rest.auth import SESSION_HEADER, Access
 from nnilite._rest.handler import RouteHandler
 from nnilite._rest.route_definition import Operation, Param, Route
 from nnilite._rest.schemas import COMPONENTS
@@ -24,6 +24,7 @@ _MEANINGS = {
     411: "the body needs a Content-Length",
     413: "the body is too large",
     415: "the body must be JSON, not compressed",
+    421: "the server has restarted since the page was loaded",
     426: "only WebSocket is spoken here",
     503: "not now; try again later",
 }
@@ -32,7 +33,7 @@ _SCHEMES: dict[Access, list[Object]] = {
     Access.TRIAL: [{"proof": []}, {"trial": []}],
     Access.OPEN: [],
 }
-_ALWAYS = (400, 401, 403, 503)
+_ALWAYS = (400, 401, 403, 421, 503)
 _WITH_BODY = (411, 413, 415)
 
 
@@ -43,7 +44,7 @@ class OpenApiHandler(RouteHandler):
         self.send_json(self.settings["openapi"])
 
 
-def document(routes: Sequence[Route], prefix: str, cookie: str, about: str = "One experiment.") -> Object:
+def document(routes: Sequence[Route], prefix: str, about: str = "One experiment.") -> Object:
     """The document for a server with its API below `<prefix>/api/v1`."""
     return {
         "openapi": "3.1.0",
@@ -54,14 +55,14 @@ def document(routes: Sequence[Route], prefix: str, cookie: str, about: str = "On
         },
         "servers": [{"url": f"{prefix}/api/v1"}],
         "paths": {route.path: _path(route) for route in routes},
-        "components": {"schemas": COMPONENTS, "securitySchemes": _security(cookie)},
+        "components": {"schemas": COMPONENTS, "securitySchemes": _security()},
     }
 
 
-def _security(cookie: str) -> Object:
+def _security() -> Object:
     return {
         "manager": {"type": "http", "scheme": "bearer", "description": "the manager's token"},
-        "browser": {"type": "apiKey", "in": "cookie", "name": cookie, "description": "from a one-time link"},
+        "browser": {"type": "apiKey", "in": "header", "name": SESSION_HEADER, "description": "from a one-time link"},
         "proof": {"type": "http", "scheme": SCHEME, "description": "signed with the token of one job, as keepers do"},
         "trial": {
             "type": "http",

@@ -15,7 +15,8 @@ class Options:
 
     bind: str = "127.0.0.1"
     hosts: Sequence[str] = ()  # further names by which people and workers call this server
-    own_user: bool = False  # whether this user's and root's programs need no token; only if bound to loopback
+    own_user: bool = False  # whether this user's own programs need no token; only if bound to loopback
+    page_name: str = ""  # the host name under which browsers open the page of this start; "": any that `bind` has
     url_prefix: str = ""  # "nni/abc" serves everything below /nni/abc/, for a reverse proxy
     web_folder: Path = WEB_FOLDER
     page: str = "index.html"  # the page in that folder that is the user interface

@@ -1,4 +1,4 @@
-"""Finds the user whose program is at the other end of a connection from this machine.
+"""Tells whether this user's own program is at the other end of a connection from this machine.
 
 Linux lists the sockets of a network namespace, with the user of each, in /proc/net/tcp and /proc/net/tcp6. The row of
 the other end is the one whose own address is the other end of the connection here. It is read once for a connection
@@ -14,6 +14,8 @@ A row is believed under these conditions:
 User ids are those of this process's user namespace: a user who is root only in a namespace of their own has their real
 id here. A user without an id in this namespace is listed with the kernel's overflow id (65534), which is believed only
 if all users have an id here.
+
+The program itself is looked for, too: one that forwards ports, or that cannot be found, is no proof (see `programs`).
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import IOStream
+
+from nnilite._rest.programs import Programs, forwards
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 TRIES = 3  # the list is not read at one moment, so a row may be missed while others come and go
@@ -41,19 +46,28 @@ Ends = tuple[tuple[str, int], tuple[str, int]]
 """Address and port of a connection's other end, and of this end."""
 
 
+@dataclass(frozen=True)
+class TheirSocket:
+    """The socket at the other end of a connection: its user, and its number by which its program is found."""
+
+    user: int
+    inode: str
+
+
 class Peers:
-    """Knows whether one of some users, given by their ids, is at the other end of a connection."""
+    """Knows whether a program of one of some users, given by their ids, is at the other end of a connection."""
 
     def __init__(self, users: Collection[int]) -> None:
         self._users = users
         self._known: WeakKeyDictionary[IOStream, bool] = WeakKeyDictionary()
+        self._programs = Programs()
         # It has one thread, so that a client with many connections cannot occupy all threads.
         self._reading = ThreadPoolExecutor(1, "peers")
-        self._wanted: dict[Ends, asyncio.Future[int | None]] = {}
+        self._wanted: dict[Ends, asyncio.Future[bool]] = {}
         self._reader: asyncio.Task[None] | None = None
 
     async def is_own(self, request: HTTPServerRequest) -> bool:
-        """Whether the request comes from a program of these users. False if the user is unknown."""
+        """Whether the request comes from a program of these users itself. False if that is not known."""
         stream = getattr(request.connection, "stream", None)
         if not isinstance(stream, IOStream) or _was_forwarded(request):
             return False
@@ -65,10 +79,10 @@ class Peers:
         ends = _ends(stream)
         if ends is None:
             return False
-        return await self._user(ends) in self._users and _ends(stream) == ends
+        return await self._is_own_program(ends) and _ends(stream) == ends
 
-    async def _user(self, ends: Ends) -> int | None:
-        """Return the user of the program at the other end; None if it is unknown.
+    async def _is_own_program(self, ends: Ends) -> bool:
+        """Return whether a program of the users themselves is at the other end.
 
         One look at the lists serves all who wait for it: a stranger with many connections would otherwise keep this
         user waiting behind as many looks.
@@ -81,29 +95,39 @@ class Peers:
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
-        found: Mapping[Ends, int] = {}
+        own: Collection[Ends] = ()
         try:
             while self._wanted:
                 wanted, self._wanted = self._wanted, {}
                 try:
-                    found = await loop.run_in_executor(self._reading, users_of, list(wanted))
+                    own = await loop.run_in_executor(self._reading, self._own_among, list(wanted))
                 finally:
                     for ends, answer in wanted.items():
-                        answer.set_result(found.get(ends))
+                        answer.set_result(ends in own)
         finally:
             self._reader = None
 
+    def _own_among(self, wanted: Collection[Ends]) -> set[Ends]:
+        """Return those of these ends at which a program of the users is, and not one that forwards. This blocks."""
+        return {ends for ends, found in sockets_of(wanted).items() if self._has_own_program(found)}
 
-def users_of(wanted: Iterable[Ends]) -> dict[Ends, int]:
-    """Return the users of the programs at the other ends, without those that are unknown. This blocks."""
-    users: dict[Ends, int] = {}
+    def _has_own_program(self, found: TheirSocket) -> bool:
+        if found.user not in self._users:
+            return False
+        process = self._programs.owner(found.inode, found.user)
+        return process is not None and not forwards(process)
+
+
+def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
+    """Return the sockets at the other ends, without those that are unknown. This blocks."""
+    sockets: dict[Ends, TheirSocket] = {}
     missing = list(wanted)
     for _ in range(TRIES):
         for table in TABLES:
             text = _text(table) if missing else b""
-            users |= {ends: user for ends in missing if (user := _listed(text, ends, table)) is not None}
-            missing = [ends for ends in missing if ends not in users]
-    return {ends: user for ends, user in users.items() if not _may_be_anybody(user)}
+            sockets |= {ends: found for ends in missing if (found := _listed(text, ends, table)) is not None}
+            missing = [ends for ends in missing if ends not in sockets]
+    return {ends: found for ends, found in sockets.items() if not _may_be_anybody(found.user)}
 
 
 def _text(table: Path) -> bytes:
@@ -114,15 +138,15 @@ def _text(table: Path) -> bytes:
         return b""
 
 
-def _listed(text: bytes, ends: Ends, table: Path) -> int | None:
-    """The user by this table's text; None without a row that can be believed."""
+def _listed(text: bytes, ends: Ends, table: Path) -> TheirSocket | None:
+    """The socket by this table's text; None without a row that can be believed."""
     wide = table.name == "tcp6"
     theirs, ours = (_as_listed(address, port, wide) for address, port in ends)
     start = text.find(b" " + theirs + b" " + ours + b" ")
     if start < 0:
         return None
     _, _, state, _, _, _, user, _, inode, *_ = text[start : start + 400].partition(b"\n")[0].split()
-    return int(user) if state == _ESTABLISHED and inode != b"0" else None
+    return TheirSocket(int(user), inode.decode("ascii")) if state == _ESTABLISHED and inode != b"0" else None
 
 
 def _as_listed(address: str, port: int, wide: bool) -> bytes:

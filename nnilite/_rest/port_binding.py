@@ -8,23 +8,34 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from nnilite.errors import ConfigError, Conflict, NniliteError
 
+_TRIES = 5
 BACKLOG = 1024  # a thousand keepers may call at once after a resume
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on one port for all addresses of `host`. "" means this machine, port 0 a free one.
+def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """Listening sockets on one port for all addresses of some hosts. "" means this machine, port 0 a free one.
 
     Raises: Conflict if the port is taken, ConfigError if the address or port is impossible.
     """
     if not 0 <= port <= 65535:
         raise ConfigError(f"{port} is no port; ports are 0 to 65535")
-    sockets: list[socket.socket] = []
+    for _ in range(_TRIES - 1 if port == 0 else 0):
+        with suppress(Conflict):  # the free port of the first address was taken at another one
+            return _bound(hosts, port)
+    return _bound(hosts, port)
+
+
+def _bound(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """Try once. Raises: Conflict, ConfigError."""
+    host, sockets = hosts[0], list[socket.socket]()
     try:
-        for family, address in _addresses(host):
+        for family, address in _addresses(hosts):
             found = sockets[0].getsockname()[1] if sockets else port
             sockets += _listening(family, (address[0], found, *address[2:]))
     except OSError as error:
@@ -36,15 +47,24 @@ def bind(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _addresses(host: str) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-    """The addresses of a host, IPv4 first, which is the family to keep if only one works."""
-    found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+def _addresses(hosts: Iterable[str]) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    """The addresses of some hosts, IPv4 first, which is the family to keep if only one works."""
+    found = [
+        item
+        for host in hosts
+        for item in socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    ]
     return sorted({(item[0], item[4]) for item in found}, key=lambda item: (item[0] != socket.AF_INET, item[1]))
 
 
 def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> list[socket.socket]:
     """One listening socket; none if the machine has no IPv6 although its host names say so (in containers)."""
-    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        if error.errno == errno.EAFNOSUPPORT and family == socket.AF_INET6:
+            return []
+        raise
     try:
         if os.name == "posix":
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

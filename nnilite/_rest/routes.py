@@ -12,7 +12,6 @@ from nnilite._rest.experiment_handlers import (
     ImportHandler,
     LogHandler,
     ResumeHandler,
-    SignInLinkHandler,
     StopHandler,
     VersionHandler,
 )
@@ -23,6 +22,7 @@ from nnilite._rest.openapi import OpenApiHandler
 from nnilite._rest.prometheus import PrometheusHandler
 from nnilite._rest.remark_handlers import BODY_MAX, RemarksHandler, TrialRemarksHandler
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
+from nnilite._rest.session_handlers import SESSION_ROUTES
 from nnilite._rest.stream import StreamHandler
 from nnilite._rest.trials import (
     FileHandler,
@@ -173,17 +173,6 @@ EXPERIMENT_ROUTES = (
     ),
     Route(
         "/logs/{name}", LogHandler, {"GET": Operation("A piece of a log", _PIECE, (TEXT_OFFSET, TEXT_LIMIT))}, (LOG,)
-    ),
-    Route(
-        "/sign-in-links",
-        SignInLinkHandler,
-        {
-            "POST": Operation(
-                "Make a one-time link to the user interface",
-                Response("the link's path; it works once, within ten minutes", s.record(path=s.TEXT), status=201),
-                body=s.EMPTY,
-            )
-        },
     ),
     Route("/openapi.json", OpenApiHandler, {"GET": get("This document", s.OBJECT)}),
     Route(
@@ -368,4 +357,11 @@ WORKER_ROUTES = (
     ),
 )
 
-ROUTES: tuple[Route, ...] = (*EXPERIMENT_ROUTES, *TRIAL_ROUTES, *INSIGHT_ROUTES, *WORKER_ROUTES, *NNI_ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *EXPERIMENT_ROUTES,
+    *SESSION_ROUTES,
+    *TRIAL_ROUTES,
+    *INSIGHT_ROUTES,
+    *WORKER_ROUTES,
+    *NNI_ROUTES,
+)

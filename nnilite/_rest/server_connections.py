@@ -166,6 +166,15 @@ class RestServer(HTTPServer):
         self._open.closed(cast("HTTP1ServerConnection", server_conn).stream)
         super().on_close(server_conn)
 
+    def turn_away(self) -> None:
+        """Answer no new connection, and keep the port until `stop`.
+
+        Programs that still take this server for alive send it the user's token: nobody else may get the port so long.
+        """
+        for number, one in self._sockets.items():
+            self._handlers[number]()
+            self._handlers[number] = _Accepting(one, _close_next).stop
+
     # ------------------------------------------------------------ accepting
 
     def _accept(self, listening: socket.socket) -> bool:
@@ -220,6 +229,18 @@ class RestServer(HTTPServer):
                 *(len(self._open), self._spared, what),
             )
             self._told, self._spared = now, 0
+
+
+def _close_next(listening: socket.socket) -> bool:
+    """Close a waiting connection. False if there should be a pause."""
+    try:
+        connection, _ = listening.accept()
+    except (BlockingIOError, ConnectionAbortedError):
+        return True
+    except OSError:  # too many open files, for example
+        return False
+    connection.close()
+    return True
 
 
 class _Accepting:

@@ -16,6 +16,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from nnilite._answers.changes import Change, Subscription
 from nnilite._rest import wire
+from nnilite._rest.auth import STREAM_PROTOCOL
 from nnilite._rest.handler import Answering, Site
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route_definition import Route, read_query
@@ -47,6 +48,10 @@ class StreamHandler(Answering, WebSocketHandler):
         if self.request.headers.get("Upgrade", "").lower() != "websocket":
             raise HttpRefusal(426, "this address speaks WebSocket only")
         self.query = read_query(self.route.operations["GET"].query, self.request.query_arguments)
+
+    def select_subprotocol(self, subprotocols: list[str]) -> str | None:
+        """Choose the protocol of this stream. What else a page offers is its ticket, which is not repeated."""
+        return STREAM_PROTOCOL if STREAM_PROTOCOL in subprotocols else None
 
     def check_origin(self, origin: str) -> bool:
         return True  # `check` has checked the origin, as for all requests

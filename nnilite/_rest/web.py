@@ -1,10 +1,12 @@
-"""Serves the user interface from nnilite/_web, and trades one-time links for cookies.
+"""Serves the user interface from nnilite/_web.
 
-By its security policy a page runs nothing but these files, and it requires a sign-in like the API.
+By its security policy a page runs nothing but these files. They hold nothing of the experiment, so everybody gets them,
+and the page signs in by itself, with the key of a link or what it has kept of an earlier sign-in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,10 @@ from nnilite._rest.route_definition import Route
 # which the one that starts the page must not be one.
 _START = "'sha256-BfY3Lx5Ze6/1FpA43000gbI8xCwLXWhdIlmxtBaz8Ro='"
 WEB_POLICY = (
-    f"default-src 'self'; script-src 'self' {_START}; base-uri 'none'; form-action 'self'; "
+    f"default-src 'self'; script-src 'self' {_START}; img-src 'self' blob:; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'; object-src 'none'"
 )
-_USED_LINK = "This link was used already, or is too old."
+_CHUNK_BYTES = 8 * 1024  # what a reader that takes nothing keeps in memory, whoever it is
 
 
 class WebHandler(Answering, StaticFileHandler):
@@ -34,42 +36,41 @@ class WebHandler(Answering, StaticFileHandler):
         self.site = site
         StaticFileHandler.initialize(self, str(site.options.web_folder), site.options.page)
 
+    def checks_sender(self) -> bool:
+        return False
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        # A page that opens this one, such as that of another port, keeps no hold of it.
+        self.set_header("Cross-Origin-Opener-Policy", "same-origin")
+
     async def check(self) -> None:
         self.site.gate.check_source(self.request)
         if self.request.method not in ("GET", "HEAD"):
             raise HTTPError(405)
         if "\0" in (self.path_kwargs.get("path") or ""):
             raise HTTPError(404)  # calls of the system would raise ValueError
-        link = self.get_query_argument("token", None)
-        if link is not None:
-            self._sign_in(link)
-            return
-        await self.site.gate.check_manager(self.request)
+        self.drop_old_cookies()
         if self.request.path == self.site.options.prefix:
             self._go_home()  # without its last slash, the page's relative addresses would be wrong
-
-    def _sign_in(self, link: str) -> None:
-        """Trade the link for a cookie, and take the token out of the address bar and the history."""
-        cookie = self.site.gate.sign_in.redeem(link)
-        if cookie is None:
-            raise HttpRefusal(401, _USED_LINK)
-        self._set_cookie(cookie)
-        self._go_home()
 
     def _go_home(self) -> None:
         self.set_status(303)
         self.set_header("Location", f"{self.site.options.prefix}/")
         self.finish()
 
-    def _set_cookie(self, cookie: str) -> None:
-        self.set_cookie(
-            self.site.gate.cookie,
-            cookie,
-            path=f"{self.site.options.prefix}/",
-            httponly=True,
-            samesite="Strict",
-            secure=self.request.protocol == "https",
-        )
+    @classmethod
+    def get_content(
+        cls, abspath: str, start: int | None = None, end: int | None = None
+    ) -> Generator[bytes, None, None]:
+        """The bytes of a file from `start` to before `end`, in small pieces."""
+        with Path(abspath).open("rb") as file:
+            file.seek(start or 0)
+            left = (file.seek(0, 2) if end is None else end) - (start or 0)
+            file.seek(start or 0)
+            while left > 0 and (chunk := file.read(min(_CHUNK_BYTES, left))):
+                left -= len(chunk)
+                yield chunk
 
     def set_extra_headers(self, path: str) -> None:
         self.set_header("Cache-Control", "no-cache")  # the browser asks each time, with the ETag
@@ -92,10 +93,7 @@ class WebHandler(Answering, StaticFileHandler):
         self.set_header("Content-Type", "text/html; charset=utf-8")
         if status == 405:
             self.set_header("Allow", ", ".join(self.allowed()))
-        if status == 401:
-            message = _how_to_sign_in(self.site.options.sign_in_command, is_used=str(error) == _USED_LINK)
-        else:
-            message = str(error) if isinstance(error, HttpRefusal) else "There is no such page."
+        message = str(error) if isinstance(error, HttpRefusal) else "There is no such page."
         self.finish(page("nnilite", f"<p>{escape(message)}</p>"))
 
     def allowed(self) -> list[str]:
@@ -117,14 +115,6 @@ class PlainPage(WebHandler):
             raise HTTPError(404)
         rows = "".join(_row(route) for route in self._routes)
         self.finish(page("nnilite", f"<p>The API of this experiment:</p><table>{rows}</table>"))
-
-
-def _how_to_sign_in(command: str, *, is_used: bool) -> str:
-    if is_used:
-        return f"{_USED_LINK} Run “{command}” for a new one."
-    return (
-        f"You need to sign in. Run “{command}” on the machine where this was started, and open the link that it prints."
-    )
 
 
 def page(title: str, body: str) -> str:

@@ -73,9 +73,12 @@ class Client(ManagerConnection):
         self.ask("POST", "/experiment/resume", body={})
 
     def sign_in_link(self) -> str:
-        """The address of the web page; with a token it signs in once, within ten minutes."""
+        """The address of the web page with a key that signs in once, within ten minutes."""
         parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}{self.ask('POST', '/sign-in-links', body={})['path']}"
+        link = self.ask("POST", "/sign-in-links", body={})
+        # Managers of this version have a host name for each start, under which browsers open the page.
+        netloc = f"{link['host']}:{parts.port}" if link.get("host") else parts.netloc
+        return f"{parts.scheme}://{netloc}{link['path']}"
 
     def export(self, form: str, write: Callable[[bytes], object]) -> None:
         """Hand all ended trials, as `json` or `csv`, to `write` piece by piece."""

@@ -49,10 +49,13 @@ def _certificate(entry: RegistryEntry) -> Path | None:
 def page_address(entry: RegistryEntry) -> str:
     """The address at which this user opens the web page. If a token is needed, it has a key that signs in once.
 
+    Somebody who has logged in from another machine opens it there, through a forwarded port, and so needs the key.
     It is only shown to people, so if the manager does not tell, it is the plain address.
     """
     try:
         with connect(entry) as manager, Client(manager.url, certificate=_certificate(entry)) as unknown:
+            if is_remote_shell():
+                return manager.sign_in_link()
             try:
                 unknown.version()
             except ManagerError:  # this user has to sign in first
@@ -60,6 +63,11 @@ def page_address(entry: RegistryEntry) -> str:
             return manager.url
     except NniliteError:
         return entry.url or ""
+
+
+def is_remote_shell() -> bool:
+    """Whether this program was started by somebody who is logged in by SSH."""
+    return "SSH_CONNECTION" in os.environ
 
 
 def stop(entry: RegistryEntry) -> None:

@@ -10,6 +10,7 @@ import { html, render, signal, useEffect, useRef } from "./lib/ui.js";
 import { Copy, Empty, ExperimentState, perform, Toasts } from "./parts/bits.js";
 import { closeDialog, confirm, DialogHost, openDialog } from "./parts/dialog.js";
 import { Icon } from "./parts/icons.js";
+import { SignedOut, SignOut } from "./parts/sign_in.js";
 import { Overview } from "./views/overview.js";
 
 /** @import { Connection } from "./lib/live_data.js" */
@@ -67,7 +68,8 @@ function View() {
     scrollTo(0, 0);
   }, [route.value.parts.join("/")]);
   let content;
-  if (connection.value.state === "signed-out") content = html`<${SignedOut} />`;
+  if (connection.value.state === "signed-out")
+    content = html`<${SignedOut} command=${profile.value ? `nnictl webui url ${profile.value.id}` : "nnictl webui url"} where="where the experiment was started" />`;
   else if (name === null)
     content = html`<${Empty} title="There is no such page"><a href="#/overview">Go to the overview</a></${Empty}>`;
   else if (!views.value[name] && troubles.value[name])
@@ -78,12 +80,6 @@ function View() {
     content = html`<${Content} key=${name === "trial" ? route.value.parts[1] : name} />`;
   }
   return html`<main id="main" tabindex="-1" ref=${main}>${content}</main>`;
-}
-
-function SignedOut() {
-  return html`<div class="card"><${Empty} title="Please sign in">
-    You need to sign in to this experiment. Run <code>nnictl webui url</code> on the machine where it was started, and open the link that it prints.
-  </${Empty}></div>`;
 }
 
 function Header() {
@@ -108,6 +104,7 @@ function Header() {
       ${known && html`<span class="wide-only"><${ExperimentState} state=${known.state} /></span>`}
       <button class="quiet icon wide-only" onClick=${help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><b>?</b></button>
       <button class="quiet icon" onClick=${switchTheme} aria-label=${theme.value === "dark" ? "Light colours" : "Dark colours"}><${Icon} name=${theme.value === "dark" ? "sun" : "moon"} /></button>
+      <${SignOut} />
       <${StopButton} known=${known} />
     </div>
   </header>`;

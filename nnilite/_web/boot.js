@@ -1,6 +1,8 @@
 // Starts the page. Should one of its files get lost on the way (a network that changes, a manager that restarts), the
 // page is loaded again, a few times; for this file itself, the script in the page sees to it. The page of all
 // experiments names another program in its body.
+import { enter } from "./lib/session.js";
+
 const KEY = "nnilite-starts";
 const TRIES_MAX = 5;
 
@@ -22,6 +24,7 @@ const complete = new Promise((done) => {
 });
 
 async function start() {
+  await enter();
   await import(new URL(document.body.dataset.app ?? "app.js", document.baseURI).href);
   await complete;
   for (const sheet of document.styleSheets) sheet.cssRules; // throws for one that got lost

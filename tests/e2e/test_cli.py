@@ -316,7 +316,9 @@ def test_with_a_token_the_web_address_signs_in_and_commands_work(
     _create(write(requireToken=True))
     capsys.readouterr()
     assert run(["webui", "url"]) == 0
-    assert "?token=" in capsys.readouterr().out
+    link = capsys.readouterr().out
+    assert ".localhost:" in link
+    assert "/#key=" in link
     assert run(["experiment", "status"]) == 0
 
 

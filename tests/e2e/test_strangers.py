@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +18,9 @@ import pytest
 from impostor import impostor, insistent
 from nnilite import _registry
 from nnilite._running import launch, managers
-from other_user import STRANGER, ask_at
+from nnilite._running.manager_client import Client
+from nnilite.testing import eventually
+from other_user import STRANGER, ask_at, known_user
 
 REPORTS = """
 import nnilite, pathlib, time
@@ -27,10 +35,10 @@ nnilite.report_final_result(0.875)
 
 
 def status(url: str, user: str | None = None) -> str:
-    """What `GET /` gives a program of this user that sends no token."""
+    """What a program of this user gets that sends no token."""
     parts = urlsplit(url)
     place = ("AF_INET", parts.hostname or "", parts.port or 0)
-    return ask_at(place, "GET", f"{parts.path}/", user=user).split()[1]
+    return ask_at(place, "GET", f"{parts.path}/api/v1/version", user=user).split()[1]
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel lists no sockets here")
@@ -50,7 +58,92 @@ def test_where_a_token_is_always_needed_the_address_signs_in(start: Any, always:
         running.entry = launch.resume(running.entry, options=options, detach=False)
     assert status(running.entry.url) == "401"
     page = managers.page_address(running.entry)
-    assert re.fullmatch(re.escape(f"{running.entry.url}/?token=") + r"[\w-]{20,}", page)
+    own_name = running.entry.url if prefix else rf"http://nnilite-[0-9a-f]{{16}}\.localhost:{running.entry.port}"
+    assert re.fullmatch(rf"{own_name}/#key=[\w-]{{20,}}", page)
+
+
+SSHD = """
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/key.pub
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin prohibit-password
+"""
+
+
+@pytest.fixture
+def tunnel(tmp_path: Path) -> Iterator[Callable[[int], int]]:
+    """Makes the far end of `ssh -L` to a port of this machine, through a real sshd, as the user who logs in."""
+    known_user(STRANGER)
+    if shutil.which("sshd", path="/usr/sbin") is None:
+        pytest.skip("there is no sshd here (apt-get install openssh-server)")
+    Path("/run/sshd").mkdir(exist_ok=True)
+    for name in ("host", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    port = free_port()
+    (tmp_path / "sshd").write_text(SSHD.format(port=port, folder=tmp_path))
+    with ExitStack() as stack:
+
+        def run(*words: str) -> None:
+            program = stack.enter_context(subprocess.Popen(words, stdin=subprocess.DEVNULL))
+            stack.callback(program.terminate)
+
+        run("/usr/sbin/sshd", "-D", "-q", "-f", str(tmp_path / "sshd"))
+        eventually(lambda: answers(port))
+
+        def forward(target: int) -> int:
+            near = free_port()
+            options = ["-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR"]
+            far = f"{near}:127.0.0.1:{target}"
+            run(
+                "ssh",
+                "-N",
+                *options,
+                "-F",
+                "none",
+                "-i",
+                str(tmp_path / "key"),
+                "-p",
+                str(port),
+                "-L",
+                far,
+                "127.0.0.1",
+            )
+            eventually(lambda: answers(near))
+            return near
+
+        yield forward
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def test_a_port_forwarded_by_ssh_is_no_way_in_for_other_users_where_it_ends(start: Any, tunnel: Any) -> None:
+    """To the manager's machine, the sshd is a program of the user who has logged in."""
+    running = start(maxTrialNumber=1)
+    near = f"http://127.0.0.1:{tunnel(running.entry.port)}"
+    assert status(running.entry.url) == "200"
+    assert [status(near, STRANGER), status(near)] == ["401", "401"]
+    with Client(near, launch.token(running.entry)) as client:
+        assert client.profile()["id"] == running.entry.id
+
+
+def test_whoever_has_logged_in_by_ssh_is_told_a_link_that_signs_in(start: Any, monkeypatch: Any) -> None:
+    running = start(maxTrialNumber=1)
+    assert managers.page_address(running.entry) == running.entry.url
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22")
+    assert "/#key=" in managers.page_address(running.entry)
 
 
 def test_who_takes_a_dead_managers_port_gets_no_result_and_ends_no_trial(start: Any) -> None:

@@ -140,6 +140,7 @@ def test_a_new_trial_shows_within_half_a_second(open_page: Any, running: Any) ->
 def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: Any, running: Any) -> None:
     port = int(running.entry.url.rpartition(":")[2])
     page = open_page(f"{running.entry.url}/#/trials")
+    page.expected_errors.append("421")  # the name of the page is that of the former start
     page.get_by_text("Live", exact=True).wait_for()
     page.locator(".grid-row").nth(1).wait_for()
     running.kill_manager()
@@ -181,9 +182,8 @@ def test_signing_in_takes_a_link_that_works_once(start: Any, open_page: Any) -> 
     page.get_by_text("need to sign in").wait_for()
     page.goto(link)
     page.get_by_text("Live", exact=True).wait_for()
-    assert "token" not in page.url
-    (cookie,) = page.context.cookies()
-    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    assert "key" not in page.url
+    assert page.context.cookies() == []
     page.get_by_role("region", name="Limits").get_by_role("button", name="Edit").click()
     page.get_by_label("Maximum number of trials").fill("3")
     page.get_by_role("button", name="Save").click()
@@ -199,6 +199,7 @@ def test_a_viewed_experiment_is_resumed_by_a_button(start: Any, open_page: Any) 
     done.stop()
     done.entry = launch.view(done.entry, options=launch.ManagerOptions(port=0), detach=False)
     page = open_page(f"{done.entry.url}/")
+    page.expected_errors.append("421")
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("button", name="Stop").wait_for()
     page.get_by_text("Live", exact=True).wait_for()

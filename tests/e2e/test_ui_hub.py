@@ -118,7 +118,7 @@ def test_a_stopped_experiment_is_opened_by_a_viewer_without_another_sign_in_and_
         row(page, "copy003").get_by_role("button", name="Open").click()
     opened = opening.value
     opened.get_by_text("Read only.").wait_for()
-    assert "token" not in opened.url
+    assert "key" not in opened.url
     row(page, "copy003").get_by_role("button", name="Close").click()
     eventually(lambda: not _registry.is_alive(_registry.root() / "copy003"), 60)
     row(page, "copy003").get_by_role("button", name="Resume").wait_for()
@@ -151,7 +151,7 @@ def test_a_deletion_asks_first(page: Any) -> None:
 def test_whoever_is_not_signed_in_sees_nothing(page_url: str, open_page: Any) -> None:
     stranger = open_page()
     stranger.expected_errors.append("401")
-    stranger.goto(page_url.partition("?")[0])
+    stranger.goto(page_url.partition("#")[0])
     stranger.get_by_text("You need to sign in").wait_for()
     assert "template" not in stranger.content()
 

@@ -58,7 +58,7 @@ def digest(hub: Client, experiment: str = "first") -> dict[str, Any]:
 
 
 PATHS = (
-    *(("GET", path) for path in ("/", "/hub/app.js", "/api/v1/experiments", "/api/v1/comparison?id=first")),
+    *(("GET", path) for path in ("/api/v1/experiments", "/api/v1/comparison?id=first")),
     *(("POST", f"/api/v1/{path}") for path in ("experiments", "checks", "experiments/first/open", "sign-in-links")),
     *(("DELETE", "/api/v1/experiments/first"), ("PUT", "/api/v1/experiments/first")),
 )
@@ -88,20 +88,16 @@ def test_requests_from_other_sites_are_refused_even_with_the_token(hub: Client, 
     assert _registry.entry("first") is not None
 
 
-def test_a_link_signs_in_once_and_the_cookie_opens_the_page_but_no_experiment(hub: Client) -> None:
-    path = hub.post("/sign-in-links", {}).json["path"]
-    reply = hub.ask("GET", path, Authorization="")
-    assert (reply.status, reply.headers["Location"]) == (303, "/")
-    cookie = reply.headers["Set-Cookie"]
-    assert cookie.startswith("nnilite-.ui=")
-    assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
-    signed = {"Authorization": "", "Cookie": cookie.partition(";")[0]}
-    page = hub.ask("GET", "/", **signed)
-    assert page.status == 200
-    assert b"hub/app.js" in page.body
-    assert hub.ask("GET", path, Authorization="").status == 401
+def test_a_link_signs_in_once_and_the_key_opens_the_page_for_its_own_origin(hub: Client) -> None:
+    link = hub.post("/sign-in-links", {}).json["path"].removeprefix("/#key=")
+    key = hub.post("/sessions", {"link": link}, Authorization="").json["key"]
+    assert hub.post("/sessions", {"link": link}, Authorization="").status == 401
+    signed = {"Authorization": "", "X_Nnilite_Session": key}
+    assert hub.get("/experiments", **signed).status == 200
     assert hub.ask("DELETE", "/api/v1/experiments/first", **signed).status == 403, "a browser says its origin"
+    assert b"hub/app.js" in hub.ask("GET", "/", Authorization="").body
+    hub.run(lambda: hub.application.site.gate.sign_in.sessions.end(key))
+    assert hub.get("/experiments", **signed).status == 401
 
 
 def test_the_list_tells_of_stopped_experiments_and_of_those_of_nni(hub: Client) -> None:

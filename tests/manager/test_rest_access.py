@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import logging
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +11,18 @@ import pytest
 
 from manager.fake_backend import FakeBackend, filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options, SecretFilter, listen, make_application, sign_in_path
-from nnilite._rest.auth import LINK_LIFE_S, SESSION_LIFE_S, Access, HostNames, SignIn
+from nnilite._rest import Options, SecretFilter, listen, make_application
+from nnilite._rest.auth import Access, HostNames
 from nnilite._rest.routes import ROUTES
+from nnilite._rest.sign_in import (
+    LINK_LIFE_S,
+    LINKS_MAX,
+    SESSION_IDLE_S,
+    SESSION_LIFE_S,
+    SESSIONS_MAX,
+    TICKETS_MAX,
+    SignIn,
+)
 from nnilite.errors import ConfigError
 from nnilite.testing import eventually
 
@@ -51,8 +59,8 @@ def test_every_route_needs_a_token(client: Client, authorization: str) -> None:
     assert not client.backend.stopped
 
 
-@pytest.mark.parametrize("path", ["/", "/index.html", "/api", "/api/v1/nothing", "/logs/x"])
-def test_other_addresses_need_a_token_too(client: Client, path: str) -> None:
+@pytest.mark.parametrize("path", ["/api", "/api/v1/nothing", "/api/v1/logs/x"])
+def test_other_addresses_of_the_api_need_a_token_too(client: Client, path: str) -> None:
     assert client.ask("GET", path, Authorization="").status == 401
 
 
@@ -67,6 +75,12 @@ def test_every_route_refuses_a_foreign_origin(client: Client, origin: str) -> No
     for route, method in EVERY_CALL:
         assert client.ask(method, address(route.path), {}, Origin=origin).status == 403, route.path
     assert client.backend.revision == 2
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_may_link_here_and_cannot_read_in_the_background(client: Client, site: str) -> None:
+    for mode, status in (("navigate", 200), ("no-cors", 403), ("cors", 403), ("websocket", 403)):
+        assert client.get("/experiment", Sec_Fetch_Site=site, Sec_Fetch_Mode=mode).status == status
 
 
 def test_a_form_of_another_site_cannot_change_anything(client: Client) -> None:
@@ -123,62 +137,115 @@ def test_a_worker_fetches_keeper_and_code_with_its_token(client: Client, path: s
     assert client.get(path, Authorization=token).status == 401
 
 
-def test_a_link_signs_in_once(client: Client) -> None:
-    path = client.post("/sign-in-links", {}).json["path"]
-    reply = client.ask("GET", path, Authorization="")
-    assert (reply.status, reply.headers["Location"]) == (303, "/")
-    assert client.ask("GET", path, Authorization="").status == 401
-    cookie = reply.headers["Set-Cookie"]
-    assert re.fullmatch(r"nnilite-exp12345=[^;]+; HttpOnly; Path=/; SameSite=Strict", cookie)
-    assert client.get("/experiment", Authorization="", Cookie=cookie.partition(";")[0]).status == 200
+def link_of(client: Client) -> str:
+    path: str = client.post("/sign-in-links", {}).json["path"]
+    return path.removeprefix("/#key=")
 
 
 def signed_in(client: Client) -> str:
-    path = client.run(lambda: sign_in_path(client.application))
-    return client.ask("GET", path, Authorization="").headers["Set-Cookie"].partition(";")[0]
+    """The key of a session."""
+    key: str = client.post("/sessions", {"link": link_of(client)}, Authorization="").json["key"]
+    return key
+
+
+def test_a_link_is_traded_once_for_a_key_that_goes_in_a_header(client: Client) -> None:
+    link = link_of(client)
+    reply = client.post("/sessions", {"link": link}, Authorization="")
+    assert (reply.status, reply.headers["Set-Cookie"]) == (201, None)
+    again = client.post("/sessions", {"link": link}, Authorization="")
+    assert (again.status, "used already" in again.json["error"]) == (401, True)
+    assert client.get("/experiment", Authorization="", X_Nnilite_Session=reply.json["key"]).status == 200
+    assert client.get("/experiment", Authorization="", X_Nnilite_Session=link).status == 401
+
+
+@pytest.mark.parametrize("link", ["", "x", "\udc80", "x" * 10_000])
+def test_a_link_that_nobody_made_is_traded_for_nothing(client: Client, link: str) -> None:
+    assert client.post("/sessions", {"link": link}, Authorization="").status == 401
+
+
+def test_no_cookie_and_no_query_opens_anything(client: Client) -> None:
+    key = signed_in(client)
+    for name in ("nnilite-exp12345", "nnilite-session", "X-Nnilite-Session"):
+        assert client.get("/experiment", Authorization="", Cookie=f"{name}={key}").status == 401
+    assert client.get(f"/experiment?key={key}", Authorization="").status == 401
+    assert client.get(f"/experiment?ticket={key}", Authorization="").status == 401
 
 
 def test_a_signed_in_browser_must_say_its_origin_to_change_anything(client: Client) -> None:
-    cookie = signed_in(client)
-    assert client.post("/experiment/stop", {}, Authorization="", Cookie=cookie).status == 403
-    origin = f"http://127.0.0.1:{client.port}"
-    assert client.post("/experiment/stop", {}, Authorization="", Cookie=cookie, Origin=origin).status == 202
+    key = signed_in(client)
+    assert client.post("/experiment/stop", {}, Authorization="", X_Nnilite_Session=key).status == 403
+    own = f"http://127.0.0.1:{client.port}"
+    for origin, status in (("http://evil.example", 403), ("http://127.0.0.1:1", 403), (own, 202)):
+        reply = client.post("/experiment/stop", {}, Authorization="", X_Nnilite_Session=key, Origin=origin)
+        assert reply.status == status
 
 
-@pytest.mark.parametrize(
-    "change", [lambda c: c + "0", lambda c: c.replace("=", "=9", 1), lambda c: c.partition(".")[0]]
-)
-def test_a_forged_cookie_is_refused(client: Client, change: object) -> None:
-    assert client.get("/experiment", Authorization="", Cookie=change(signed_in(client))).status == 401
+def test_a_key_opens_no_other_start_of_the_server(client: Client, tmp_path: Path) -> None:
+    """Manager and token are the same, as after a resume."""
+    key, link = signed_in(client), link_of(client)
+    with serving(filled(tmp_path / "again", TOKEN)) as again:
+        assert again.get("/experiment", Authorization="", X_Nnilite_Session=key).status == 401
+        assert again.post("/sessions", {"link": link}, Authorization="").status == 401
 
 
-def test_a_cookie_opens_no_callback(client: Client) -> None:
-    assert client.post("/callback/x", {"events": []}, Authorization="", Cookie=signed_in(client)).status == 401
+def test_a_session_ends_by_signing_out(client: Client) -> None:
+    key, origin = signed_in(client), f"http://127.0.0.1:{client.port}"
+    reply = client.post("/sign-out", {}, Authorization="", X_Nnilite_Session=key, Origin=origin)
+    assert reply.json == {"signedOut": True}
+    assert client.get("/experiment", Authorization="", X_Nnilite_Session=key).status == 401
 
 
-def test_links_and_cookies_end() -> None:
+def test_a_key_opens_no_callback(client: Client) -> None:
+    reply = client.post("/callback/x", {"events": []}, Authorization="", X_Nnilite_Session=signed_in(client))
+    assert reply.status == 401
+
+
+def ticket_for(client: Client, path: str) -> str:
+    ticket: str = client.post("/tickets", {"path": path}).json["ticket"]
+    return ticket
+
+
+def test_a_ticket_opens_one_path_once(client: Client) -> None:
+    ticket = ticket_for(client, "export")
+    assert client.get(f"/export?format=csv&ticket={ticket}", Authorization="").status == 200
+    assert client.get(f"/export?format=csv&ticket={ticket}", Authorization="").status == 401
+    other = ticket_for(client, "export")
+    assert client.get(f"/experiment?ticket={other}", Authorization="").status == 401
+    assert client.get(f"/export?ticket={other}", Authorization="").status == 401, "it was used up"
+
+
+def test_a_ticket_changes_nothing_and_is_made_for_nobody_else(client: Client) -> None:
+    ticket = ticket_for(client, "experiment/stop")
+    assert client.post(f"/experiment/stop?ticket={ticket}", {}, Authorization="").status == 401
+    assert client.post("/tickets", {"path": "export"}, Authorization="").status == 401
+
+
+def test_links_tickets_and_sessions_end() -> None:
     now = [1000.0]
-    sign_in = SignIn(TOKEN, lambda: now[0])
-    late, link = sign_in.link(), sign_in.link()
-    cookie = sign_in.redeem(link)
+    sign_in = SignIn(lambda: now[0])
+    link, ticket = sign_in.link(), sign_in.ticket("/x")
+    key, unused = sign_in.sessions.begin(), sign_in.sessions.begin()
     now[0] += LINK_LIFE_S + 1
-    assert sign_in.redeem(late) is None
-    assert sign_in.valid(cookie)
-    now[0] += SESSION_LIFE_S
-    assert not sign_in.valid(cookie)
+    assert (sign_in.uses_up(link), sign_in.admits(ticket, "/x")) == (False, False)
+    while now[0] + SESSION_IDLE_S < 1000.0 + SESSION_LIFE_S:
+        assert sign_in.sessions.valid(key)
+        now[0] += SESSION_IDLE_S - 1
+        assert not sign_in.sessions.valid(unused) or now[0] < 1000 + SESSION_IDLE_S
+    now[0] = 1001.0 + SESSION_LIFE_S
+    assert not sign_in.sessions.valid(key)
 
 
-def test_a_cookie_ends_with_the_token_it_was_made_with() -> None:
-    first = SignIn(TOKEN)
-    cookie = first.redeem(first.link())
-    assert SignIn(TOKEN).valid(cookie)
-    assert not SignIn("another").valid(cookie)
-
-
-def test_links_do_not_pile_up() -> None:
-    sign_in = SignIn(TOKEN)
-    links = [sign_in.link() for _ in range(150)]
-    assert (sign_in.redeem(links[0]), sign_in.redeem(links[-1]) is None) == (None, False)
+def test_links_tickets_and_sessions_do_not_pile_up() -> None:
+    sign_in = SignIn()
+    links = [sign_in.link() for _ in range(LINKS_MAX + 1)]
+    assert [sign_in.uses_up(links[0]), sign_in.uses_up(links[-1])] == [False, True]
+    tickets = [sign_in.ticket("/") for _ in range(TICKETS_MAX + 1)]
+    assert [sign_in.admits(tickets[0], "/"), sign_in.admits(tickets[-1], "/")] == [False, True]
+    used, forgotten = sign_in.sessions.begin(), sign_in.sessions.begin()
+    keys = [sign_in.sessions.begin() for _ in range(SESSIONS_MAX - 2)]
+    assert sign_in.sessions.valid(used)
+    sign_in.sessions.begin()
+    assert [sign_in.sessions.valid(key) for key in (used, forgotten, keys[0])] == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -228,22 +295,26 @@ def test_refusals_for_want_of_a_token_do_not_fill_the_log(
 
 def test_secrets_do_not_reach_the_logs(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    path = client.post("/sign-in-links", {}).json["path"]
-    client.ask("GET", path, Authorization="")
+    link, key, ticket = link_of(client), signed_in(client), ticket_for(client, "export")
+    client.post("/sessions", {"link": link}, Authorization="")
+    client.get("/experiment", Authorization="", X_Nnilite_Session=key)
+    client.get(f"/export?ticket={ticket}", Authorization="")
     client.get(f"/nothing?token={TOKEN}")
     client.backend.failure = RuntimeError(f"Bearer {TOKEN}")
     client.get(f"/experiment?x={TOKEN}")
     client.get("/experiment")
     assert TOKEN not in caplog.text
-    assert path.partition("=")[2] not in caplog.text
+    assert [secret for secret in (link, key, ticket) if secret in caplog.text] == []
     assert "token=********" in caplog.text
 
 
-def test_the_filter_removes_tokens_and_cookies_from_any_record() -> None:
+def test_the_filter_removes_tokens_and_keys_from_any_record() -> None:
     redact = SecretFilter(["hunter2"]).redact
     assert redact("GET /?token=abc&x=1 hunter2") == "GET /?token=********&x=1 ********"
     assert redact("Authorization: Bearer abc.def") == "Authorization: Bearer ********"
     assert redact("{'Cookie': 'nnilite-x=1.2'}") == "{'Cookie': ********"
+    assert redact("X-Nnilite-Session: abc") == "X-Nnilite-Session: ********"
+    assert redact("open http://localhost:8080/#key=abc-1 now") == "open http://localhost:8080/#key=******** now"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "192.168.1.2"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options, server_connections
+from nnilite._rest import Options, listen, make_application, server_connections
 from nnilite._rest.server_connections import room
 from nnilite.testing import eventually
 
@@ -139,3 +140,20 @@ def test_a_kept_connection_that_asks_no_more_is_closed_too(tmp_path: Path) -> No
     with serving(filled(tmp_path), Options(idle_timeout_s=0.2)) as client, client.keeping() as keeper:
         assert keeper.get("/experiment").status == 200
         assert is_closed(keeper.kept.sock, 10)  # type: ignore[union-attr]
+
+
+def test_a_server_that_ends_keeps_its_port_and_answers_nobody(tmp_path: Path) -> None:
+    """Programs that take it for alive send the token there: nobody else may have the port so long."""
+
+    async def end() -> None:
+        server = listen(make_application(filled(tmp_path)), "127.0.0.1", 0)
+        server.turn_away()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("127.0.0.1", server.port))
+        server.stop()
+        socket.create_server(("127.0.0.1", server.port)).close()
+
+    asyncio.run(end())

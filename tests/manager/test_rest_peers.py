@@ -1,8 +1,11 @@
-"""On a machine of several users: the own user and root need no token, everybody else does."""
+"""On a machine of several users: the own user's programs need no token, everybody else does, also through a tunnel."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,16 +17,18 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options, peers
-from nnilite._rest.peers import Peers, users_of
+from nnilite._rest import Options, listen, make_application, peers, programs
+from nnilite._rest.page_name import new_page_name
+from nnilite._rest.peers import Peers, TheirSocket, sockets_of
+from nnilite.errors import Conflict
 from nnilite.testing import eventually
-from other_user import STRANGER, ask_at, known_user
+from other_user import ASK, STRANGER, ask_at, known_user, shared_python
 from waiting import pause
 
 pytestmark = pytest.mark.skipif(not peers.TABLES[0].exists(), reason="the kernel lists no sockets here")
 
 WEBSOCKET = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + "x" * 22
-EVERYTHING = [("GET", "/api/v1/experiment", ""), ("GET", "/", ""), ("GET", "/api/v1/stream", WEBSOCKET + "==\r\n")]
+EVERYTHING = [("GET", "/api/v1/experiment", ""), ("GET", "/api/v1/stream", WEBSOCKET + "==\r\n")]
 STOP = "Content-Type: application/json\r\nContent-Length: 2\r\n"
 
 
@@ -38,12 +43,12 @@ def ask(client: Client, method: str, path: str, headers: str = "", body: str = "
     return ask_at(("AF_INET", "127.0.0.1", client.port), method, path, headers, body, user=user)
 
 
-@pytest.mark.parametrize(("method", "path", "headers"), EVERYTHING, ids=["rest", "page", "stream"])
+@pytest.mark.parametrize(("method", "path", "headers"), EVERYTHING, ids=["rest", "stream"])
 def test_the_own_user_needs_no_token(client: Client, method: str, path: str, headers: str) -> None:
     assert ask(client, method, path, headers).split()[1] in ("200", "101")
 
 
-@pytest.mark.parametrize(("method", "path", "headers"), EVERYTHING, ids=["rest", "page", "stream"])
+@pytest.mark.parametrize(("method", "path", "headers"), EVERYTHING, ids=["rest", "stream"])
 def test_another_user_needs_one(client: Client, method: str, path: str, headers: str) -> None:
     assert ask(client, method, path, headers, user=STRANGER).split()[1] == "401"
     token = f"Authorization: Bearer {client.backend.token}\r\n"
@@ -57,16 +62,23 @@ def test_another_user_cannot_change_anything(client: Client) -> None:
 
 
 def test_another_users_browser_is_let_in_by_a_link(client: Client) -> None:
-    path = client.post("/sign-in-links", {}).json["path"]
-    assert ask(client, "GET", path, user=STRANGER).split()[1] == "303"
+    body = json.dumps({"link": client.post("/sign-in-links", {}).json["path"].removeprefix("/#key=")})
+    headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    assert ask(client, "POST", "/api/v1/sessions", headers, body, user=STRANGER).split()[1] == "201"
+    assert client.application.site.gate.sign_in.sessions._kept
 
 
-def test_root_and_the_own_user_need_none_where_the_manager_is_not_roots(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client.application.site.gate, "_peers", Peers({0, known_user(STRANGER).pw_uid}))
+def test_a_link_makes_no_session_where_none_is_needed(client: Client) -> None:
+    link = client.post("/sign-in-links", {}).json["path"].removeprefix("/#key=")
+    assert client.post("/sessions", {"link": link}, Authorization="").json == {"key": ""}
+    assert not client.application.site.gate.sign_in.sessions._kept
+    assert client.post("/sessions", {"link": link}, Authorization="").status == 401, "it is used up all the same"
+
+
+def test_the_own_user_is_who_runs_the_manager(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client.application.site.gate, "_peers", Peers({known_user(STRANGER).pw_uid}))
     assert ask(client, "GET", "/api/v1/experiment", user=STRANGER).split()[1] == "200"
-    assert ask(client, "GET", "/api/v1/experiment").split()[1] == "200"
+    assert ask(client, "GET", "/api/v1/experiment").split()[1] == "401"
     assert ask(client, "GET", "/api/v1/experiment", user="daemon").split()[1] == "401"
 
 
@@ -80,21 +92,21 @@ def test_a_user_who_hangs_up_at_once_is_not_taken_for_root(client: Client, monke
     assert (looks, client.backend.stopped) == ([None] * 5, False)
 
 
-def user_of(ends: peers.Ends) -> int | None:
-    return users_of([ends]).get(ends)
+def socket_of(ends: peers.Ends) -> TheirSocket | None:
+    return sockets_of([ends]).get(ends)
 
 
-def slowly(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+def slowly(monkeypatch: pytest.MonkeyPatch) -> list[TheirSocket | None]:
     """Look only after who asked has left; what was found."""
-    found: list[int | None] = []
+    found: list[TheirSocket | None] = []
 
-    def late(wanted: list[peers.Ends]) -> dict[peers.Ends, int]:
+    def late(wanted: list[peers.Ends]) -> dict[peers.Ends, TheirSocket]:
         pause(0.3, "whoever asked has left by then")
-        users = users_of(wanted)
-        found.extend(users.get(ends) for ends in wanted)
-        return users
+        sockets = sockets_of(wanted)
+        found.extend(sockets.get(ends) for ends in wanted)
+        return sockets
 
-    monkeypatch.setattr(peers, "users_of", late)
+    monkeypatch.setattr(peers, "sockets_of", late)
     return found
 
 
@@ -109,7 +121,7 @@ def test_a_kept_connection_is_looked_up_once_and_one_with_a_token_never(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[peers.Ends] = []
-    monkeypatch.setattr(peers, "users_of", lambda wanted: looked.extend(wanted) or users_of(wanted))
+    monkeypatch.setattr(peers, "sockets_of", lambda wanted: looked.extend(wanted) or sockets_of(wanted))
     with client.keeping() as line:
         assert line.get("/experiment").status == 200
         assert looked == []
@@ -161,6 +173,11 @@ def connected() -> Iterator[Callable[[str], tuple[socket.socket, socket.socket]]
         yield connect
 
 
+def user_of(ends: peers.Ends) -> int | None:
+    found = socket_of(ends)
+    return None if found is None else found.user
+
+
 def ends_of(ours: socket.socket) -> peers.Ends:
     return ours.getpeername()[:2], ours.getsockname()[:2]
 
@@ -190,3 +207,119 @@ def test_the_overflow_user_is_anybody_where_not_all_users_have_a_number(
     assert user_of(ends_of(ours)) == os.geteuid()
     monkeypatch.setattr(peers, "_UID_MAP", tmp_path / "map")
     assert user_of(ends_of(ours)) is None
+
+
+# Programs that forward ports
+
+
+def through(tmp_path: Path, client: Client, name: str) -> str:
+    """What a request gets that a program of this user's with this name passes on."""
+    program = tmp_path / name
+    shutil.copy(shared_python(), program)
+    program.chmod(0o755)
+    request = "GET /api/v1/experiment HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    words = json.dumps(["AF_INET", "127.0.0.1", client.port, request, False])
+    command = [str(program), "-I", "-S", "-c", ASK]
+    return subprocess.run(command, input=words, capture_output=True, text=True, timeout=60, check=True).stdout.split()[
+        1
+    ]
+
+
+@pytest.mark.parametrize("name", ["sshd", "sshd-session", "ssh", "socat", "kubectl", "systemd-socket-proxyd", "nginx"])
+def test_what_a_forwarding_program_passes_on_is_not_the_own_users(tmp_path: Path, client: Client, name: str) -> None:
+    assert through(tmp_path, client, name) == "401"
+
+
+def test_any_other_program_of_the_own_user_needs_no_token(tmp_path: Path, client: Client) -> None:
+    assert through(tmp_path, client, "my sshd reader") == "200"
+
+
+def test_a_program_that_cannot_be_found_needs_a_token(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is with the processes of sshd where the manager is not root's."""
+    monkeypatch.setattr(programs, "_has", lambda process, wanted: False)
+    assert client.get("/experiment", Authorization="").status == 401
+    assert client.get("/experiment").status == 200
+
+
+# Browsers
+
+
+NAME = "nnilite-0123456789abcdef.localhost"
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Iterator[Client]:
+    """A manager with a page name."""
+    with serving(filled(tmp_path), Options(own_user=True, page_name=NAME)) as client:
+        yield client
+
+
+def test_a_page_needs_a_key_unless_it_has_the_name_of_this_start(named: Client) -> None:
+    """Any page that was served at this port before may still be open, and has the same origin but for the name."""
+    headers = {"Authorization": "", "Sec_Fetch_Site": "same-origin", "Sec_Fetch_Mode": "cors"}
+    for host, status in (("127.0.0.1", 401), ("localhost", 401), ("other.localhost", 401), (NAME, 200)):
+        origin = f"http://{host}:{named.port}"
+        more = {"Host": f"{host}:{named.port}", "Origin": origin}
+        assert named.get("/experiment", **headers, **more).status == status, host
+        assert (named.post("/experiment/stop", {}, **headers, **more).status == 401) == (status == 401)
+
+
+@pytest.mark.parametrize("mark", ["Origin", "Sec-Fetch-Site", "Sec-Fetch-Dest", "User-Agent"])
+def test_each_mark_of_a_browser_is_enough(named: Client, mark: str) -> None:
+    value = {"Origin": f"http://127.0.0.1:{named.port}", "Sec-Fetch-Site": "none", "User-Agent": "Mozilla/5.0 (X11)"}
+    headers = {mark.replace("-", "_"): value.get(mark, "empty")}
+    assert named.get("/experiment", Authorization="", **headers).status == 401
+    assert named.get("/experiment", Authorization="").status == 200, "a script needs no key"
+
+
+def test_a_page_of_an_earlier_start_is_told_so(named: Client) -> None:
+    reply = named.get("/experiment", Host=f"nnilite-{'f' * 16}.localhost:{named.port}")
+    assert (reply.status, "restarted" in reply.json["error"]) == (421, True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", f"nnilite-{'f' * 16}.localhost"])
+@pytest.mark.parametrize(("user", "own"), [(None, True), (STRANGER, False)])
+def test_the_own_users_browser_is_sent_to_the_page_name(named: Client, host: str, user: str | None, own: bool) -> None:
+    """Others are not, and from the name of an earlier start they are sent to one that says what to do."""
+    if user is not None:
+        known_user(user)
+        named.application.site.gate._peers = Peers({known_user(user).pw_uid})  # whoever asks here is another user
+    reply = named.ask(
+        "GET", "/x?y=1", Authorization="", Sec_Fetch_Dest="document", Host=f"{host}:{named.port}", Cookie="nnilite-e=1"
+    )
+    wanted = NAME if own else "localhost" if host.startswith("nnilite") else None
+    there = f"http://{wanted}:{named.port}/x?y=1"
+    assert (reply.status, reply.headers["Location"]) == ((303, there) if wanted else (404, None))
+
+
+def test_a_server_with_a_page_name_listens_on_both_addresses_of_it(tmp_path: Path) -> None:
+    """A browser tries ::1 first: whoever listens there alone would be this page."""
+
+    async def start() -> list[str]:
+        server = listen(make_application(filled(tmp_path), Options(page_name=NAME)), "127.0.0.1", 0)
+        found = [one.getsockname()[:2] for one in server._sockets.values()]
+        server.stop()
+        assert {port for _, port in found} == {server.port}
+        return sorted(address for address, _ in found)
+
+    assert asyncio.run(start()) == ["127.0.0.1", "::1"]
+
+
+def test_a_port_that_another_has_at_the_other_address_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
+        with pytest.raises(Conflict, match="is taken"):
+            listen(make_application(filled(tmp_path), Options(page_name=NAME)), "127.0.0.1", other.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("bind", "more", "named"),
+    [
+        *((bind, {}, True) for bind in ("127.0.0.1", "::1", "localhost")),
+        *((bind, {}, False) for bind in ("0.0.0.0", "", "127.5.6.7", "10.0.0.1")),
+        *(("127.0.0.1", more, False) for more in ({"has_tls": True}, {"prefix": "a"})),
+    ],
+)
+def test_page_names_are_for_plain_servers_of_loopback(bind: str, more: dict[str, Any], named: bool) -> None:
+    first, second = new_page_name(bind, **more), new_page_name(bind, **more)
+    assert bool(first) is named
+    assert (first != second) is named

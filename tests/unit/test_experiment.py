@@ -184,11 +184,11 @@ def test_the_address_that_start_logs_is_one_that_opens_the_page(
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
     manager.says("GET /version", {"error": "sign in first"}, 401)
-    manager.says("POST /sign-in-links", {"path": "/?token=once"}, 201)
+    manager.says("POST /sign-in-links", {"path": "/#key=once"}, 201)
     experiment = Experiment(_Config())  # type: ignore[arg-type]
     experiment.start(0)
     atexit.unregister(experiment.stop)
-    assert f"{manager.url}/?token=once" in caplog.text
+    assert f"{manager.url}/#key=once" in caplog.text
 
 
 @pytest.mark.parametrize(("state", "result"), [("DONE", True), ("STOPPED", True), ("ERROR", False)])

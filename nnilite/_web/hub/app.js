@@ -6,6 +6,7 @@ import { html, render, useEffect } from "../lib/ui.js";
 import { Empty, Toasts } from "../parts/bits.js";
 import { DialogHost } from "../parts/dialog.js";
 import { Icon } from "../parts/icons.js";
+import { SignedOut, SignOut } from "../parts/sign_in.js";
 import { Compare } from "./compare.js";
 import { connection, refresh } from "./experiments.js";
 import { List } from "./list.js";
@@ -22,15 +23,11 @@ const VIEWS = [
 
 function View() {
   const known = VIEWS.find(([name]) => name === route.value.parts[0]);
-  if (connection.value === "signed-out") return html`<div class="card"><${SignedOut} /></div>`;
+  if (connection.value === "signed-out") return html`<${SignedOut} command="nnictl ui" where="of the experiments" />`;
   if (!known)
     return html`<${Empty} title="There is no such page"><a href="#/overview">Go to the experiments</a></${Empty}>`;
   const [name, , Content] = known;
   return html`<${Content} key=${name} />`;
-}
-
-function SignedOut() {
-  return html`<${Empty} title="Please sign in">Run <code>nnictl ui</code> on the machine of the experiments, and open the link that it prints.</${Empty}>`;
 }
 
 function Header() {
@@ -42,6 +39,7 @@ function Header() {
     )}</nav>
     <div class="top-end">
       <button class="quiet icon" onClick=${switchTheme} aria-label=${theme.value === "dark" ? "Light colours" : "Dark colours"}><${Icon} name=${theme.value === "dark" ? "sun" : "moon"} /></button>
+      <${SignOut} />
     </div>
   </header>`;
 }

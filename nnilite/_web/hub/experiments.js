@@ -1,6 +1,7 @@
 // All experiments of this machine, asked for again and again while the page is looked at.
 
-import { ApiError, get } from "../lib/api.js";
+import { ApiError, get, RESTARTED } from "../lib/api.js";
+import { signInTrouble } from "../lib/session.js";
 import { signal } from "../lib/ui.js";
 
 /** @import { Json } from "../lib/wire.d.ts" */
@@ -52,17 +53,23 @@ export const connection = signal(/** @type {"connecting" | "live" | "missing" | 
 
 let timer = 0;
 
+/** Whether a new load of the page would lose what is being typed. */
+const isTyping = () => document.querySelector("dialog[open], textarea") !== null;
+
 // Ask now, and from then on again and again.
 export async function refresh() {
   clearTimeout(timer);
   try {
     /** @type {{ experiments: Experiment[] }} */
     const answer = await get("experiments");
+    if (!Array.isArray(answer.experiments)) throw new ApiError(0, "This is no answer of the page's server.");
     experiments.value = answer.experiments;
     connection.value = "live";
   } catch (error) {
-    const isSignedOut = error instanceof ApiError && error.status === 401;
-    connection.value = isSignedOut ? "signed-out" : "missing";
+    const status = error instanceof ApiError ? error.status : 0;
+    const isRestarted = status === RESTARTED;
+    if (isRestarted && !signInTrouble() && !isTyping()) location.reload(); // it sends the page on to its new name
+    connection.value = status === 401 || (isRestarted && signInTrouble()) ? "signed-out" : "missing";
   }
   clearTimeout(timer);
   timer = setTimeout(refresh, AGAIN_MS);

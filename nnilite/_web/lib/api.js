@@ -1,9 +1,15 @@
 // Questions to the manager. All addresses are relative to the page, so that it works behind any prefix.
-const BASE = new URL("api/v1/", document.baseURI.split("#")[0]);
+import { BASE, forget, HEADER, sessionKey } from "./session.js";
+
+/** The WebSocket protocol of the stream. */
+const STREAM_PROTOCOL = "nnilite";
 
 /** @typedef {Record<string, string | number | null | undefined | readonly string[]>} Query */
 
 /** @typedef {RequestInit & { timeout_ms?: number }} Options */
+
+/** The status of an answer by a server that has started anew, under another name, since this page was loaded. */
+export const RESTARTED = 421;
 
 export class ApiError extends Error {
   /**
@@ -32,10 +38,23 @@ export function address(path, query = {}) {
   return url;
 }
 
-export function streamAddress() {
+/** Opens the stream. A WebSocket sends no headers, so it has a ticket if this page is signed in. */
+export async function openStream() {
   const url = address("stream");
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  return url.href;
+  const protocols = sessionKey() ? [STREAM_PROTOCOL, await ticketFor(address("stream"))] : [STREAM_PROTOCOL];
+  return new WebSocket(url.href, protocols);
+}
+
+/**
+ * What opens this address once, within seconds, without the key of the session.
+ * @param {URL} url
+ * @returns {Promise<string>}
+ */
+export async function ticketFor(url) {
+  /** @type {{ ticket: string }} */
+  const { ticket } = await send("POST", "tickets", { path: url.pathname.slice(BASE.pathname.length) });
+  return ticket;
 }
 
 /**
@@ -45,14 +64,17 @@ export function streamAddress() {
  */
 async function answer(path, query, options) {
   const timeout = AbortSignal.timeout(options.timeout_ms ?? 60_000);
+  const key = sessionKey();
+  const headers = { ...options.headers, ...(key && { [HEADER]: key }) };
   let response;
   try {
-    response = await fetch(address(path, query), { ...options, signal: timeout, credentials: "same-origin" });
+    response = await fetch(address(path, query), { ...options, headers, signal: timeout, credentials: "same-origin" });
   } catch (error) {
     const late = error instanceof DOMException && error.name === "TimeoutError";
     throw new ApiError(0, late ? "The manager did not answer in time." : "The manager cannot be reached.");
   }
   if (response.ok) return response;
+  if (key && (response.status === 401 || response.status === RESTARTED)) forget(key);
   /** @type {{ error?: string, field?: string }} */
   let body = {};
   try {
@@ -75,18 +97,39 @@ export async function get(path, query = {}, options = {}) {
 }
 
 /**
+ * A picture, if it is not larger than `most` bytes.
+ * @param {string} path
+ * @param {number} most
+ * @param {Query} [query]
+ */
+export async function picture(path, most, query = {}) {
+  const response = await whole(path, most, query);
+  return response.blob();
+}
+
+/**
  * The bytes of a file, if it is not larger than `most` bytes.
  * @param {string} path
  * @param {number} most
  * @param {Query} [query]
  */
 export async function content(path, most, query = {}) {
+  const response = await whole(path, most, query);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+/**
+ * @param {string} path
+ * @param {number} most
+ * @param {Query} query
+ */
+async function whole(path, most, query) {
   const response = await answer(path, query, {});
   if (Number(response.headers.get("Content-Length")) > most) {
     await response.body?.cancel();
     throw new ApiError(0, "This file has grown too large to be shown here.");
   }
-  return new Uint8Array(await response.arrayBuffer());
+  return response;
 }
 
 /**

@@ -2,8 +2,9 @@
 //
 // The stream is opened first, then what is missing is read in large pages (all of it at first, after a break only what
 // has changed since), and changes that came meanwhile are applied after it. `version` counts what the views should see.
-import { ApiError, get, streamAddress } from "./api.js";
+import { ApiError, get, openStream, RESTARTED } from "./api.js";
 import { putRemarks, readRemarks } from "./remarks.js";
+import { onSignIn, sessionKey, signInTrouble } from "./session.js";
 import { fromRow, fromWire } from "./trials.js";
 import { computed, signal } from "./ui.js";
 
@@ -46,6 +47,7 @@ let cursor = null;
 let revision = 0;
 /** @type {WebSocket | null} */
 let socket = null;
+let turn = 0; // counts the attempts to open it
 let failures = 0;
 let timer = 0;
 /** @type {Change[] | null} changes that came while trials were read; null: apply at once */
@@ -156,17 +158,35 @@ function take(message) {
   settle();
 }
 
-export function connect() {
+export async function connect() {
   clearTimeout(timer);
   socket?.close();
+  socket = null;
   waiting = [];
-  const mine = new WebSocket(streamAddress());
+  turn += 1;
+  const mine = await opened(turn);
+  if (mine === null) return;
   socket = mine;
   mine.onopen = () => catchUp(mine);
   // A browser may try for minutes, or for ever after a change of its network.
   setTimeout(() => mine === socket && mine.readyState === WebSocket.CONNECTING && lost(""), OPENING_MAX_MS);
   mine.onmessage = (message) => mine === socket && take(message);
   mine.onclose = () => mine === socket && lost("");
+}
+
+/**
+ * The stream of this turn; null if there is none, or a later turn has begun.
+ * @param {number} mine
+ */
+async function opened(mine) {
+  try {
+    const found = await openStream();
+    if (mine === turn) return found;
+    found.close();
+  } catch (error) {
+    if (mine === turn) lost(String(error), error instanceof ApiError ? error.status : 0);
+  }
+  return null;
 }
 
 const reconnect = () => connect();
@@ -204,7 +224,11 @@ async function lost(reason, status) {
   if (status === undefined) status = await statusNow();
   if (socket) return; // connected again meanwhile
   const since = connection.value.state === "lost" ? connection.value.since : Date.now();
-  if (status === 401) {
+  if (status === RESTARTED && needsNoKey()) {
+    location.reload(); // the server sends the page on to its new name
+    return;
+  }
+  if (status === 401 || (status === RESTARTED && signInTrouble())) {
     connection.value = { state: "signed-out", since, retryAt: 0, reason };
     return;
   }
@@ -213,6 +237,9 @@ async function lost(reason, status) {
   connection.value = { state: "lost", since, retryAt: Date.now() + delay, reason };
   timer = setTimeout(connect, delay);
 }
+
+/** Whether a new start of the server asks for no sign-in. What is being typed is not thrown away. */
+const needsNoKey = () => !sessionKey() && !signInTrouble() && document.querySelector("dialog[open]") === null;
 
 /** Why the stream was refused, as a status: a WebSocket does not say. */
 async function statusNow() {
@@ -227,6 +254,7 @@ async function statusNow() {
 export function start() {
   get("experiment").then(takeProfile, () => {}); // the first paint need not wait for the stream
   connect();
+  onSignIn(() => connection.value.state === "signed-out" && connect());
   setInterval(() => {
     now.value = Date.now() / 1000;
   }, 1000);

@@ -4,10 +4,11 @@
 // are shown as text. A trial can write anything. Pictures are only those that the manager says are pictures, and an <img> runs nothing.
 // Texts are shown as text, also pages and drawings that could run something elsewhere.
 
-import { address, content, get } from "../lib/api.js";
+import { content, get, picture } from "../lib/api.js";
 import { bytes } from "../lib/format.js";
-import { html, useEffect, useState } from "../lib/ui.js";
+import { html, useEffect, useRef, useState } from "../lib/ui.js";
 import { Empty, messageOf, Scroll, Time } from "./bits.js";
+import { ServedLink } from "./served_link.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { File, FileListing } from "../lib/wire.d.ts" */
@@ -83,7 +84,7 @@ export function Files({ trial }) {
     <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th><th><span class="hidden">Preview</span></th></tr></thead>
     <tbody>${files.map(
       (file) => html`<tr key=${file.path}>
-        <td>${hasAddress(file) ? html`<a class="mono" href=${address(place(trial, file)).href} target="_blank">${file.path}</a>` : html`<span class="mono" title="Its name is not UTF-8, so it has no address here.">${file.path}</span>`}</td>
+        <td>${hasAddress(file) ? html`<${ServedLink} class="mono" path=${place(trial, file)}>${file.path}</${ServedLink}>` : html`<span class="mono" title="Its name is not UTF-8, so it has no address here.">${file.path}</span>`}</td>
         <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td>
         <td class="tight">${isShort(file) && html`<button class="small" aria-expanded=${open === file.path} aria-label=${`${open === file.path ? "Hide" : "Show"} ${file.path}`} onClick=${() => toggle(file.path)}>${open === file.path ? "Hide" : "Show"}</button>`}</td>
       </tr>${open === file.path && html`<tr key=${`${file.path} text`}><td colspan="4"><${Text} trial=${trial} file=${file} /></td></tr>`}`,
@@ -112,11 +113,42 @@ function Pictures({ trial, files }) {
   ${others > 0 && html`<p class="soft small">${others} more ${others === 1 ? "picture is" : "pictures are"} in the list only: at most ${PICTURES_MAX} of up to ${bytes(PICTURE_BYTES_MAX)} are drawn.</p>`}`;
 }
 
-/** @param {{ trial: Trial, file: File }} props */
+/**
+ * A picture is fetched when it comes into sight, by the page itself: an <img> sends no key.
+ * @param {{ trial: Trial, file: File }} props
+ */
 function Picture({ trial, file }) {
   const [isBroken, setBroken] = useState(false);
-  return html`<figure>
-    ${isBroken ? html`<p class="note">This file is no picture that a browser can draw.</p>` : html`<a href=${address(place(trial, file)).href} target="_blank"><img loading="lazy" src=${address(place(trial, file)).href} alt=${file.path} onError=${() => setBroken(true)} /></a>`}
+  const [source, setSource] = useState("");
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    let made = "";
+    let gone = false;
+    const fetchIt = async () => {
+      try {
+        const found = await picture(place(trial, file), PICTURE_BYTES_MAX, AS_LISTED);
+        if (gone) return;
+        made = URL.createObjectURL(found);
+        setSource(made);
+      } catch {
+        if (!gone) setBroken(true);
+      }
+    };
+    const watcher = new IntersectionObserver((seen) => {
+      if (!seen.some((one) => one.isIntersecting)) return;
+      watcher.disconnect();
+      fetchIt();
+    });
+    if (box.current) watcher.observe(box.current);
+    return () => {
+      gone = true;
+      watcher.disconnect();
+      if (made) URL.revokeObjectURL(made);
+    };
+  }, []);
+  const drawn = source && html`<img src=${source} alt=${file.path} onError=${() => setBroken(true)} />`;
+  return html`<figure ref=${box}>
+    ${isBroken ? html`<p class="note">This file is no picture that a browser can draw.</p>` : html`<${ServedLink} path=${place(trial, file)}>${drawn || "…"}</${ServedLink}>`}
     <figcaption class="small mono">${file.path}</figcaption>
   </figure>`;
 }

@@ -1,6 +1,6 @@
 // What the experiment is: its config, search space and logs; its results as files; and its neighbours.
 
-import { address, get, send } from "../lib/api.js";
+import { get, send } from "../lib/api.js";
 import { count, duration } from "../lib/format.js";
 import { connection, profile, takeProfile } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
@@ -8,6 +8,7 @@ import { html, useEffect, useState } from "../lib/ui.js";
 import { Card, Copy, Empty, ExperimentState, messageOf, Scroll, say, Time } from "../parts/bits.js";
 import { Icon } from "../parts/icons.js";
 import { Log } from "../parts/log.js";
+import { ServedLink } from "../parts/served_link.js";
 import { Yaml, yaml } from "../parts/yaml.js";
 
 /** @import { Listed, Space as OneSpace, Experiment as Profile } from "../lib/wire.d.ts" */
@@ -118,14 +119,13 @@ function Logs() {
 /** @param {{ known: Profile }} props */
 function Export({ known }) {
   /** @param {string} format */
-  const file = (format) => address("export", { format }).href;
   return html`<div class="split">
     <${Card} title="Results of all ended trials">
       <div class="stack">
         <p class="soft">Every trial with its parameters, state and final metric.</p>
         <div class="row">
-          <a class="button" href=${file("csv")} download=${`${known.id}.csv`}><${Icon} name="download" />CSV</a>
-          <a class="button" href=${file("json")} download=${`${known.id}.json`}><${Icon} name="download" />JSON</a>
+          <${ServedLink} class="button" path="export" query=${{ format: "csv" }} download=${`${known.id}.csv`}><${Icon} name="download" />CSV</${ServedLink}>
+          <${ServedLink} class="button" path="export" query=${{ format: "json" }} download=${`${known.id}.json`}><${Icon} name="download" />JSON</${ServedLink}>
         </div>
       </div>
     </${Card}>

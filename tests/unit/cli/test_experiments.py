@@ -160,9 +160,9 @@ def test_the_configuration_is_json(make: Make, capsys: pytest.CaptureFixture[str
 
 def test_the_address_of_the_web_page_signs_in(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
-    manager.says("POST /sign-in-links", {"path": "/?token=once"}, 201)
+    manager.says("POST /sign-in-links", {"path": "/#key=once"}, 201)
     assert run(["webui", "url"]) == 0
-    assert capsys.readouterr().out == f"{manager.url}/?token=once\n"
+    assert capsys.readouterr().out == f"{manager.url}/#key=once\n"
 
 
 def test_top_shows_one_look_when_piped(make: Make, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,32 @@
+// What people see of signing in and out.
+
+import { sessionKey, signInTrouble, signOut } from "../lib/session.js";
+import { html } from "../lib/ui.js";
+import { Copy, Empty, perform } from "./bits.js";
+
+const REASONS = {
+  "": ["Please sign in", ""],
+  link: ["This link does not work any more", "It was used already, or is older than ten minutes. "],
+  ended: ["You are signed out", "The server has restarted since you signed in, or your sign-in was too old. "],
+};
+
+/**
+ * What to do without a key. The words are the page's own: what answers at its address may be another program by now.
+ * @param {{ command: string, where: string }} props
+ */
+export function SignedOut({ command, where }) {
+  const [title, reason] = REASONS[signInTrouble()];
+  return html`<div class="card"><${Empty} title=${title}>
+    ${reason}You need to sign in: run <code>${command}</code> on the machine ${where}, and open the link that it prints.
+    <br /><${Copy} text=${command} what="Command" label="Copy the command" />
+  </${Empty}></div>`;
+}
+
+/** A button for who is signed in by a key. */
+export function SignOut() {
+  if (!sessionKey()) return null;
+  const leave = async () => {
+    if (await perform(signOut)) location.reload();
+  };
+  return html`<button class="quiet wide-only" onClick=${leave} title="Have the server forget this browser's sign-in">Sign out</button>`;
+}

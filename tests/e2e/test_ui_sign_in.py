@@ -1,0 +1,267 @@
+"""What a browser that is signed in gives to other users of its machine, and what they can do with it: nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from nnilite._running import launch
+from nnilite.testing import eventually
+from other_user import STRANGER, ask_at
+from platforms.chromium import browser, open_page
+from stranger import stranger
+
+__all__ = ["browser", "open_page"]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+DRAWS = """
+import os, nnilite, zlib, struct, pathlib
+def part(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+png = b"\\x89PNG\\r\\n\\x1a\\n" + part(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+png += part(b"IDAT", zlib.compress(b"\\0\\0\\xff\\0")) + part(b"IEND", b"")
+folder = pathlib.Path(os.environ["NNI_OUTPUT_DIR"])
+(folder / "a picture.png").write_bytes(png)
+(folder / "notes.txt").write_text("written by the trial")
+nnilite.report_final_result(nnilite.get_next_parameter()["x"])
+"""
+KEY_STORED = "Object.keys(localStorage).filter(name => name.startsWith('nnilite-session')).map(n => localStorage[n])[0]"
+READ = "fetch('/api/v1/experiment').then(answer => answer.status)"
+STOP = """
+fetch('/api/v1/experiment/stop', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{}'})
+  .then(answer => answer.status)
+"""
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 0
+
+
+def keyed(start: Any, **config: Any) -> Any:
+    """A running experiment that asks everybody for a key."""
+    running = start(DRAWS, maxTrialNumber=1, requireToken=True, **config)
+    running.wait("DONE")
+    return running
+
+
+def signed_in(open_page: Any, link: str) -> tuple[Any, str]:
+    """A page that has been signed in by a link, and the key that it keeps."""
+    page = open_page(link)
+    page.expected_errors += ["401", "421"]
+    page.get_by_text("Sign out", exact=True).wait_for()
+    return page, page.evaluate(KEY_STORED)
+
+
+def resumed(running: Any, port: int) -> str:
+    """The address of the experiment's next manager, at this port."""
+    running.entry = launch.resume(running.entry, options=launch.ManagerOptions(port=port), detach=False)
+    running.client = running.connect()
+    return str(running.entry.url)
+
+
+def opened_by(values: set[str], url: str, method: str, path: str, body: str = "") -> set[str]:
+    """What another user's program gets who sends each of these values as any kind of key."""
+    found = set()
+    about = f"Origin: http://localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    for value in sorted(values):
+        for name in ("X-Nnilite-Session: ", "Authorization: Bearer ", "Cookie: ", "Sec-WebSocket-Protocol: "):
+            place = ("AF_INET", "127.0.0.1", port_of(url))
+            found.add(ask_at(place, method, path, f"{name}{value}\r\n{about}", body, user=STRANGER).split()[1])
+    return found
+
+
+def test_another_users_server_gets_no_key_from_a_signed_in_browser(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page, key = signed_in(open_page, running.client.sign_in_link())
+    manager = urlsplit(page.url).netloc
+    greedy = f"""<title>mine</title><iframe src="http://{manager}/"></iframe><img src="http://{manager}/icon.svg">
+    <script>fetch("http://{manager}/api/v1/experiment", {{credentials: "include"}}).catch(() => fetch("/it-failed"))
+    </script>"""
+    with stranger(pages={"/": ("text/html", greedy)}) as other:
+        for host in ("127.0.0.1", "localhost"):
+            neighbour = page.context.new_page()
+            neighbour.goto(f"http://{host}:{other.port}/")
+        eventually(lambda: sum("it-failed" in first for first, _, _ in other.heard) == 2)
+    assert key not in other.text()
+    assert not any("cookie" in headers for _, headers, _ in other.heard)
+
+
+def test_the_page_keeps_nothing_but_its_key_and_what_is_no_secret(start: Any, open_page: Any) -> None:
+    page, key = signed_in(open_page, keyed(start).client.sign_in_link())
+    assert page.context.cookies() == []
+    assert page.evaluate("Object.keys(localStorage).sort()") == ["nnilite-session /api/v1/"]
+    assert "key=" not in page.url
+    page.reload()
+    page.get_by_text("Live", exact=True).wait_for()
+    assert page.evaluate(KEY_STORED) == key
+
+
+def test_what_is_heard_at_a_dead_managers_port_opens_no_later_manager(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page, key = signed_in(open_page, running.client.sign_in_link())
+    page.get_by_text("Live", exact=True).wait_for()
+    port = port_of(running.entry.url)
+    running.kill_manager()
+    with stranger(port) as other:
+        eventually(lambda: key in other.text(), 60)
+        secrets = other.values()
+    for place in (port, 0):
+        url = resumed(running, place)
+        assert opened_by(secrets, url, "GET", "/api/v1/experiment") == {"401"}
+        assert opened_by({key}, url, "POST", "/api/v1/sign-in-links", "{}") == {"401"}
+        running.kill_manager()
+
+
+def test_after_a_resume_the_page_says_what_to_do(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page, key = signed_in(open_page, running.client.sign_in_link())
+    port = port_of(running.entry.url)
+    running.kill_manager()
+    resumed(running, port)
+    page.get_by_text("You are signed out").wait_for()
+    page.get_by_text(f"nnictl webui url {running.entry.id}").wait_for()
+    assert page.evaluate(KEY_STORED) is None
+    page.goto(running.client.sign_in_link())
+    page.get_by_text("Live", exact=True).wait_for()
+    assert page.evaluate(KEY_STORED) not in (None, key)
+
+
+def test_a_page_that_a_stranger_left_at_the_port_gets_nothing_of_the_next_manager(start: Any, open_page: Any) -> None:
+    """It is of the same origin as a page of the manager would be that has no name for each start."""
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    port = port_of(running.entry.url)
+    page = open_page(running.entry.url)
+    page.get_by_text("Live", exact=True).wait_for()
+    page.expected_errors.append("421")
+    former = urlsplit(page.url).netloc
+    running.kill_manager()
+    with stranger(port):
+        left = [page.context.new_page() for _ in range(3)]
+        for one, host in zip(left, (f"127.0.0.1:{port}", f"localhost:{port}", former), strict=True):
+            one.goto(f"http://{host}/")
+            one.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    resumed(running, port)
+    assert [one.evaluate(STOP) for one in left] == [401, 401, 421]
+    assert [one.evaluate("fetch('/api/v1/experiment').then(answer => answer.status)") for one in left] == [
+        401,
+        401,
+        421,
+    ]
+    fresh = open_page(running.client.sign_in_link())
+    fresh.get_by_text("Live", exact=True).wait_for()
+    assert running.state() == "DONE"
+
+
+def test_the_own_users_browser_needs_no_key_and_gets_none(start: Any, open_page: Any) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    for address in (
+        running.entry.url,
+        running.client.sign_in_link(),
+        running.entry.url.replace("127.0.0.1", "localhost"),
+    ):
+        page = open_page(address)
+        page.get_by_text("Live", exact=True).wait_for()
+        assert urlsplit(page.url).hostname.endswith(".localhost")
+        assert "key" not in page.url
+        assert page.evaluate("Object.keys(localStorage)") == []
+
+
+def test_live_updates_and_downloads_work_with_a_key_alone(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page, _ = signed_in(open_page, running.client.sign_in_link())
+    page.get_by_text("Live", exact=True).wait_for()
+    running.client.update(maxTrialNumber=2)
+    page.evaluate("location.hash = '#/trials'")
+    trial = eventually(lambda: running.trials()[1:] and running.trials()[1])["id"]
+    page.get_by_role("link", name=trial).wait_for()
+    page.evaluate("location.hash = '#/experiment/export'")
+    for kind in ("CSV", "JSON"):
+        with page.expect_download() as saving:
+            page.get_by_role("link", name=kind, exact=True).click()
+        assert trial in saving.value.path().read_text()
+
+
+def test_a_trials_files_are_seen_with_a_key_alone(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page, _ = signed_in(open_page, running.client.sign_in_link())
+    page.evaluate("trial => { location.hash = `#/trials/${trial}?tab=files`; }", running.trials()[0]["id"])
+    picture = page.locator("figure img")
+    picture.wait_for()
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+    with page.context.expect_page() as opening:
+        page.get_by_role("link", name="notes.txt").click()
+    opening.value.get_by_text("written by the trial").wait_for()
+    opening.value.reload()
+    opening.value.get_by_text("sign in first").wait_for()  # a ticket is used once
+
+
+def test_signing_out_ends_the_session(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page, key = signed_in(open_page, running.client.sign_in_link())
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_text("Please sign in").wait_for()
+    assert page.evaluate(KEY_STORED) is None
+    assert opened_by({key}, running.entry.url, "GET", "/api/v1/experiment") == {"401"}
+
+
+@contextmanager
+def hub(*words: str) -> Iterator[str]:
+    """The address that `nnictl ui` prints."""
+    command = [sys.executable, "-m", "nnilite._cli", "ui", "--json", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield json.loads("".join(server.stdout.readline() for _ in range(3)))["url"]
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait(60) == 0
+
+
+def test_what_is_heard_at_a_dead_hubs_port_starts_no_command(start: Any, open_page: Any) -> None:
+    keyed(start)
+    with hub("--port", "0", "--require-token") as link:
+        page, key = signed_in(open_page, link)
+    with stranger(port_of(link)) as other:
+        eventually(lambda: key in other.text(), 60)
+    body = json.dumps({"text": "trialCommand: id", "folder": "/tmp"})
+    with hub("--port", str(port_of(link)), "--require-token") as again:
+        for method, path, sent in (("GET", "experiments", ""), ("POST", "experiments", body), ("POST", "checks", body)):
+            assert opened_by({key}, again, method, f"/api/v1/{path}", sent) == {"401"}
+        page.get_by_text("You are signed out").wait_for()
+        page.get_by_text("nnictl ui", exact=True).wait_for()
+
+
+def test_a_page_that_a_stranger_left_at_the_hubs_port_starts_no_command(start: Any, open_page: Any) -> None:
+    start(maxTrialNumber=1)
+    with hub("--port", "0") as address:
+        page = open_page(address)
+        page.get_by_text("1 experiment", exact=False).first.wait_for()
+    with stranger(port_of(address)):
+        left = open_page(f"http://127.0.0.1:{port_of(address)}/")
+        left.expected_errors.append("401")
+    with hub("--port", str(port_of(address))):
+        begin = STOP.replace("experiment/stop", "experiments")
+        assert left.evaluate(begin) == 401
+
+
+def test_an_experiment_is_opened_from_the_hub_by_a_link_of_its_own(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    with hub("--port", "0", "--require-token") as link:
+        page, key = signed_in(open_page, link)
+        with page.context.expect_page() as opening:
+            page.locator(".name-cell .link").click()
+        opened = opening.value
+        opened.get_by_text("Live", exact=True).wait_for()
+        assert opened.evaluate(KEY_STORED) not in (None, key)
+        assert opened.evaluate("opener") is None
+        assert urlsplit(opened.url).port == port_of(running.entry.url)
