@@ -9,22 +9,30 @@ for each experiment, and a lock. Who holds a slot is told by the trial's own fol
 when its trial has ended. A claim counts only as long as it is renewed: that of a manager that was killed, stopped or
 cut off holds nobody up, and has its old place again when the manager goes on.
 
+Thousands of trials may ask every second, so one that asks looks at the first claim of each experiment alone, which is
+enough for the rule; files of others are read only when they have changed, and the own file is written when its first
+claim changes, and otherwise a few times a second.
+
 This module may be sent to workers: Python 3.8 and the standard library alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import heapq
 import json
 import logging
+import math
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from nnilite._keeper.attempt_files import write_private
+from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 
 __all__ = ["RENEWED_S", "STARTING_S", "Claim", "SlotDesk", "SlotTerms", "SlotTrouble", "reason_to_wait"]
 
@@ -37,6 +45,13 @@ STARTING_S = 60.0
 
 _FORGOTTEN_S = 86400.0
 _LOCK_PAUSE_S = 0.02
+_WRITTEN_S = 0.25  # renewed claims are written down this often: others need only the first one at once
+_RARELY_S = RENEWED_S / 3  # who asks no more often than this is written down at once
+_LOOKED_S = 0.25  # for so long a trial that runs is believed to run on, where no slot depends on it
+_RACY_S = 0.02  # a file that was written so shortly before may have been written again with the same times
+_MOST_BYTES = 64 << 20
+_LONGEST_PATH = 4096  # in bytes, of Linux
+_GONE = (errno.ENOENT, errno.ENOTDIR)
 _LOCKED = "waits for the manager of another experiment, which is about to take a slot"
 
 Runs = Callable[[Path], Optional[bool]]
@@ -104,6 +119,91 @@ def reason_to_wait(
     return "waits for an earlier trial of its experiment" if ahead else ""
 
 
+class _Line:
+    """The claims of one experiment's file, of which only the first one matters to others."""
+
+    def __init__(self, times: Mapping[str, Tuple[float, float]]) -> None:
+        self.times = dict(times)  # by job: when it asked first, and last
+        self._line = [(since, job) for job, (since, _) in self.times.items()]
+        heapq.heapify(self._line)
+        self._placed = {job: since for since, job in self._line}  # by job: its entry there
+
+    def ask(self, job: str, since: float, now: float) -> bool:
+        """Renew a claim, or make it; whether the claim that others know is about to run out."""
+        seen = self.times.get(job, (since, now))[1]
+        self.times[job] = (since, now)
+        if self._placed.get(job) != since:
+            self._placed[job] = since
+            heapq.heappush(self._line, (since, job))
+        return abs(now - seen) > _RARELY_S
+
+    def leave(self, job: str) -> bool:
+        return self.times.pop(job, None) is not None
+
+    def first(self, now: float) -> Optional[Tuple[float, str]]:
+        """Since when the first job waits that counts now, and the job. Others come back when they ask again."""
+        while self._line:
+            since, job = self._line[0]
+            first, seen = self.times.get(job, (math.nan, math.nan))
+            if first == since and abs(now - seen) <= RENEWED_S:
+                return since, job
+            heapq.heappop(self._line)
+            if self._placed.get(job) == since:
+                del self._placed[job]
+        return None
+
+
+@dataclass
+class _Part:
+    """What one file says."""
+
+    priority: int = 0
+    held: Dict[str, Tuple[str, float]] = field(default_factory=dict)  # by job: its folder, and since when
+    line: _Line = field(default_factory=lambda: _Line({}))
+
+    def first(self, experiment: str, now: float) -> List[Claim]:
+        found = self.line.first(now)
+        return [] if found is None else [Claim(found[1], experiment, self.priority, found[0])]
+
+
+class _Folder:
+    """The files of others, each read when it has changed."""
+
+    def __init__(self, own: Path) -> None:
+        self._place, self._own = own.parent, own.name
+        self._known: Dict[str, Tuple[Tuple[int, ...], bytes, _Part]] = {}
+        self.changes = 0  # how often anything was different
+
+    def parts(self) -> Dict[str, _Part]:
+        """By the name of the file. Raises: SlotTrouble."""
+        there: Dict[str, _Part] = {}
+        for name in os.listdir(str(self._place)):
+            if name.endswith(".json") and name != self._own:
+                with contextlib.suppress(FileNotFoundError):  # its experiment has left between these lines
+                    there[name] = self._part(name)
+        for name in set(self._known) - set(there):
+            del self._known[name]
+            self.changes += 1
+        return there
+
+    def _part(self, name: str) -> _Part:
+        path = self._place / name
+        try:
+            facts = path.stat()
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        stamp = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+        known = self._known.get(name)
+        if known is not None and known[0] == stamp:
+            return known[2]
+        content = _content(path)
+        part = _parsed(content, path) if known is None or known[1] != content else known[2]
+        self.changes += known is None or part is not known[2]
+        is_racy = abs(time.time() - facts.st_mtime) < _RACY_S
+        self._known[name] = ((), content, part) if is_racy else (stamp, content, part)
+        return part
+
+
 class SlotDesk:
     """One experiment's part in the slots of one folder. The methods block, and are for one thread at a time."""
 
@@ -114,14 +214,15 @@ class SlotDesk:
         """
         self._file, self._place = file, file.parent
         self._experiment = experiment
-        self._priority = 0  # the latest
         self._runs = runs
         self._patience_s = patience_s
         self._clock: Callable[[], float] = time.time
-        self._held: Dict[str, Tuple[str, float]] = {}  # by job: its folder, and since when
-        self._waiting: Dict[str, Tuple[float, float]] = {}  # by job: when it asked first, and last
+        self._own = _Part()  # with the latest priority
+        self._others = _Folder(file)
         self._asked: Dict[str, float] = {}  # by job: when it asked first
         self._loaded = False
+        self._told: Tuple[float, List[Claim]] = (-math.inf, [])  # when the file was written, and its first claim
+        self._taken: Tuple[float, int, List[str]] = (-math.inf, 0, [])  # when slots were counted, of what, and by whom
 
     def take(self, job: str, directory: Path, terms: SlotTerms) -> str:
         """A slot for one more job, whose folder this is: "", or whom it waits for. Raises: SlotTrouble.
@@ -130,7 +231,7 @@ class SlotDesk:
         """
         if terms.limit is None:
             return ""
-        self._priority = terms.priority
+        self._own.priority = terms.priority
         try:
             with self._locked():
                 return self._take(job, directory, terms.limit)
@@ -141,31 +242,49 @@ class SlotDesk:
         now = self._clock()
         self._load()
         # The last manager may have died when it was about to start this job.
-        self._held.pop(job, None)
+        is_news = self._let_go(job)
         since = self._asked.setdefault(job, now)
-        self._waiting[job] = (since, now)
-        holders, waiting = self._known(now)
-        reason = reason_to_wait(Claim(job, self._experiment, self._priority, since), waiting, holders, limit)
+        is_news |= self._own.line.ask(job, since, now)
+        others = self._others.parts()
+        mine = self._own.first(self._experiment, now)
+        firsts = [claim for name, part in others.items() for claim in part.first(_experiment_of(name), now)] + mine
+        claim = Claim(job, self._experiment, self._own.priority, since)
+        # Who has to wait in any case needs the holders for the words alone.
+        is_next = all(claim.place <= first.place for first in firsts)
+        reason = reason_to_wait(claim, firsts, self._holders(now, others, 0.0 if is_next else _LOOKED_S), limit)
         if not reason:
-            del self._waiting[job]
-            self._held[job] = (str(directory), now)
-        self._save()
+            self._hold(job, str(directory), (since, now))
+        elif is_news or mine != self._told[1] or self._is_overdue(now):
+            self._save()
         return reason
+
+    def _hold(self, job: str, directory: str, times: Tuple[float, float]) -> None:
+        """Take the slot, which counts once it is written down. Raises: SlotTrouble, and then the job still waits."""
+        self._own.line.leave(job)
+        self._own.held[job] = (directory, times[1])
+        self._taken = (-math.inf, 0, [])
+        try:
+            self._save()
+        except SlotTrouble:
+            self._let_go(job)
+            self._own.line.ask(job, *times)
+            raise
 
     def knows(self, job: str) -> bool:
         """Whether the job holds a slot, waits for one, or has waited."""
-        return job in self._asked or job in self._held
+        return job in self._asked or job in self._own.held
 
     def give_back(self, job: str) -> None:
         """The job cannot use its slot now, if it has one. When it asks again it has its old place."""
-        if self._held.pop(job, None) is not None:
+        if self._let_go(job):
             self._write()
 
     def free(self, job: str) -> None:
         """The job needs no slot any more. Where that cannot be written down now, its folder tells it."""
         self._asked.pop(job, None)
-        known = [self._held.pop(job, None), self._waiting.pop(job, None)]
-        if any(known):
+        has_held, has_waited = self._let_go(job), self._own.line.leave(job)
+        # Jobs that go on waiting write it down when they ask next, so that many that leave at once cost little.
+        if has_held or (has_waited and (not self._own.line.times or self._is_overdue(self._clock()))):
             self._write()
 
     def leave(self) -> None:
@@ -175,11 +294,18 @@ class SlotDesk:
         with contextlib.suppress(_Busy, SlotTrouble):  # all of it ends by itself, too
             with self._locked():
                 self._load()
-                self._asked, self._waiting = {}, {}
+                self._asked, self._own.line = {}, _Line({})
                 self._save()
                 if not list(self._place.glob("*.json")):
                     (self._place / "lock").unlink()
                     self._place.rmdir()
+
+    def _let_go(self, job: str) -> bool:
+        self._taken = (-math.inf, 0, []) if job in self._own.held else self._taken
+        return self._own.held.pop(job, None) is not None
+
+    def _is_overdue(self, now: float) -> bool:
+        return abs(now - self._told[0]) >= _WRITTEN_S
 
     def _write(self) -> None:
         try:
@@ -190,52 +316,50 @@ class SlotDesk:
         except SlotTrouble as error:
             log.warning("%s", error)
 
-    def _known(self, now: float) -> Tuple[List[str], List[Claim]]:
-        """The experiment of each slot that is taken, and who waits."""
-        all_known = {file.name: _read(file) for file in self._place.glob("*.json")}
-        all_known[self._file.name] = self._content()
-        holders: List[str] = []
-        claims: List[Claim] = []
-        for name, found in all_known.items():
-            experiment = name.partition(".")[0]
-            held = found["held"].values()
-            holders += [experiment for place, since in held if self._is_held(Path(place), now - since)]
-            claims += [
-                Claim(job, experiment, found["priority"], since)
-                for job, (since, seen) in found["waiting"].items()
-                if abs(now - seen) <= RENEWED_S
-            ]
-        return holders, claims
+    def _holders(self, now: float, others: Mapping[str, _Part], most_age_s: float) -> List[str]:
+        """The experiment of each slot that is taken, or was taken some time ago."""
+        looked_at, changes, known = self._taken
+        if changes == self._others.changes and abs(now - looked_at) < most_age_s:
+            return known
+        found: List[str] = []
+        for name, part in [*others.items(), (self._file.name, self._own)]:
+            held = part.held.values()
+            found += [_experiment_of(name) for place, since in held if self._is_held(Path(place), now - since)]
+        self._taken = (now, self._others.changes, found)
+        return found
 
     def _is_held(self, directory: Path, age_s: float) -> bool:
         runs = self._runs(directory)
         return abs(age_s) <= STARTING_S if runs is None else runs
 
     def _load(self) -> None:
-        """Take over what an earlier manager of this experiment has written, once."""
-        if not self._loaded:
-            self._loaded = True
-            found = _read(self._file)
-            self._held = {**found["held"], **self._held}
-            self._waiting = {**found["waiting"], **self._waiting}
-            self._asked = {**{job: since for job, (since, _) in found["waiting"].items()}, **self._asked}
-
-    def _content(self) -> Dict[str, Any]:
-        return {"priority": self._priority, "held": self._held, "waiting": self._waiting}
+        """Take over what an earlier manager of this experiment has written, once. Raises: SlotTrouble."""
+        if self._loaded:
+            return
+        found = _Part()
+        with contextlib.suppress(FileNotFoundError):
+            found = _parsed(_content(self._file), self._file)
+        self._loaded = True
+        self._own.held = {**found.held, **self._own.held}
+        self._own.line = _Line({**found.line.times, **self._own.line.times})
+        self._asked = {**{job: since for job, (since, _) in found.line.times.items()}, **self._asked}
 
     def _save(self) -> None:
-        now = self._clock()
-        held = self._held.items()
-        self._held = {job: (place, since) for job, (place, since) in held if self._is_held(Path(place), now - since)}
+        now, own = self._clock(), self._own
+        held = own.held.items()
+        own.held = {job: (place, since) for job, (place, since) in held if self._is_held(Path(place), now - since)}
         # A trial that was canceled while it waited does not ask again.
-        self._waiting = {job: times for job, times in self._waiting.items() if abs(now - times[1]) <= _FORGOTTEN_S}
+        for job in [job for job, (_, seen) in own.line.times.items() if abs(now - seen) > _FORGOTTEN_S]:
+            own.line.leave(job)
         try:
-            if self._held or self._waiting:
-                write_private(str(self._file), json.dumps(self._content()))
+            if own.held or own.line.times:
+                content = {"priority": own.priority, "held": own.held, "waiting": own.line.times}
+                write_private(str(self._file), json.dumps(content))
             elif self._file.exists():
                 self._file.unlink()
         except OSError as error:
             raise SlotTrouble(f"{self._file} cannot be written: {error.strerror}") from error
+        self._told = (now, own.first(self._experiment, now))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -290,15 +414,47 @@ def _lock(descriptor: int, end: float) -> None:
             return
 
 
-def _read(file: Path) -> Dict[str, Any]:
+def _experiment_of(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _unreadable(file: Path, error: OSError) -> Exception:
+    """FileNotFoundError, or the trouble: what cannot be read now may hold slots."""
+    if error.errno in _GONE:
+        return FileNotFoundError(str(file))
+    return SlotTrouble(f"{file} cannot be read: {error.strerror}")
+
+
+def _content(file: Path) -> bytes:
+    """What is in a file; b"" for what is none. Raises: FileNotFoundError, SlotTrouble."""
+    try:
+        with open_ordinary(str(file)) as opened:
+            return opened.read(_MOST_BYTES)
+    except NotOrdinary:
+        return b""
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
+def _parsed(content: bytes, file: Path) -> _Part:
     """What an experiment has written. A file that is broken counts as empty, which its experiment writes anew."""
     try:
-        found = json.loads(file.read_bytes())
-        held = {str(job): (str(place), float(since)) for job, (place, since) in found["held"].items()}
-        waiting = {str(job): (float(since), float(seen)) for job, (since, seen) in found["waiting"].items()}
-        return {"priority": int(found["priority"]), "held": held, "waiting": waiting}
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        found = json.loads(content)
+        held = {str(job): (_path(place), _time(since)) for job, (place, since) in found["held"].items()}
+        waiting = {str(job): (_time(since), _time(seen)) for job, (since, seen) in found["waiting"].items()}
+        return _Part(int(found["priority"]), held, _Line(waiting))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         log.warning("%s is broken and left out: %s", file, error)
-    return {"priority": 0, "held": {}, "waiting": {}}
+        return _Part()
+
+
+def _time(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError("{!r:.60} is no time".format(value))
+    return float(value)
+
+
+def _path(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or not 0 < len(os.fsencode(value)) < _LONGEST_PATH:
+        raise ValueError("{!r:.60} is no folder".format(value))
+    return value

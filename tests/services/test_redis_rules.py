@@ -91,6 +91,24 @@ def test_a_trial_that_lacks_but_a_slot_says_whom_it_waits_for():
     assert whom_it_waits_for("nni-c-1-0", "c", SlotTerms(), view) == ""
 
 
+class Walked(list[QueuePlace]):
+    """Counts how often the whole queue is gone through."""
+
+    walks = 0
+
+    def __iter__(self):
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_queue_is_gone_through_once_however_many_trials_wait_in_it():
+    places = Walked(QueuePlace(f"nni-c-{n}-0", "q", (1000 + n, 0)) for n in range(1000))
+    view = PoolView([worker("w")], places=places, shares=PoolShares(["d"], ()))
+    waits = {whom_it_waits_for(place.job, "c", SlotTerms(1), view) for place in list(places)}
+    assert waits == {"waits for a slot of this pool: 1 of 1 (maxSlots) are taken, by d"}
+    assert places.walks == 2, "by this test, and by the view"
+
+
 def test_places_are_numbers_that_people_say():
     said = [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 22, 101, 111)]
     assert said == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "101st", "111th"]

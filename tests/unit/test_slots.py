@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import heapq
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,6 +39,7 @@ class Machine:
     def __init__(self, place: Path) -> None:
         self.place = place / "it's\n $x"
         self.now = 1000.0
+        self.tick_s = 1.0  # passes before each question
         self.running: set[str] = set()
         self.begun: set[str] = set()
 
@@ -49,7 +54,7 @@ class Machine:
 
     def take(self, part: Part, job: str) -> str:
         """Why the job waits; "" if it runs now."""
-        self.now += 1.0
+        self.now += self.tick_s
         self.begun.discard(job)
         reason = part.desk.take(job, Path("/trials") / job, part.terms)
         if not reason:
@@ -112,6 +117,16 @@ def test_a_dead_manager_s_slot_is_free_when_its_trial_has_ended(machine: Machine
     assert machine.take(b, "b1") == ""
 
 
+def test_a_slot_that_becomes_free_without_a_word_is_taken_at_once(machine: Machine) -> None:
+    a, b = machine.desk("a"), machine.desk("b")
+    machine.tick_s = 0.001
+    machine.take(a, "a1")
+    assert [machine.take(b, job).partition(":")[0] for job in ("b1", "b2")] == ["waits for a slot of this machine"] * 2
+    machine.running.discard("a1")
+    assert machine.take(b, "b2") != ""
+    assert machine.take(b, "b1") == ""
+
+
 def test_a_slot_of_a_trial_that_was_never_begun_is_free_after_a_while(machine: Machine) -> None:
     a, b = machine.desk("a"), machine.desk("b")
     assert machine.take(a, "starting") == ""
@@ -135,12 +150,51 @@ def test_who_cannot_use_a_slot_now_keeps_the_place(machine: Machine) -> None:
     assert machine.take(b, "b2") == "waits for experiment a, which asked before"
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"held":{"x":1},"waiting":{},"priority":0}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[]", b'{"held":{"x":1},"waiting":{},"priority":0}', b"\xff", b"[" * 100_000),
+        *(b'{"priority":0,"held":{"x":["/a\\u0000",1]},"waiting":{}}', b'{"priority":Infinity,"held":{},"waiting":{}}'),
+        *(
+            b'{"priority":0,"held":{},"waiting":{"x":[1%s,1]}}' % (b"0" * 400),
+            b'{"priority":0,"held":{"x":["\\ud800",1]}}',
+        ),
+    ],
+)
 def test_a_broken_file_of_another_experiment_is_left_out(machine: Machine, content: bytes) -> None:
     machine.place.mkdir()
     (machine.place / "other.json").write_bytes(content)
     assert machine.take(machine.desk("a"), "a1") == ""
     assert list(json.loads((machine.place / "a.local.json").read_text())["held"]) == ["a1"]
+
+
+@pytest.mark.timeout(10)
+def test_something_else_in_the_place_of_a_file_of_another_experiment_is_left_out(machine: Machine) -> None:
+    machine.place.mkdir()
+    os.mkfifo(machine.place / "pipe.json")
+    (machine.place / "folder.json").mkdir()
+    assert machine.take(machine.desk("a"), "a1") == ""
+
+
+def test_a_file_that_cannot_be_read_now_may_hold_slots_so_nobody_starts(machine: Machine) -> None:
+    machine.place.mkdir()
+    (machine.place / "other.json").symlink_to("other.json")
+    with pytest.raises(SlotTrouble, match=r"other\.json cannot be read"):
+        machine.take(machine.desk("a"), "a1")
+
+
+def test_a_slot_that_cannot_be_written_down_is_not_taken(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = machine.desk("a"), machine.desk("b")
+
+    def full(path: str, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(slots, "write_private", full)
+        with pytest.raises(SlotTrouble, match="No space left"):
+            machine.take(a, "a1")
+    assert machine.take(b, "b1") == ""
+    assert machine.take(a, "a1").endswith("are taken, by b")
 
 
 def test_a_manager_that_is_stopped_with_the_lock_makes_others_wait_and_say_so(machine: Machine) -> None:
@@ -293,3 +347,129 @@ def test_whenever_managers_die_no_limit_is_passed_and_no_slot_is_lost(
     for name, part in made.items():
         assert machine.take(part, f"{name}9") == "", "all trials have ended, and nobody waits"
         machine.end(part, f"{name}9")
+
+
+ASKS = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "ask", "ask", "ask", "end", "cancel", "pause", "more", "less"]),
+        st.sampled_from("ABC"),
+        st.integers(0, 3),
+        st.sampled_from([0.001, 0.1, 1.0]),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150)
+@given(ASKS)
+def test_whom_a_trial_waits_for_is_what_the_rule_says_of_all_claims(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int, float]]
+) -> None:
+    """The rule sees the first claim of each file alone, and files that are written now and then: it must not matter."""
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    machine.tick_s = 0.0
+    parts = {name: machine.desk(name, limit=2) for name in "ABC"}
+    asked: dict[str, tuple[float, float]] = {}
+    for what, name, number, later_s in steps:
+        job, part = f"{name}{number}", parts[name]
+        machine.now += 2 * RENEWED_S if what == "pause" else later_s
+        ages = {one: machine.now - seen for one, (_, seen) in asked.items() if one != job}
+        if what == "ask" and job not in machine.running and not any(9.0 < age < 15.1 for age in ages.values()):
+            asked[job] = (asked.get(job, (machine.now,))[0], machine.now)
+            part.desk._own.priority = part.terms.priority
+            claims = {
+                one: Claim(one, one[0], parts[one[0]].desk._own.priority, since)
+                for one, (since, _) in asked.items()
+                if ages.get(one, 0.0) <= RENEWED_S
+            }
+            mine = claims.pop(job)
+            wanted = reason_to_wait(mine, claims.values(), [one[0] for one in machine.running], 2)
+            assert machine.take(part, job) == wanted
+            if not wanted:
+                del asked[job]
+        elif what == "end" and job in machine.running:
+            machine.end(part, job)
+        elif what == "cancel" and job in asked:
+            machine.now += 1.0
+            del asked[job]
+            part.desk.free(job)
+        elif what in ("more", "less"):
+            part.terms = SlotTerms(2, 1 if what == "more" else -1)
+
+
+class Ledger:
+    """Counts what asking costs: files that are read, files that are written, trials that are looked at."""
+
+    def __init__(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        for name in ("write_private", "_parsed", "_content", "Claim"):
+            monkeypatch.setattr(slots, name, self._counted(name, getattr(slots, name)))
+        monkeypatch.setattr(heapq, "heappop", self._counted("heappop", heapq.heappop))
+        self._machine = machine
+
+    def _counted(self, name: str, real: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            self.counts[name] += 1
+            return real(*arguments)
+
+        return call
+
+    def round(self, part: Part, jobs: list[str]) -> Counter[str]:
+        """All ask within a tenth of a second."""
+        self.counts.clear()
+        for job in jobs:
+            self._machine.now += 0.1 / len(jobs)
+            part.desk.take(job, Path("/trials") / job, part.terms)
+        return Counter(self.counts)
+
+
+def test_what_asking_costs_does_not_grow_with_the_number_of_trials_that_wait(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(machine, monkeypatch)
+    parts = {name: machine.desk(name) for name in "ab"}
+    looks: list[Path] = []
+    for name, part in parts.items():
+        runs = part.desk._runs
+        part.desk._runs = lambda directory, runs=runs: looks.append(directory) or runs(directory)
+        ledger.round(part, [f"{name}{k}" for k in range(1000)])
+    machine.begun.add("a0")
+    machine.running.add("a0")
+    for name, part in parts.items():
+        looks.clear()
+        machine.now += 1.0
+        spent = ledger.round(part, [f"{name}{k}" for k in range(1, 1000)])
+        assert spent["write_private"] <= 2
+        assert spent["_parsed"] <= 1
+        assert spent["Claim"] <= 4 * 1000, "a claim of its own, and the first one of each experiment"
+        assert spent["heappop"] == 0
+        assert len(looks) <= 6
+
+
+def test_many_trials_that_are_canceled_while_they_wait_cost_little_and_hold_nobody_up(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(machine, monkeypatch)
+    a, b = machine.desk("a"), machine.desk("b")
+    jobs = [f"a{k}" for k in range(500)]
+    ledger.round(a, jobs)
+    machine.take(b, "b1")
+    ledger.counts.clear()
+    for job in jobs[1:]:
+        a.desk.free(job)
+    assert ledger.counts["write_private"] <= 3
+    a.desk.free("a0")
+    assert machine.take(b, "b1") == ""
+
+
+def test_the_file_is_read_by_an_earlier_version_and_one_of_an_earlier_version_is_read(machine: Machine) -> None:
+    a, b = machine.desk("a"), machine.desk("b", priority=2)
+    machine.take(a, "a1")
+    machine.take(b, "b1")
+    found = json.loads((machine.place / "b.local.json").read_text())
+    assert found == {"priority": 2, "held": {}, "waiting": {"b1": [1002.0, 1002.0]}}
+    old = {"priority": 0, "held": {"c1": ["/trials/c1", 1000.0]}, "waiting": {"c2": [1000.5, machine.now]}}
+    (machine.place / "c.local.json").write_text(json.dumps(old))
+    machine.end(a, "a1")
+    assert machine.take(a, "a2") == "waits for experiment b, whose priority 2 is higher"
+    assert machine.take(machine.desk("d", priority=-1), "d1").startswith("waits for experiment b")

@@ -9,6 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nnilite.records import Host, Json
 from nnilite.service import Job, JobState, JobStatus
@@ -181,9 +182,10 @@ class PoolView:
         """The workers that one hears of."""
         return [worker for worker in self.workers if self.healthy(worker.id)]
 
-    def numbers(self) -> dict[str, int]:
-        """The place of each waiting job, from 1."""
-        return {place.job: number for number, place in enumerate(self.places, 1)}
+    @cached_property
+    def numbered(self) -> Mapping[str, tuple[int, QueuePlace]]:
+        """The place of each waiting job and its number, from 1: thousands of jobs ask for theirs."""
+        return {place.job: (number, place) for number, place in enumerate(self.places, 1)}
 
     def hosts(self, mine: Mapping[str, str]) -> list[Host]:
         """The workers as people see them; `mine` maps the jobs of this experiment that run to their workers."""
@@ -214,10 +216,10 @@ def ordinal(number: int) -> str:
 
 def whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
     """Whom a job in the queue waits for, where experiments share the slots; "" if it needs none, or could have one."""
-    place = next((place for place in view.places if place.job == job), None)
-    if terms.limit is None or place is None:
+    numbered = view.numbered.get(job)
+    if terms.limit is None or numbered is None:
         return ""
-    mine = claim_of(job, experiment, terms.priority, place.entry)
+    mine = claim_of(job, experiment, terms.priority, numbered[1].entry)
     others = [claim for claim in view.shares.claims if claim.job != job]
     return reason_to_wait(mine, others, view.shares.holders, terms.limit, "this pool")
 

@@ -129,7 +129,7 @@ class PoolWatch:
         return silent_status(record, silent_s) if silent_s > QUIET_S else told
 
     async def _waiting(self, name: str) -> JobStatus:
-        number = self._view.numbers().get(name, 0)
+        number = self._view.numbered[name][0] if name in self._view.numbered else 0
         if number:
             self._silence.of(name, "queued")
         elif self._silence.of(name, "not in the queue") > _REAPPEAR_S:
