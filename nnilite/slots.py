@@ -166,7 +166,7 @@ class _Part:
         return [] if found is None else [Claim(found[1], experiment, self.priority, found[0])]
 
 
-class _Folder:
+class _SlotFiles:
     """The files of others, each read when it has changed."""
 
     def __init__(self, own: Path) -> None:
@@ -218,7 +218,7 @@ class SlotDesk:
         self._patience_s = patience_s
         self._clock: Callable[[], float] = time.time
         self._own = _Part()  # with the latest priority
-        self._others = _Folder(file)
+        self._others = _SlotFiles(file)
         self._asked: Dict[str, float] = {}  # by job: when it asked first
         self._loaded = False
         self._told: Tuple[float, List[Claim]] = (-math.inf, [])  # when the file was written, and its first claim
