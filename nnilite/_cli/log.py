@@ -8,6 +8,7 @@ without -T it lists where the files of all trials are. `log stdout` and `log std
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import deque
@@ -71,7 +72,7 @@ def show_log(options: argparse.Namespace) -> None:
     if not path.is_file():
         raise NotFound(f"Experiment {entry.id} has no log of the {name} yet ({path}).")
     with path.open("rb") as file:
-        _print(options, _from_file(file), lambda: False)
+        _print(options, _from_file(file), lambda: False, lambda: os.fstat(file.fileno()).st_size)
 
 
 def show_stream(options: argparse.Namespace) -> None:
@@ -197,8 +198,13 @@ def _ended(manager: Client, trial: str) -> bool:
     return manager.trial(trial)["ended"] is not None
 
 
-def _print(options: argparse.Namespace, read: Read, ended: Callable[[], bool]) -> None:
-    """Print the requested part, then, with --follow, all further output until `ended` or Ctrl-C."""
+def _print(
+    options: argparse.Namespace, read: Read, ended: Callable[[], bool], size: Callable[[], int] | None = None
+) -> None:
+    """Print the requested part, then, with --follow, all further output until `ended` or Ctrl-C.
+
+    `size`: of a log that may be cut while it is followed; then what comes after the cut is printed.
+    """
     out = _Text(options, options.stream)
     offset = 0
     if options.head:
@@ -212,6 +218,7 @@ def _print(options: argparse.Namespace, read: Read, ended: Callable[[], bool]) -
         offset = last[-1][0] if last else 0
     while True:
         over = ended() if options.follow else True
+        offset = min(offset, size()) if size is not None else offset
         while data := read(offset):
             offset += len(data)
             out.write(data)

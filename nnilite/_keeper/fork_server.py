@@ -25,6 +25,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from typing import Any, Dict, List, NoReturn, Optional
@@ -42,6 +43,7 @@ _WAIT_S = 60.0
 _FREE_S = 5.0  # a keeper that is free leaves after so long
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _CRASHED = 70
+_MOST_LOG_BYTES = 1_000_000
 
 
 def serve() -> int:
@@ -62,6 +64,18 @@ def serve() -> int:
     while server.turn():
         continue
     return 0
+
+
+def _limit_log() -> None:
+    """Empty the log that this server writes to, if preloaded modules have printed so much that it is too large."""
+    try:
+        facts = os.fstat(2)
+        if stat.S_ISREG(facts.st_mode) and facts.st_size > _MOST_LOG_BYTES:
+            os.ftruncate(2, 0)
+            said = "[nnilite: {} bytes of this log are left out: it was too large]\n"
+            os.write(2, said.format(facts.st_size).encode("ascii"))
+    except OSError:  # there is no such stream, or the disk is full
+        return
 
 
 class _Forked:
@@ -92,6 +106,7 @@ class _ForkServer:
     def turn(self) -> bool:
         """Wait for something and handle it; False at the end of the input."""
         readable = self.wake.wait(_FREE_S if self._free else _WAIT_S, 0, *self._links)
+        _limit_log()
         for file in readable:
             if file in self._links:
                 self._hear(file)

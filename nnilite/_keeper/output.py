@@ -14,16 +14,19 @@ import os
 
 from .plain_file import NotOrdinary, open_ordinary
 
-_MARK = b"\n[nnilite: %20d bytes of output left out here: over maxOutputSize]\n"
-_MARK_BYTES = len(_MARK % 0)
-_MIN_CAP_BYTES = 16 * _MARK_BYTES
+_MARK = b"\n[nnilite: %20d bytes of output left out here: %s]\n"
+_MIN_CAP_BYTES = 16 * len(_MARK % (0, b"over maxOutputSize"))
 
 
 class OutputFile:
-    """The file of one stream. `size` is its size at the last call of `grown`."""
+    """The file of one stream. `size` is its size at the last call of `grown`.
 
-    def __init__(self, path: str, cap_bytes: int) -> None:
+    `why`: what a cut file says of its cap.
+    """
+
+    def __init__(self, path: str, cap_bytes: int, why: bytes = b"over maxOutputSize") -> None:
         self.path = path
+        self._why = why
         self.size = 0
         self._cap = max(cap_bytes, _MIN_CAP_BYTES) if cap_bytes else 0
         self._left_out = 0
@@ -52,11 +55,11 @@ class OutputFile:
         with open(self.path, "rb+") as file:
             begin = file.seek(0, os.SEEK_END) - tail
             file.seek(begin)
-            kept = file.read()
-            self._left_out += begin - head - (_MARK_BYTES if self._left_out else 0)
+            kept = file.read(tail)  # and not more, which the trial may be writing now
+            self._left_out += begin - head - (len(_MARK % (0, self._why)) if self._left_out else 0)
             file.truncate(head)
         with open(self.path, "ab") as file:
-            file.write(_MARK % self._left_out + kept)
+            file.write(_MARK % (self._left_out, self._why) + kept)
         self.size = _size(self.path)
 
     def read(self, offset: int, limit: int) -> bytes:

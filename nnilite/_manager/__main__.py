@@ -25,6 +25,7 @@ from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, nni_taken, standing_by
 from nnilite._manager.checkpoint_tidying import keep_tidy
 from nnilite._manager.file_guard import Guard, Kept
+from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
@@ -179,9 +180,9 @@ class Program:
         reading.show_as_viewed()
         self._files.write_state(ExperimentState.VIEWED, ended)
         self._ready()
-        watching = asyncio.create_task(reading.watch())
+        beside = [asyncio.create_task(reading.watch()), asyncio.create_task(keep_logs_small(self._limits()))]
         self.resumed = await self._resumed_or_stopped(reading)
-        await end_tasks([watching])
+        await end_tasks(beside)
         server.stop()
         self._files.write_state(state, ended)
 
@@ -233,6 +234,8 @@ class Program:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.to_thread(self._files.guard.close), _CLOSE_TIMEOUT_S)
             await self._close(parts)
+            with contextlib.suppress(OSError):  # the tuner's process may have printed until it was ended
+                self._limits().look()
             # The lock, by which others take this manager for alive, is given back right after the port.
             server.stop()
 
@@ -262,7 +265,7 @@ class Program:
             asyncio.create_task(self._stop_when_told(parts)),
             asyncio.create_task(self._idle(lambda: parts.engine.rules.state is ExperimentState.DONE)),
         ]
-        over = asyncio.Event()
+        over, limiting = asyncio.Event(), asyncio.create_task(keep_logs_small(self._limits()))
         feeding = asyncio.create_task(keep_fed(self._feeders, over))
         tidying = asyncio.create_task(keep_tidy(parts.tidiers, over))
         works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts))]
@@ -275,6 +278,13 @@ class Program:
             # They come last, since what the end of the experiment has stored is theirs, too.
             over.set()
             await asyncio.gather(feeding, tidying)
+            await end_tasks([limiting])
+
+    def _limits(self) -> LogLimits:
+        fork_server = self._directory / "fork-server.log"
+        return LogLimits(
+            self._directory, [fork_server, *(feeder.output for feeder in self._feeders if feeder.output is not None)]
+        )
 
     async def _idle(self, is_over: Callable[[], bool]) -> None:
         """Stop when nobody has asked anything for `idleTimeout` since the experiment was over."""
