@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,7 @@ from nnilite import _nni_records, _notebook, _registry
 from nnilite._documents import read_document
 from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._registry import RegistryEntry
-from nnilite._running import launch, managers
+from nnilite._running import handing_over, launch, managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
@@ -83,6 +84,9 @@ class _LogView(threading.Thread):
         with self._path.open(encoding="utf-8", errors="replace") as file:
             while True:
                 over = self._over.wait(POLL_S)
+                # The log may have been cut: then what comes after that is shown.
+                if os.fstat(file.fileno()).st_size < file.tell():
+                    file.seek(0, os.SEEK_END)
                 sys.stderr.write(file.read())
                 if over:
                     return
@@ -301,11 +305,21 @@ class Experiment:
                 live.show(last=True)
             else:
                 self._tell_progress(profile, -1)
+            self._hand_over(profile)
         except KeyboardInterrupt:
             log.warning("Interrupted; stopping experiment %s.", self.id)
             self.stop()
             return None
         return bool(profile["state"] != ExperimentState.ERROR.value)
+
+    def _hand_over(self, profile: Mapping[str, Any]) -> None:
+        """Wait until trackers and webhooks have everything, as long as they take something."""
+        if self._client is None or not handing_over.may_owe(profile):
+            return
+        with suppress(Unreachable):  # somebody has stopped it meanwhile
+            owed = handing_over.owed_of(handing_over.wait_until_sent(self._client, self._tell))
+            if owed:
+                log.warning("%s.", handing_over.sentence(owed, str(self.id)))
 
     def _tell_progress(self, profile: Mapping[str, Any], told: int) -> int:
         """Tell how far it is after each further tenth of the trials; returns how many had ended then."""

@@ -20,6 +20,20 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Owed:
+    """What one tracker or webhook has not got yet."""
+
+    name: Annotated[str, "such as `mlflow (tracker)` or `webhook 1`"]
+    trials: Annotated[int, COUNT, "that have changed since a tracker got them"] = 0
+    results: Annotated[int, COUNT, "that a tracker has not got"] = 0
+    messages: Annotated[int, COUNT, "that a webhook has not got; no more than 1000 are counted"] = 0
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.trials or self.results or self.messages)
+
+
+@dataclass(frozen=True)
 class ServiceState:
     """A training service of the experiment, as it stands."""
 
@@ -62,6 +76,7 @@ class Profile:
     services: Sequence[ServiceState] = ()
     spent: Annotated[float | None, "what all attempts have cost; null: nothing has a price"] = None
     waiting: Sequence[Waiting] = ()
+    owed: Annotated[Sequence[Owed], "what trackers and webhooks have not got yet"] = ()
     port: Annotated[int, COUNT] = 0
     url: str = ""
     pid: Annotated[int, COUNT] = 0

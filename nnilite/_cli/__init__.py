@@ -12,6 +12,7 @@ screen          prints tables on a terminal, plain lines into a pipe, or JSON
 progress_text   the progress of an experiment as text
 summary         an experiment in words
 foreground      shows the progress of an experiment until it is done
+owed            what trackers and webhooks have not got when an experiment ends
 dryrun          checks everything and shows what would be submitted, for `create --dry-run`
 result_export   results of an experiment in NNI's shapes, to be imported into another one
 archive         an experiment as one zip file

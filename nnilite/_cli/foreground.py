@@ -1,6 +1,7 @@
 """`--foreground`: shows the progress of the experiment until it is done, then its result, and stops its manager.
 
-Ctrl-C stops the experiment in good order; a second one leaves at once, and the manager ends with this process.
+Ctrl-C stops the experiment in good order; a second one leaves at once, and the manager ends with this process. Once the
+experiment is done, trackers and webhooks are waited for as long as they take something; then Ctrl-C ends the wait.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite import _registry
 from nnilite._cli import interrupt, progress_text, screen, summary
+from nnilite._cli.owed import hand_over, warn_of_owed
 from nnilite._cli.stop import warn_of_left
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
@@ -41,7 +43,11 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
         print(f"Experiment {entry.id} is running at {page}; Ctrl-C stops it.", file=out, flush=True)
         with managers.connect(entry) as manager:
             profile = _watched(manager, entry, quiet=as_json)
-            _show_result(manager, profile, entry, as_json=as_json)
+            if not as_json:
+                _show_result(manager, profile, entry)
+            profile = hand_over(manager, profile, lambda sentence: print(sentence, file=out, flush=True))
+            if as_json:
+                screen.show_json(profile)
     except managers.NotRunning as error:
         # The manager died between its start and the first question: that is told like a later death.
         profile = _gone(entry, None, error)
@@ -50,7 +56,12 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     if _registry.find(entry.id).alive:
         managers.stop(entry)
         warn_of_left(entry)
-    return nnictl.FAILED if profile["state"] == "ERROR" else nnictl.DONE
+    if not as_json:
+        print(f"Everything is kept in {entry.directory}; `nnictl view {entry.id}` shows it in the browser.")
+    is_owing = warn_of_owed(entry)
+    if profile["state"] == "ERROR":
+        return nnictl.FAILED
+    return nnictl.OWING if is_owing else nnictl.DONE
 
 
 def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
@@ -61,6 +72,7 @@ def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
         managers.stop(entry)
         print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` lets it go on.", file=out, flush=True)
         warn_of_left(entry)
+        warn_of_owed(entry)
     except KeyboardInterrupt:
         return interrupt.tell(f"Experiment {entry.id} stops by itself; `nnictl stop {entry.id}` waits for it.")
     return interrupt.INTERRUPTED
@@ -149,10 +161,7 @@ def _picture(profile: dict[str, Any], course: progress_text.Course) -> Group:
     return Group(bar, facts)
 
 
-def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry, *, as_json: bool) -> None:
-    if as_json:
-        screen.show_json(profile)
-        return
+def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry) -> None:
     reason = f": {screen.brief(profile['reason'])}" if profile["reason"] else ""
     print(f"Experiment {entry.id} is {profile['state']}{reason}")
     screen.show_traceback(profile["reason"])
@@ -160,7 +169,6 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry,
     summary.show_best(profile)
     if profile["counts"].get("FAILED"):
         _show_failure(manager, entry)
-    print(f"Everything is kept in {entry.directory}; `nnictl view {entry.id}` shows it in the browser.")
 
 
 def _show_failure(manager: Client, entry: RegistryEntry) -> None:

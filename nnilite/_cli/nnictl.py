@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 an error (one sentence on stderr), 2 the command line is wrong, 3 no such experiment, trial or
 file, 4 not possible in the present state, 5 the manager or a platform does not answer, 6 the experiment that was
-waited for ended in ERROR, 130 interrupted (Ctrl-C).
+waited for ended in ERROR, 7 it ended well, but trackers or webhooks have not got everything, 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nnilite._cli import interrupt
 from nnilite._cli.command_line import USAGE, Parser, nearest
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 
-DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED = 0, 1, 3, 4, 5, 6
+DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED, OWING = 0, 1, 3, 4, 5, 6, 7
 
 COMMANDS = {
     "create": "start an experiment from a configuration file",
@@ -70,7 +70,8 @@ exit codes:
   0 done                     4 not possible in the present state
   1 an error                 5 the manager or a platform does not answer
   2 wrong command line       6 the experiment ended in ERROR (--foreground)
-  3 no such thing          130 interrupted
+  3 no such thing            7 trackers or webhooks have not got everything (--foreground)
+                           130 interrupted
 """
 
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 from nnilite import _registry
 from nnilite._cli import access, arguments, screen
+from nnilite._cli.owed import warn_of_owed
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError, NotFound
@@ -40,6 +41,7 @@ def stop(options: argparse.Namespace) -> int:
         if not options.json:
             print(f"Experiment {entry.id} is stopped.")
         warn_of_left(entry)
+        warn_of_owed(entry)
     if options.json:
         screen.show_json({"stopped": [entry.id for entry in ended]})
     return 0 if len(ended) == len(chosen) else 1

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nnilite._cli import screen
+from nnilite._running import handing_over
 from nnilite.units import format_size
 
 
@@ -33,6 +34,7 @@ def show(profile: dict[str, Any]) -> None:
     )
     screen.show_traceback(profile["reason"])
     show_waiting(profile)
+    show_owed(profile)
     show_services(profile)
     show_hosts(profile)
     show_best(profile)
@@ -110,6 +112,13 @@ def waiting_by_reason(profile: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def show_owed(profile: dict[str, Any]) -> None:
+    """Print what trackers and webhooks have not got yet."""
+    owed = handing_over.owed_of(profile)
+    if owed:
+        print(f"Not sent yet: {handing_over.words(owed)}")
+
+
 def show_services(profile: dict[str, Any]) -> None:
     """Print the training services, if there are several or one is set aside: what each has, costs and has cost."""
     # A manager of an earlier version, which still runs, does not tell them.
@@ -177,6 +186,7 @@ def status(profile: dict[str, Any]) -> dict[str, Any]:
         "reason": profile["reason"],
         "counts": profile["counts"],
         "waiting": profile["waiting"],
+        "owed": handing_over.owed_of(profile),
     }
 
 
@@ -185,3 +195,4 @@ def show_status(profile: dict[str, Any]) -> None:
     reason = f" ({screen.brief(profile['reason'])})" if profile["reason"] else ""
     print(f"{profile['state']}{reason}; trials: {trials(profile)}")
     show_waiting(profile)
+    show_owed(profile)

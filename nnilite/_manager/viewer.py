@@ -13,6 +13,7 @@ from nnilite._answers.backend import (
     Listed,
     MetricPage,
     MetricQuery,
+    Owed,
     Piece,
     Profile,
     RemarksQuery,
@@ -27,6 +28,7 @@ from nnilite._manager.trial_copies import listing_of
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
 from nnilite._store.trial_remarks import write_remarks
+from nnilite._webhooks.debts import Debts
 from nnilite.errors import Conflict, NotFound
 from nnilite.foreign_files import open_below
 from nnilite.records import (
@@ -98,6 +100,7 @@ class Viewer(ReadOnly, Insight):
         self.reader = reader
         self.changes = changes or Changes()
         self._progress = progress
+        self._debts = Debts(about.directory, about.config, about.maximize)
         self.resuming = asyncio.Event()  # set when a user asks to resume the viewed experiment
 
     @property
@@ -116,7 +119,11 @@ class Viewer(ReadOnly, Insight):
     async def watch(self) -> None:
         """Publish what others change while this shows it; nobody changes an ordinary experiment meanwhile."""
 
+    async def _owed(self) -> Sequence[Owed]:
+        return await asyncio.to_thread(self._debts.look, self.reader.path) if self._debts.is_possible else ()
+
     async def profile(self) -> Profile:
+        owed = await self._owed()
         about, now = self.about, self.progress()
         return Profile(
             id=about.id,
@@ -143,6 +150,7 @@ class Viewer(ReadOnly, Insight):
             read_only=self.read_only,
             cannot_resume=self.cannot_resume,
             next_sequence=now.next_sequence,
+            owed=owed,
             services=[_with_spent(one, now.spent) for one in about.services],
             spent=sum(now.spent.values()) if now.spent or about.has_prices else None,
         )

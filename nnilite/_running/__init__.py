@@ -5,6 +5,7 @@ manager_process     the process of a manager until it is ready; it can be starte
 managers            the running managers: speak to one, stop one, wait for its end
 manager_client      a client of one manager's REST interface
 offline             reads an experiment that is stopped, by serving its REST interface in this process
+handing_over        waits until trackers and webhooks have got everything
 reading             opens any experiment for reading, by its manager or its folder
 removal             deletes an experiment
 optuna_export       an experiment as a study of optuna, from what its manager says

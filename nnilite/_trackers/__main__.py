@@ -12,14 +12,13 @@ import sys
 from pathlib import Path
 
 from nnilite._store.writer import FILE_NAME
-from nnilite._trackers.feed import Feed
+from nnilite._trackers.feed import FOLDER, Feed, position_of
 from nnilite._trackers.runs import Runs
 from nnilite._trackers.side_process import is_alone, is_over, prepared
 from nnilite.config import ExperimentConfig, TrackerConfig
 
 log = logging.getLogger("nnilite.tracker")
 
-FOLDER = "trackers"
 _LAST_S = 60
 
 
@@ -48,7 +47,7 @@ def main() -> int:
     config = prepared(options.directory)
     tracker = config.trackers[options.number]
     (options.directory / FOLDER).mkdir(exist_ok=True)
-    position = options.directory / FOLDER / f"{options.number}-{tracker.name}.json"
+    position = position_of(options.directory, options.number, tracker.name)
     lock = position.with_suffix(".lock").open("w")
     if not is_alone(lock):
         return 0

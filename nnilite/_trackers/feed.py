@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,12 @@ from nnilite._store.rows import stored_value
 from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, points_of
 from nnilite.errors import DamagedFile
 
+FOLDER = "trackers"
+"""The folder of an experiment in which the positions of its trackers are kept."""
+
 _BATCH = 5000
+_NOTED_EVERY_S = 1.0
+_CURE = "remove it, and everything is sent again"
 _TRIALS = "SELECT sequence, id, parameters, state, attempt, created FROM trials"
 _OPEN_STATES = ("WAITING", "RUNNING", "UNKNOWN")
 
@@ -37,8 +43,7 @@ class Feed:
 
     def open(self) -> None:
         """Connect to the database, to read only."""
-        self._db = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None, timeout=10)
-        self._db.execute("PRAGMA trusted_schema = OFF")
+        self._db = _opened(self._path)
 
     def close(self) -> None:
         if self._db is not None:
@@ -51,8 +56,13 @@ class Feed:
         revision = self._rows("SELECT COALESCE(MAX(revision), 0) FROM trials")[0][0]
         if (revision, row) == (self._revision, self._row):
             return False
-        for trial in self._touched(revision, row):
+        noted_s = time.monotonic()
+        for count, trial in enumerate(self._touched(revision, row), 1):
             self._hand_over(*trial)
+            if time.monotonic() > noted_s + _NOTED_EVERY_S:
+                # The position stays where everything before it has been taken; this is for people who wait.
+                write_json(self._position, {"revision": self._revision, "row": self._row, "handed": count})
+                noted_s = time.monotonic()
         self._revision, self._row = revision, row
         write_json(self._position, {"revision": revision, "row": row})
         return True
@@ -117,9 +127,38 @@ class Feed:
         return self._db.execute(query, values).fetchall()
 
 
+def position_of(directory: Path, number: int, name: str) -> Path:
+    """The file that keeps the position of a tracker of an experiment; `number` is its place in the config."""
+    return directory / FOLDER / f"{number}-{name}.json"
+
+
+def unsent(database: Path, position: Path) -> tuple[int, int]:
+    """Return how many trials and how many results a tracker has not got. Raises: sqlite3.Error, UnreadableFile."""
+    revision, row = read_position(position)
+    with contextlib.closing(_opened(database)) as db:
+        changed = "SELECT COUNT(*) FROM trials WHERE revision > ? AND NOT (state = 'WAITING' AND attempt = 0)"
+        (trials,) = db.execute(changed, (revision,)).fetchone()
+        (last,) = db.execute("SELECT COALESCE(MAX(rowid), 0) FROM metrics").fetchone()
+    return max(trials - _handed(position), 0), max(last - row, 0)
+
+
+def _handed(position: Path) -> int:
+    """How many of the trials after the position have been handed over already."""
+    with contextlib.suppress(FileNotFoundError, DamagedFile):
+        return read_document(position, _CURE).whole("handed", 0, 2**53) or 0
+    return 0
+
+
+def _opened(database: Path) -> sqlite3.Connection:
+    """A connection that only reads."""
+    db = sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True, isolation_level=None, timeout=10)
+    db.execute("PRAGMA trusted_schema = OFF")
+    return db
+
+
 def read_position(path: Path) -> tuple[int, int]:
     """The position that was reached; the beginning if there is none that can be read."""
     with contextlib.suppress(FileNotFoundError, DamagedFile):
-        found = read_document(path, "remove it, and everything is sent again")
+        found = read_document(path, _CURE)
         return found.whole("revision", 0, 2**53) or 0, found.whole("row", 0, 2**53) or 0
     return 0, 0

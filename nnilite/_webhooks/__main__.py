@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nnilite._store.writer import FILE_NAME
 from nnilite._trackers.side_process import is_alone, is_over, prepared
+from nnilite._webhooks.debts import FOLDER
 from nnilite._webhooks.news import Message, NewsReader, read_position, write_position
 from nnilite._webhooks.sending import send
 from nnilite.config import WebhookConfig
@@ -21,7 +22,6 @@ from nnilite.platform_http import CallRefused, Contradiction, Problem, Throttled
 
 log = logging.getLogger("nnilite.webhook")
 
-FOLDER = "webhooks"
 _LAST_S = 60
 _PAUSE_S = (1.0, 300.0)
 

@@ -141,6 +141,7 @@ export interface Experiment {
   services: ServiceState[];
   spent: number | null;
   waiting: { reason: string; count: number }[];
+  owed: { name: string; trials: number; results: number; messages: number }[];
   port: number;
   url: string;
   pid: number;

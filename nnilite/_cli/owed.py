@@ -1,0 +1,48 @@
+"""What trackers and webhooks of an experiment have not got when its manager ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnilite import _registry
+from nnilite._documents import read_document
+from nnilite._registry import RegistryEntry
+from nnilite._running import handing_over, reading
+from nnilite._running.manager_client import Client
+from nnilite._running.manager_connection import Unreachable
+from nnilite.errors import NniliteError
+
+
+def hand_over(manager: Client, profile: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """Wait until everything is sent, or Ctrl-C; returns the last profile that is known."""
+    if not handing_over.may_owe(profile):
+        return profile
+    try:
+        return handing_over.wait_until_sent(manager, say)
+    except KeyboardInterrupt:
+        say("\nEnding without waiting any longer; what is not sent is kept.")
+    except Unreachable:  # somebody has stopped it meanwhile
+        pass
+    return profile
+
+
+def warn_of_owed(entry: RegistryEntry) -> bool:
+    """Warn of what trackers and webhooks have not got; whether there is anything. The manager has ended."""
+    from nnilite._cli.nnictl import warn
+
+    owed = _left(entry)
+    if owed:
+        warn(f"{handing_over.sentence(owed, entry.id)}.")
+    return bool(owed)
+
+
+def _left(entry: RegistryEntry) -> list[dict[str, Any]]:
+    try:
+        config = read_document(entry.directory / "config.json", "restore it from a copy").fields
+        if not (config.get("trackers") or config.get("webhooks")):
+            return []
+        with reading.opened(_registry.entry(entry.id) or entry) as client:
+            return handing_over.owed_of(client.profile())
+    except (NniliteError, OSError):  # it is gone, or cannot be read, of which other commands tell
+        return []

@@ -1,0 +1,78 @@
+"""Waits until trackers and webhooks have got everything, before the manager of an experiment that is over is ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nnilite._running.manager_client import Client
+
+STILL_S = 60.0
+"""So long nothing may be taken before the wait is given up."""
+
+MOST_S = 3600.0
+"""So long the wait lasts at most."""
+
+_POLL_S = 0.2
+_SETTLED_S = 0.5  # what was stored in the last moment is counted by then
+_TOLD_EVERY_S = 10.0
+_UNTOLD_S = 2.0  # the usual moment that the last results take
+
+Owed = Sequence[dict[str, Any]]
+
+
+def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Wait while something is owed and is being taken; returns the last profile, which says what is still owed.
+
+    `tell` is called with a sentence now and then. Raises: Unreachable if the manager ends meanwhile.
+    """
+    began = still_since = time.monotonic()
+    told, told_s, least = "", began + _UNTOLD_S - _TOLD_EVERY_S, None
+    while True:
+        profile = manager.profile()
+        owed, now = owed_of(profile), time.monotonic()
+        left = sum(amounts(one) for one in owed)
+        if least is None or left < least:
+            least, still_since = left, now
+        if (not owed and now > began + _SETTLED_S) or now > still_since + STILL_S or now > began + MOST_S:
+            return profile
+        said = f"Waiting until trackers and webhooks have everything: {words(owed)}; Ctrl-C waits no longer"
+        if owed and said != told and now > told_s + _TOLD_EVERY_S:
+            tell(said)
+            told, told_s = said, now
+        time.sleep(_POLL_S)
+
+
+def may_owe(profile: Mapping[str, Any]) -> bool:
+    """Whether there is something to wait for: trackers or webhooks, and a manager that goes on."""
+    config = profile.get("config") or {}
+    return bool(config.get("trackers") or config.get("webhooks")) and profile["state"] != "STOPPED"
+
+
+def owed_of(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is owed by the profile of a manager; one of an earlier version does not tell."""
+    return list(profile.get("owed") or [])
+
+
+def amounts(owed: dict[str, Any]) -> int:
+    return int(owed["trials"] + owed["results"] + owed["messages"])
+
+
+def words(owed: Owed) -> str:
+    """`mlflow (tracker) has not got 2 trials and 40 results, webhook 1 has not got 3 messages`."""
+    return ", ".join(f"{one['name']} has not got {_amount(one)}" for one in owed)
+
+
+def sentence(owed: Owed, experiment: str) -> str:
+    """What is still owed to whom, and the command that sends it."""
+    return f"{words(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may tell why"
+
+
+def _amount(one: dict[str, Any]) -> str:
+    parts = []
+    for name in ("trial", "result", "message"):
+        count = one[f"{name}s"]
+        if count:
+            parts.append(f"{count} {name}{'' if count == 1 else 's'}")
+    return " and ".join(parts)
