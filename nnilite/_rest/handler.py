@@ -40,6 +40,7 @@ SECURITY_HEADERS = {
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 OLD_COOKIE = "nnilite-"
 JOB_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+STRANGERS_BODY_MAX = 64 * 1024  # bytes that are read, and dropped, of somebody who is refused
 _BODY_METHODS = ("POST", "PUT", "PATCH")
 
 
@@ -122,9 +123,7 @@ class Answering(RequestHandler):
             with self.site.connections.checking(self._stream()):
                 await self.check()
         except (NniliteError, HTTPError) as error:
-            headers = self.request.headers
-            # Who sends `Expect` has sent nothing of the body yet, and goes by the answer.
-            if self.claimed_bytes() > SERVER_BODY_MAX or "Transfer-Encoding" in headers or "Expect" in headers:
+            if not self._may_send_body_in_vain():
                 raise
             self._refuse_after_body(error)
         else:
@@ -162,6 +161,13 @@ class Answering(RequestHandler):
         """The body's length by the headers. Tornado itself refuses a length that is not a number."""
         claim = self.request.headers.get("Content-Length", "").partition(",")[0].strip()
         return int(claim[:18]) if claim.isascii() and claim.isdigit() else 0
+
+    def _may_send_body_in_vain(self) -> bool:
+        """Whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
+        if {"Transfer-Encoding", "Expect"} & set(self.request.headers):  # after an `Expect`, none is on its way yet
+            return False
+        known = self.is_users or self.sender() != self.request.remote_ip
+        return self.claimed_bytes() <= (SERVER_BODY_MAX if known else STRANGERS_BODY_MAX)
 
     def _refuse_after_body(self, error: Exception) -> None:
         """Drop the body, and answer after its end.
@@ -305,8 +311,9 @@ class RouteHandler(Answering):
         headers = self.request.headers
         if "Transfer-Encoding" in headers:
             raise HttpRefusal(411, "send the body with a Content-Length, not in chunks")
-        if self.claimed_bytes() > self.route.body_max:
-            raise HttpRefusal(413, f"the body is larger than {self.route.body_max} bytes; send less at a time")
+        most = self.route.body_max if self.request.method in _BODY_METHODS else STRANGERS_BODY_MAX
+        if self.claimed_bytes() > most:
+            raise HttpRefusal(413, f"the body is larger than {most} bytes; send less at a time")
         if headers.get("Content-Encoding", "identity").lower() != "identity":
             raise HttpRefusal(415, "send the body as it is, not compressed")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()

@@ -124,32 +124,34 @@ def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
     missing = list(wanted)
     for _ in range(TRIES):
         for table in TABLES:
-            text = _text(table) if missing else b""
-            sockets |= {ends: found for ends in missing if (found := _listed(text, ends, table)) is not None}
+            sockets |= _listed(table, missing) if missing else {}
             missing = [ends for ends in missing if ends not in sockets]
     return {ends: found for ends, found in sockets.items() if not _may_be_anybody(found.user)}
 
 
-def _text(table: Path) -> bytes:
+def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
+    """Return the sockets by this table, without those that have no row that can be believed."""
+    wide = table.name == "tcp6"
+    fitting = [ends for ends in wanted if wide or ":" not in ends[0][0]]
+    keys = {" ".join(_as_listed(*end, wide) for end in ends).encode("ascii"): ends for ends in fitting}
+    length = len(next(iter(keys), b""))
     try:
         with table.open("rb", buffering=0) as file:
-            return file.readall() or b""
+            lines = (file.readall() or b"").split(b"\n")
     except OSError:
-        return b""
+        return {}
+    found: dict[Ends, TheirSocket] = {}
+    for line in lines:
+        start = line.find(b": ") + 2  # after the row's number
+        ends = keys.get(line[start : start + length])
+        if ends is not None and ends not in found:
+            state, _, _, _, user, _, inode, *_ = line[start + length :].split()
+            if state == _ESTABLISHED and inode != b"0":
+                found[ends] = TheirSocket(int(user), inode.decode("ascii"))
+    return found
 
 
-def _listed(text: bytes, ends: Ends, table: Path) -> TheirSocket | None:
-    """The socket by this table's text; None without a row that can be believed."""
-    wide = table.name == "tcp6"
-    theirs, ours = (_as_listed(address, port, wide) for address, port in ends)
-    start = text.find(b" " + theirs + b" " + ours + b" ")
-    if start < 0:
-        return None
-    _, _, state, _, _, _, user, _, inode, *_ = text[start : start + 400].partition(b"\n")[0].split()
-    return TheirSocket(int(user), inode.decode("ascii")) if state == _ESTABLISHED and inode != b"0" else None
-
-
-def _as_listed(address: str, port: int, wide: bool) -> bytes:
+def _as_listed(address: str, port: int, wide: bool) -> str:
     """An address and port as the kernel prints them: words of four bytes in the machine's order, in hex.
 
     A program may reach an IPv4 address by an IPv6 socket, which is listed with ::ffff:127.0.0.1.
@@ -158,7 +160,7 @@ def _as_listed(address: str, port: int, wide: bool) -> bytes:
     if wide and len(packed) == 4:
         packed = b"\0" * 10 + b"\xff\xff" + packed
     words = (int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4))
-    return ("".join(f"{word:08X}" for word in words) + f":{port:04X}").encode("ascii")
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
 
 
 def _ends(stream: IOStream) -> Ends | None:

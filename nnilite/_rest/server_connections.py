@@ -73,8 +73,13 @@ class ServerConnections:
 
     @property
     def unproven(self) -> int:
-        """How many have not proven who they are."""
-        return len(self._unproven)
+        """How many have not proven who they are, and are not just being checked."""
+        return len(self._unproven) - len(self._checked)
+
+    @property
+    def checked(self) -> int:
+        """How many are just being checked."""
+        return len(self._checked)
 
     def opened(self, stream: IOStream) -> None:
         self._unproven[stream] = None
@@ -82,7 +87,7 @@ class ServerConnections:
     @contextmanager
     def checking(self, stream: IOStream | None) -> Iterator[None]:
         """Leave a connection open while its request is checked: whoever it is, that takes a short time."""
-        if stream is None:
+        if stream is None or stream not in self._unproven:
             yield
             return
         self._checked.add(stream)
@@ -110,6 +115,7 @@ class ServerConnections:
 
     def closed(self, stream: IOStream) -> None:
         self._unproven.pop(stream, None)
+        self._checked.discard(stream)
         self._idle.pop(stream, None)
         self._busy.discard(stream)
 
@@ -199,7 +205,9 @@ class RestServer(HTTPServer):
         return True
 
     def _make_room(self, listening: socket.socket) -> bool:
-        """Close connections until one more may be accepted. Raises: OSError."""
+        """Close connections until one more may be accepted. False if it has to wait. Raises: OSError."""
+        if self._open.checked >= UNPROVEN_MOST:
+            return False
         while full := self._full(listening):
             closed = self._open.close_oldest()
             self._spared += closed

@@ -323,3 +323,15 @@ def test_page_names_are_for_plain_servers_of_loopback(bind: str, more: dict[str,
     first, second = new_page_name(bind, **more), new_page_name(bind, **more)
     assert bool(first) is named
     assert (first != second) is named
+
+
+def test_one_look_finds_the_users_of_all_connections_that_wait_for_it() -> None:
+    with ExitStack() as opened:
+        links = []
+        for family, address in [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")] * 3:
+            listening = opened.enter_context(socket.create_server((address, 0), family=family))
+            opened.enter_context(socket.create_connection(listening.getsockname()[:2]))
+            links.append(opened.enter_context(listening.accept()[0]))
+        wanted = [ends_of(link) for link in links]
+        found = sockets_of([*wanted, (("127.0.0.1", 1), ("127.0.0.1", 2))])
+        assert {ends: one.user for ends, one in found.items()} == dict.fromkeys(wanted, os.geteuid())

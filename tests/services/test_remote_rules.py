@@ -5,17 +5,12 @@ from __future__ import annotations
 import base64
 import errno
 import io
-import socket
 import tarfile
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 paramiko = pytest.importorskip("paramiko")
 
-from nnilite._keeper.link import RestLink  # noqa: E402
-from nnilite._keeper.spec import parse  # noqa: E402
 from nnilite.config import from_dict  # noqa: E402
 from nnilite.errors import ConfigError, NoCapacity, ServiceError  # noqa: E402
 from nnilite.gpu import Gpu  # noqa: E402
@@ -23,13 +18,11 @@ from nnilite.ssh.download import unpack  # noqa: E402
 from nnilite.ssh.errors import MachineError  # noqa: E402
 from nnilite.ssh.known_hosts import HostKey, KnownHosts, host_name  # noqa: E402
 from nnilite.ssh.route import RouteMap  # noqa: E402
-from nnilite.testing.receiver import Receiver  # noqa: E402
 from nnilite_remote import HostKeyPolicy, MachineConfig, RemoteConfig  # noqa: E402
 from nnilite_remote._agent_link import command, pythons  # noqa: E402
 from nnilite_remote._bookings import Booking, Bookings  # noqa: E402
 from nnilite_remote._machine_choice import Choice, HostCandidate, choose_machine  # noqa: E402
 from nnilite_remote._pending_commands import CANCEL, REMOVE, PendingCommands  # noqa: E402
-from nnilite_remote._tunnel import TunnelGate, TunnelRefused, read_request  # noqa: E402
 from nnilite_remote._worker import program  # noqa: E402
 
 KEY = HostKey("ssh-ed25519", b"one")
@@ -251,89 +244,6 @@ def test_a_command_that_could_not_be_written_is_written_by_the_next_call(tmp_pat
 
 def no_space(*arguments):
     raise OSError(errno.ENOSPC, "No space left on device")
-
-
-# the tunnel's gate
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "GET /api/v1/experiment HTTP/1.1\r\n\r\n",
-        "POST /api/v1/callback/../experiment/stop HTTP/1.1\r\n\r\n",
-        "POST /api/v1/callback/x?y HTTP/1.1\r\n\r\n",
-        "POST /api/v1/callback/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "POST /api/v1/callback/x HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-        "POST /api/v1/callback/x HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        "POST /api/v1/callback/x HTTP/1.1\r\n folded: x\r\n\r\n",
-        "POST /api/v1/callback/x HTTP/1.1\r\n" + "A: b\r\n" * 100 + "\r\n",
-        "GET http://elsewhere/api/v1/keeper.pyz HTTP/1.1\r\n\r\n",
-    ],
-)
-def test_the_gate_refuses_what_keepers_do_not_ask(text):
-    with pytest.raises(TunnelRefused):
-        read_request(io.BytesIO(text.encode()))
-
-
-def test_the_gate_hands_on_a_keepers_request_and_nothing_of_its_other_headers():
-    class Manager(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = f"{self.path} {self.headers['Authorization']} {self.headers['Cookie']} {body.decode()}".encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_):
-            """Quiet."""
-
-    with HTTPServer(("127.0.0.1", 0), Manager) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        here, there = socket.socketpair()
-        TunnelGate(lambda: f"http://127.0.0.1:{server.server_port}/pre").admit(there)
-        here.sendall(b"POST /api/v1/callback/j-1 HTTP/1.1\r\nAuthorization: Bearer t\r\nCookie: c\r\n")
-        here.sendall(b"Content-Length: 2\r\n\r\nhi")
-        here.settimeout(10)
-        text = b""
-        while b"hi" not in text:
-            text += here.recv(1000)
-        here.close()
-        server.shutdown()
-    assert text.endswith(b"/pre/api/v1/callback/j-1 Bearer t None hi")
-
-
-def test_a_keeper_proves_the_manager_through_the_tunnel(tmp_path):
-    receiver, package = Receiver(), tmp_path / "package"
-    package.write_bytes(b"code" * 100_000)
-    receiver.packages["a" * 64] = package
-    received = receiver.expect("j-1", "secret")
-    receiver.start()
-    link = RestLink(parse({**SPEC, "job": "j-1", "token": "secret", "callback": tunnel_to(receiver.url)}))
-    assert [link.post([]).status for _ in range(3)] == [200] * 3
-    received.cancel = True
-    assert link.post([]).cancel
-    link.close()
-    fetched = io.BytesIO()
-    link.download("a" * 64, fetched)
-    receiver.stop()
-    assert fetched.getvalue() == package.read_bytes()
-
-
-SPEC = {"experiment": "x", "trial": "t", "command": "true", "directory": "/x"}
-
-
-def tunnel_to(manager):
-    """The address of a gate that serves two connections."""
-    server, gate = socket.create_server(("127.0.0.1", 0)), TunnelGate(lambda: manager)
-
-    def serve():
-        with server:
-            for _ in range(2):
-                gate.admit(server.accept()[0])
-
-    threading.Thread(target=serve, daemon=True).start()
-    return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 # what is sent and what comes

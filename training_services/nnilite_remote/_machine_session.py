@@ -159,24 +159,7 @@ class MachineSession:
         return await self.blocking(self._forward, ports, admit)
 
     def _forward(self, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
-        transport = self._open().transport
-        # For the connections that come by the tunnel. Those that are opened from here say how much they want.
-        transport.default_window_size = WINDOW_BYTES
-
-        def come(channel: paramiko.Channel, *_: object) -> None:
-            _forget_seen(transport)
-            admit(channel)
-
-        for port in ports:
-            try:
-                return int(transport.request_port_forward("127.0.0.1", port, come))
-            except SSHException as error:
-                refused = error
-        raise MachineError(
-            f"its sshd opens no way back to the manager ({refused}): set AllowTcpForwarding in its sshd_config, or "
-            f"nniManagerIp here",
-            lasting=True,
-        )
+        return open_tunnel(self._open().transport, ports, admit)
 
     def _open(self) -> Connection:
         if self._connection is None:
@@ -189,6 +172,27 @@ class MachineSession:
     def _stream(self) -> AgentStream:
         transport = self._open().transport
         return AgentStream(transport, self._config.python_path, str(self.facts.get("interpreter") or ""))
+
+
+def open_tunnel(transport: paramiko.Transport, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
+    """Have the other end listen on its loopback: the port. It blocks; see `MachineSession.open_way_back`."""
+    # For the connections that come by the tunnel. Those that are opened from here say how much they want.
+    transport.default_window_size = WINDOW_BYTES
+
+    def come(channel: paramiko.Channel, *_: object) -> None:
+        _forget_seen(transport)
+        admit(channel)
+
+    for port in ports:
+        try:
+            return int(transport.request_port_forward("127.0.0.1", port, come))
+        except SSHException as error:
+            refused = error
+    raise MachineError(
+        f"its sshd opens no way back to the manager ({refused}): set AllowTcpForwarding in its sshd_config, or "
+        f"nniManagerIp here",
+        lasting=True,
+    )
 
 
 def _forget_seen(transport: paramiko.Transport) -> None:

@@ -153,13 +153,11 @@ class TunnelGate:
             threading.Thread(target=self._run, args=(self._loop,), name="tunnel", daemon=True).start()
         return self._loop
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(_end_tasks())
         finally:
             loop.close()
 
@@ -269,6 +267,13 @@ class TunnelGate:
             await _send(caller, piece)
         if connection == "close":
             upstream.close()
+
+
+async def _end_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _send(caller: _TunnelCaller, data: bytes) -> None:
