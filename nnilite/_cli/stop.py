@@ -1,7 +1,7 @@
 """Stop experiments: their trials are ended, all results are kept, and `nnictl resume` lets them go on.
 
 The id may be the start of one, or end in * for all that start with it. --force kills a manager that cannot stop, for
-example because the disk is full; running trials continue, and a resume takes them over with all their reports.
+example because its disk stays full; running trials continue, and a resume takes them over with all their reports.
 """
 
 from __future__ import annotations

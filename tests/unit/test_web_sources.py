@@ -26,6 +26,8 @@ SENT = [
     "Experiment",
     "Listed",
     "File",
+    "OtherEntry",
+    "FileListing",
 ]
 
 
