@@ -85,6 +85,22 @@ def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_when_i
     play(tmp_path, scenario, store=SlowDisk)
 
 
+def test_a_trial_that_is_gone_leaves_no_trouble_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnilite._engine.gate._TROUBLE_HOLDS_S", 0.2)
+
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        disk(running).free.set()
+        disk(running).error = OSError(28, "No space left on device")
+        with pytest.raises(StoreError):
+            await running.engine.take(*JOB, [Output("stdout", 0, b"hello")])
+        assert running.engine.trouble
+        disk(running).error = None
+        await running.until(lambda: not running.engine.trouble)
+
+    play(tmp_path, scenario, store=SlowDisk)
+
+
 def test_the_rest_and_the_end_do_not_overtake_a_batch_that_waits_for_the_disk(tmp_path: Path) -> None:
     async def scenario(running: Bench) -> None:
         await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
