@@ -39,6 +39,7 @@ from typing import IO, BinaryIO
 from nnilite._keeper.plain_file import open_ordinary
 from nnilite._nniignore import FILE_NAME, IgnoreRules, lines_of
 from nnilite._oversize import Size, advice, shown
+from nnilite.disk_room import DiskRoom, NoRoom
 from nnilite.errors import CodeDirError
 
 __all__ = ["DEFAULT_IGNORES", "CodeFile", "CodePackage", "FileList", "PackageLimits", "list_files", "pack"]
@@ -379,6 +380,7 @@ def _write(listing: FileList, cache: Path, expected: str, counter: _Counter) -> 
     """Write the archive under another name first, so that a half-written one is never taken for it."""
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        DiskRoom(cache).need(0)
         with tempfile.NamedTemporaryFile(dir=cache, prefix=".packing-", delete=False) as target:
             try:
                 if _fill(listing, target, counter) != expected:
@@ -387,6 +389,8 @@ def _write(listing: FileList, cache: Path, expected: str, counter: _Counter) -> 
             except BaseException:
                 Path(target.name).unlink(missing_ok=True)
                 raise
+    except NoRoom as error:
+        raise CodeDirError(f"cannot write the packed code directory: {error}") from error
     except OSError as error:
         raise CodeDirError(f"cannot write the packed code directory to {cache}: {error.strerror}") from error
 

@@ -24,6 +24,7 @@ from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
 from nnilite._documents import read_document
 from nnilite._registry import RegistryEntry
+from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NotFound
 
 FORMAT = 1
@@ -64,7 +65,7 @@ def _is_of_an_attempt(parts: tuple[str, ...]) -> bool:
 def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> Path:
     """Write the zip file to `target`, or into it if it is a folder, and count its bytes in `work`.
 
-    Raises: Conflict if the file exists, OSError.
+    Raises: Conflict if the file exists, NoRoom, OSError.
     """
     path = target / f"nni_experiment_{entry.id}.zip" if target.is_dir() else target
     if not path.parent.is_dir():
@@ -77,14 +78,14 @@ def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> 
     draft = path.with_name(f".{path.name}.new")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            _write(entry, file, work, with_code=with_code)
+            _write(entry, file, work, DiskRoom(path.parent), with_code=with_code)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
     return path
 
 
-def _write(entry: RegistryEntry, file: Any, work: Work, *, with_code: bool) -> None:
+def _write(entry: RegistryEntry, file: Any, work: Work, room: DiskRoom, *, with_code: bool) -> None:
     about = {"format": FORMAT, "id": entry.id, "name": entry.name, "platform": entry.platform, "started": entry.started}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         archive.writestr(ABOUT, json.dumps(about))
@@ -92,12 +93,12 @@ def _write(entry: RegistryEntry, file: Any, work: Work, *, with_code: bool) -> N
         # A zip file in the packed folder would grow without end.
         found = [one for one in _content(entry, with_code=with_code) if not os.path.samestat(one[0].stat(), own)]
         work.expect(sum(path.stat().st_size for path, _ in found if path.is_file()))
-        _write_database(entry, archive, work)
+        _write_database(entry, archive, work, room)
         for path, name in found:
-            _add(archive, path, name, work)
+            _add(archive, path, name, work, room)
 
 
-def _add(archive: zipfile.ZipFile, path: Path, name: str, work: Work) -> None:
+def _add(archive: zipfile.ZipFile, path: Path, name: str, work: Work, room: DiskRoom) -> None:
     """Add a file, piece by piece, or an empty folder."""
     if path.is_dir():
         archive.write(path, name)
@@ -105,17 +106,22 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str, work: Work) -> None:
     entry = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
     entry.compress_type = zipfile.ZIP_DEFLATED
     with path.open("rb") as source, archive.open(entry, "w") as packed:
-        work.copy(source, packed.write)
+
+        def write(piece: bytes) -> None:
+            room.count(len(piece))
+            packed.write(piece)
+
+        work.copy(source, write)
 
 
-def _write_database(entry: RegistryEntry, archive: zipfile.ZipFile, work: Work) -> None:
+def _write_database(entry: RegistryEntry, archive: zipfile.ZipFile, work: Work, room: DiskRoom) -> None:
     from nnilite._store.copies import copy_out
 
     with tempfile.TemporaryDirectory(prefix="nnilite-") as folder:
         copy = Path(folder, DATABASE)
         unfinished = copy_out(entry.directory / DATABASE, copy)
         work.expect(copy.stat().st_size)
-        _add(archive, copy, f"experiment/{DATABASE}", work)
+        _add(archive, copy, f"experiment/{DATABASE}", work, room)
     if unfinished.trials or unfinished.removals:
         warn(
             f"{unfinished.trials} trials had not ended when the manager did, and {unfinished.removals} ended jobs may "

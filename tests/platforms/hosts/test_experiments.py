@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import start  # noqa: F401 - a fixture
+from nnilite.errors import Conflict
 from platforms.hosts.hosts import PASSWORD, USER
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "remote"
@@ -294,3 +295,30 @@ def test_a_drill_loses_and_doubles_no_metric_and_counts_as_no_retry(begin, hosts
     told = json.loads(nnictl("drill", "report", running.entry.id, "--json"))
     assert {curve["outcome"] for curve in told["curves"]} == {"whole"}
     assert len(told["interruptions"]) == len(struck)
+
+
+LARGE = """
+import os, nnilite
+os.chdir(os.environ["NNI_OUTPUT_DIR"])
+os.symlink("/etc/passwd", "link")
+open("notes.txt", "w").write("short")
+with open("model.bin", "wb") as file:
+    file.truncate(20 << 30)
+nnilite.report_final_result(1)
+"""
+
+
+def test_a_look_at_the_files_of_a_trial_copies_none_of_a_large_folder(begin, hosts):
+    running = begin(LARGE, "python3 trial.py", maxTrialNumber=1)
+    running.wait("DONE", timeout_s=120)
+    (trial,) = running.trials()
+    files = {one["path"]: (one["size"], one["here"]) for one in running.client.files(trial["id"])}
+    assert files["0/model.bin"] == (20 << 30, False)
+    here = running.directory / "trials" / trial["id"]
+    found: list[bytes] = []
+    running.client.download(trial["id"], "0/notes.txt", found.append)
+    assert b"".join(found) == b"short"
+    with pytest.raises(Conflict, match=r"model.bin has 20 GB, .* nnictl trial download"):
+        running.client.download(trial["id"], "0/model.bin", found.append)
+    assert sum(path.stat().st_size for path in here.rglob("*") if path.is_file()) < 10_000
+    assert not [path for path in here.rglob("*") if path.is_symlink()]
