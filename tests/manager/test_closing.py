@@ -34,7 +34,7 @@ async def _refusal(asked: Awaitable[Any]) -> NniliteError:
     [
         lambda manager: manager.output("t0", None, "stdout", 0, 100),
         lambda manager: manager.trials(TrialQuery()),
-        lambda manager: manager.directory("t0", False),
+        lambda manager: manager.directory("t0"),
     ],
 )
 def test_a_read_after_the_reader_was_closed_is_tried_again(
