@@ -8,12 +8,14 @@ and again, also while the trial runs: events are numbered, and the manager drops
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fnmatch
 import json
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
 from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import SpoolReader
+from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, copy_file, copy_folder, list_below, open_below
 from nnilite.keeper_events import parse_event, read_value
-from nnilite.records import TIME_MAX, UNSTARTED, EndCause, Json, KeeperEvent, MetricKind, Output, Reported
+from nnilite.records import TIME_MAX, UNSTARTED, EndCause, Exited, Json, KeeperEvent, MetricKind, Output, Reported
 from nnilite.service import JobState, JobStatus
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
     "MOST_REPORTS_BYTES",
     "STREAMS",
     "KeeperFolder",
+    "SpoolCopy",
+    "copied_events",
     "copy_attempt",
     "copy_attempt_file",
     "end_status",
@@ -55,6 +60,8 @@ _NAMED = 3
 
 MOST_REPORTS_BYTES = 1 << 30
 """How much of a file of a keeper is brought from a worker at most. Ten million reports have as much."""
+_MOST_RECORD_BYTES = 1 << 20
+_SURELY_READ_BYTES = 32 << 20  # a spool of this size is read to its end, whatever is in it
 
 STREAMS = ("stdout", "stderr")
 """What a trial prints, each in a file `trial.NAME` of its folder."""
@@ -129,6 +136,10 @@ class KeeperFolder:
         """When the trial's command started, in seconds since the epoch; None if it has not."""
         record = self._files.started()
         return _time(record.get("time")) if record else None
+
+    def trial(self) -> Mapping[str, Any] | None:
+        """The keeper's record of the trial's process, for `running_groups` of `nnilite.worker_side`; None if none."""
+        return self._files.started()
 
     def ended(self, host: str = "") -> JobStatus | None:
         """How the trial ended, by its keeper's word; None if there is none."""
@@ -257,7 +268,16 @@ def read_events(directory: Path) -> list[KeeperEvent]:
     started, exited = folder.read("started"), folder.read("exit")  # the end first: nothing is reported after it
     start = _event("started", started, directory)
     end = _event("exit", exited, directory)
-    return [*start, *read_metrics(directory, bool(end), folder.run()), *end]
+    reader, run = SpoolReader(folder.metrics), folder.run()
+    reports = list(_reported(reader, bool(end), run))
+    return [*start, *reports, *(_with_remark(event, reader.remark()) for event in end)]
+
+
+def _with_remark(event: KeeperEvent, remark: str) -> KeeperEvent:
+    """The end as its keeper would tell it: with what could not be read of the reports."""
+    if not remark or not isinstance(event, Exited):
+        return event
+    return replace(event, message="\n".join(filter(None, [event.message, remark])))
 
 
 def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
@@ -270,14 +290,63 @@ def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
         return []
 
 
-def read_metrics(directory: Path, ended: bool = False, run: str = "") -> Iterator[Reported]:
-    """The metrics of an attempt, in order. `ended`: also a last line without a line end. `run`: whose they are."""
-    reader = SpoolReader(Folder(str(directory)).metrics)
+def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported]:
+    """The metrics of an attempt, in order. `ended`: also a last line without a line end."""
+    return _reported(SpoolReader(Folder(str(directory)).metrics), ended, "")
+
+
+def _reported(reader: SpoolReader, ended: bool, run: str) -> Iterator[Reported]:
     while reports := reader.read(_READ_REPORTS, _READ_BYTES, final=ended):
         for report in reports:
             value, refused = read_value(report.value)
             kind, when = MetricKind(report.kind), float(report.time)
             yield Reported(report.number, kind, report.sequence, value, when, refused, run)
+
+
+class SpoolCopy:
+    """A copy of the spool of a worker that grows by pieces, as far as anybody would read it. Blocks.
+
+    `folder` is the copy of the attempt's folder, with `.nni` in it, which `read_events` reads.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / ".nni" / "metrics"
+        self._reader = SpoolReader(str(self._path))
+        self._room = DiskRoom(folder)
+        self.size = 0
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether what follows would be read. It is not once there was too much, or too much that is no report."""
+        return self.size < MOST_REPORTS_BYTES and not self._reader.given_up
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes. Raises: NoRoom, OSError."""
+        self._room.count(len(piece))
+        with self._path.open("ab") as file:
+            file.write(piece)
+        self.size += len(piece)
+        if self.size > _SURELY_READ_BYTES:
+            while self._reader.read(_READ_REPORTS, _READ_BYTES):
+                continue
+
+
+async def copied_events(folder: Path, read: Callable[[str, int], Awaitable[bytes]]) -> list[KeeperEvent]:
+    """Copy the files of an attempt on another machine to an empty folder here, and return what they tell.
+
+    For `TrainingService.reports`. `read` gives a piece of ".nni/NAME" from an offset, b"" at its end. What the trial
+    may have put there instead of these files is left out. Raises: OSError, and what `read` raises.
+    """
+    (folder / ".nni").mkdir()
+    for name in ("exit", "started"):  # the end first: nothing is reported after it
+        record = b""
+        while len(record) <= _MOST_RECORD_BYTES and (piece := await read(f".nni/{name}", len(record))):
+            record += piece
+        (folder / ".nni" / name).write_bytes(record[:_MOST_RECORD_BYTES])
+    spool = SpoolCopy(folder)
+    while spool.wants_more and (piece := await read(".nni/metrics", spool.size)):
+        await asyncio.to_thread(spool.add, piece)
+    return await asyncio.to_thread(read_events, folder)
 
 
 async def missing_output(

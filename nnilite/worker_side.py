@@ -19,6 +19,8 @@ from nnilite._keeper.attempt_files import (
     write_private,
 )
 from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName
+from nnilite._keeper.ending import is_stopped, kill_groups, running_groups
+from nnilite._keeper.folder_looks import FolderLooks, Look, Seen, SlowFolder
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
@@ -28,9 +30,13 @@ __all__ = [
     "AttemptFiles",
     "DamagedTar",
     "EnclosedFolder",
+    "FolderLooks",
     "HostMeter",
+    "Look",
     "NoOrdinaryFile",
     "NotOrdinary",
+    "Seen",
+    "SlowFolder",
     "UnsafeName",
     "boot_id",
     "deliver_command",
@@ -38,8 +44,11 @@ __all__ = [
     "fetch_command",
     "identity",
     "is_running",
+    "is_stopped",
+    "kill_groups",
     "open_ordinary",
     "read_json",
+    "running_groups",
     "sources",
     "started_at",
     "unpack_checkpoint",
@@ -55,6 +64,8 @@ _MODULES = (
     "_keeper/folder.py",
     "_keeper/process.py",
     "_keeper/attempt_files.py",
+    "_keeper/folder_looks.py",
+    "_keeper/ending.py",
     "_host_use.py",
     "worker_side.py",
     "slots.py",

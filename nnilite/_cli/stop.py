@@ -2,6 +2,8 @@
 
 The id may be the start of one, or end in * for all that start with it. --force kills a manager that cannot stop, for
 example because its disk stays full; running trials continue, and a resume takes them over with all their reports.
+
+The exit code is 1 if something is left behind on a platform: a process that cannot be killed, for example.
 """
 
 from __future__ import annotations
@@ -37,14 +39,16 @@ def stop(options: argparse.Namespace) -> int:
         return _killed(chosen, options)
     asked = [entry for entry in chosen if _tried(entry, managers.ask_to_stop)]
     ended = [entry for entry in asked if _tried(entry, managers.wait_until_ended)]
+    left = {entry.id: managers.left_behind(entry) for entry in ended}
     for entry in ended:
         if not options.json:
-            print(f"Experiment {entry.id} is stopped.")
+            print(f"Experiment {entry.id} is stopped{', but something is left behind' if left[entry.id] else ''}.")
         warn_of_left(entry)
         warn_of_owed(entry)
     if options.json:
-        screen.show_json({"stopped": [entry.id for entry in ended]})
-    return 0 if len(ended) == len(chosen) else 1
+        kept = {name: what for name, what in left.items() if what}
+        screen.show_json({"stopped": [entry.id for entry in ended], **({"left": kept} if kept else {})})
+    return 0 if len(ended) == len(chosen) and not any(left.values()) else 1
 
 
 def _killed(chosen: list[RegistryEntry], options: argparse.Namespace) -> int:

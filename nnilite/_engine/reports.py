@@ -154,6 +154,7 @@ class Reports(Ends):
         # This is no sign of life, so that `seen` stays: the attempt is given up if it lasts too long.
         if status.state is JobState.UNKNOWN:
             self._say(live, status.reason)
+            self._wait(live, status.reason or live.trial.reason)
             return
         live.seen = self._lived
         if status.state is JobState.RUNNING:

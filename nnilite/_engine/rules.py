@@ -42,6 +42,8 @@ _PLATFORM_WORD_S = 60.0
 class Rules(Reports):
     """`step` takes one input and returns its outcome; the public attributes say where the experiment stands."""
 
+    abandoned: tuple[str, ...] = ()  # trials whose platforms did not confirm their end in time
+
     def step(self, message: s.Input) -> s.Outcome:
         """Take one input. The caller must commit the records that come back, in order, and take the actions."""
         self._out = s.Outcome()
@@ -294,6 +296,8 @@ class Rules(Reports):
 
     def _abandon(self, message: s.Abandon) -> None:
         if self.state is ExperimentState.STOPPING:
+            placed = [live.trial.id for live in self.live.values() if live.is_placed]
+            self.abandoned = (*self.abandoned, *placed)
             for live in list(self.live.values()):
                 self._charge(live, self._now - live.running_since)
                 reason = "the experiment was stopped; its platform did not confirm the end"

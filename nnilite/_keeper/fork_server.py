@@ -1,7 +1,7 @@
 """Forks a keeper for each job, which saves starting Python and importing; or gives the job to one that is free.
 
 Each line is one JSON object. On standard input:   {"spec": "/path/spec.json", "again": true}
-                                                   {"end": job}
+                                                   {"end": job}, or {"end": job, "kill": true}
 On standard output, `job` as in the spec:    {"event": "started", "job": ..., "pid": ..., "start": ...}
                                              {"event": "ended", "job": ..., "pid": ..., "status": exit code}
                                              {"event": "refused", "spec": ..., "message": ..., "lasting": ...}
@@ -14,7 +14,7 @@ With `again` the keeper may run further jobs afterwards, one at a time: to fork 
 that a keeper does for a short trial. It gets them over a socket, from this server alone, and leaves when the other end
 is closed. So the process id of such a keeper does not tell at which job it is at work: the lock of the attempt's folder
 does. And only this server can send it a signal (`end`) that cannot hit the next job, since it gives none to a keeper to
-which it has sent one.
+which it has sent one. It is SIGTERM, or SIGKILL with `kill`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _ForkServer:
         try:
             order = json.loads(line.decode("utf-8"))
             if isinstance(order, dict) and isinstance(order.get("end"), str):
-                self._end(order["end"])
+                self._end(order["end"], signal.SIGKILL if order.get("kill") is True else signal.SIGTERM)
                 return
             path = order.get("spec") if isinstance(order, dict) else None
             if not isinstance(path, str) or path == "-":
@@ -184,12 +184,12 @@ class _ForkServer:
                 self._links[keeper.link.fileno()] = keeper
             self._say_started(keeper)
 
-    def _end(self, job: str) -> None:
-        """Send SIGTERM to the keeper of the job, which gets no further one."""
+    def _end(self, job: str, number: int) -> None:
+        """Send a signal to the keeper of the job, which gets no further one."""
         keeper = next((one for one in self._forked.values() if one.job == job), None)
         if keeper is not None:
             self._forget_link(keeper)
-            os.kill(keeper.pid, signal.SIGTERM)
+            os.kill(keeper.pid, number)
         self._say({"event": "told", "job": job, "found": keeper is not None})
 
     def _hear(self, file: int) -> None:

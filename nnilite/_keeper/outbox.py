@@ -155,12 +155,8 @@ class Outbox:
     def _unreadable(self) -> str:
         """A sentence on files that are given up and on unreadable lines of the spool; "" if there are none."""
         given_up = "".join("\nits {} cannot be read: {}".format(*item) for item in sorted(self._left_out.items()))
-        if not self.reader.unreadable:
-            return given_up
-        return given_up + (
-            "\n{} of the reported lines cannot be read, the first is {!r}; "
-            'right are: intermediate 0.5, final 0.93, final {{"default": 0.93}}'
-        ).format(self.reader.unreadable, self.reader.example)
+        remark = self.reader.remark()
+        return given_up + ("\n" + remark if remark else "")
 
     def _reports(self, closed: bool) -> List[Report]:
         self._fill(closed)

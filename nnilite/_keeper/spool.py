@@ -11,6 +11,9 @@ text; nnilite's SDK adds `time`. The second is for people and for programs in an
 A report's number is its place among the readable reports, and the number of an intermediate result is its place among
 these, so both follow from the file alone. A line that was cut by a full disk is left out, and a report that another
 process wrote behind it is still found. Unreadable lines are counted but have no number.
+
+A trial can put anything into its spool, also a file of many gigabytes without a line end. So what is no report is read
+up to a limit, over the whole file, and nothing is read behind that. The limit follows from the file alone, too.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ _HEAD = re.compile(rb"ME\d{6}(?=\{)")
 _WORDS = {b"intermediate": PERIODICAL, b"final": FINAL}
 _MAX_LINE_BYTES = 1 << 20  # a little more than the SDK and NNI's own SDK allow
 _MAX_TIME_S = 1e11
+_MAX_JUNK_BYTES = 64 << 20
+_JUNK_OF_A_LINE = 64  # what a line that is no report counts at least, since an empty one takes time, too
 
 
 class Report(NamedTuple):
@@ -59,8 +64,24 @@ class SpoolReader:
         self.count = 0
         self.unreadable = 0
         self.example = ""  # the first unreadable line
+        self.given_up = False  # there was so much else than reports that nothing more is read
+        self._junk_bytes = 0
         self._intermediates = 0
         self._in_long_line = False
+
+    def remark(self) -> str:
+        """Return a sentence on what could not be read so far; "" if there is nothing."""
+        if not self.unreadable:
+            return ""
+        found = (
+            "{} of the reported lines cannot be read, the first is {!r}; "
+            'right are: intermediate 0.5, final 0.93, final {{"default": 0.93}}'
+        ).format(self.unreadable, self.example)
+        if self.given_up:
+            found += "\n.nni/metrics has more than {} MB that are no reports: nothing is read after byte {}".format(
+                _MAX_JUNK_BYTES >> 20, self.offset
+            )
+        return found
 
     def read(self, limit: int, limit_bytes: int, final: bool = False) -> List[Report]:
         """The next reports: at least one if there is any, and at most about `limit` of them or `limit_bytes`.
@@ -69,6 +90,8 @@ class SpoolReader:
         file is there and cannot be read now, which is not the same as if nothing had been reported.
         """
         reports: List[Report] = []
+        if self.given_up:
+            return reports
         try:
             with open_ordinary(self.path) as file:
                 file.seek(self.offset)
@@ -89,7 +112,7 @@ class SpoolReader:
         return reports
 
     def _lines(self, file: IO[bytes], final: bool) -> Iterator[bytes]:
-        while True:
+        while not self.given_up:
             line = file.readline(_MAX_LINE_BYTES)
             whole = line.endswith(b"\n")
             if not line or not (whole or final or len(line) == _MAX_LINE_BYTES):
@@ -99,6 +122,7 @@ class SpoolReader:
                 if not self._in_long_line:
                     self._refuse(line)
                 self._in_long_line = not whole
+                self._count_junk(line)
             else:
                 yield line
 
@@ -107,8 +131,9 @@ class SpoolReader:
             parsed = parse_line(line)
         except _Unreadable:
             self._refuse(line)
-            return
+            parsed = None
         if parsed is None:
+            self._count_junk(line)
             return
         kind, value, when = parsed
         sequence = 0
@@ -117,6 +142,13 @@ class SpoolReader:
             self._intermediates += 1
         reports.append(Report(self.count, kind, sequence, value, written if when is None else when))
         self.count += 1
+
+    def _count_junk(self, line: bytes) -> None:
+        self._junk_bytes += max(len(line), _JUNK_OF_A_LINE)
+        if self._junk_bytes > _MAX_JUNK_BYTES:
+            self.given_up = True
+            if not self.unreadable:  # empty lines are ignored, but not without end
+                self._refuse(line)
 
     def _refuse(self, line: bytes) -> None:
         self.unreadable += 1

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ log = logging.getLogger("nnilite.manager")
 
 _LAST_WORDS_S = 0.5  # for so long clients can still read the final state
 _CLOSE_TIMEOUT_S = 10.0
+_MOST_NAMED = 5
 _LOOK_S = 1.0
 
 
@@ -325,14 +326,17 @@ class Program:
             log.warning("asked to stop: %s", error)
 
     async def _close(self, parts: assembly.Assembled) -> None:
+        left = [_unconfirmed(parts.engine.rules.abandoned)] if parts.engine.rules.abandoned else []
         for closing in (parts.tuner.close(committed=parts.store.settled), parts.service.close()):
             try:
                 await asyncio.wait_for(closing, _CLOSE_TIMEOUT_S)
             except ServiceError as error:
-                log.warning("left behind: %s", error)
-                self._files.write_left(str(error))
+                left.append(str(error))
             except (asyncio.TimeoutError, NniliteError, OSError) as error:
                 log.warning("not closed in good order: %r", error)
+        if left:
+            log.warning("left behind: %s", "; ".join(left))
+            self._files.write_left("; ".join(left))
         parts.store.close()
         parts.reader.close()
 
@@ -368,6 +372,12 @@ class Program:
         if not os.read(0, 4096):
             asyncio.get_running_loop().remove_reader(0)
             self._stopping.set()
+
+
+def _unconfirmed(trials: Sequence[str]) -> str:
+    """A sentence on trials of which the platform did not say in time that they have ended."""
+    named = ", ".join(trials[:_MOST_NAMED]) + (f" and {len(trials) - _MOST_NAMED} more" * (len(trials) > _MOST_NAMED))
+    return f"the end of trial {named} was not confirmed by its platform, where it may still run: look there, and end it"
 
 
 def configure_logging(debug: bool) -> None:

@@ -2,7 +2,11 @@
 
 tuner_client   the manager's side: calls the child, and rebuilds it after a crash
 tuner_process  the child as a process, from its start to its end
+answer_check   checks what the child answers
 child          the child's side: makes the tuner and obeys line by line
 hearing        what an advisor of NNI hears of intermediate results
 later_trials   tuners that send trials later, by the st_callback of NNI
 """
+
+LONGEST_LINE = 32 << 20
+"""How many bytes an answer of the child may have. It refuses a longer one itself, in words."""

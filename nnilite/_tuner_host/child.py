@@ -1,8 +1,10 @@
 """The child's side of the tuner host: a process that holds the user's tuner and assessor and obeys line by line.
 
 It runs as `python -m nnilite._tuner_host.child FD`. Requests and answers are JSON lines on the socket FD, one answer to
-each request, in order. The output of the user's code goes to the log. Its exceptions are answered as errors with the
-user's traceback, and the manager decides what to do.
+each request, in order and with its number. The output of the user's code goes to the log. Its exceptions are answered
+as errors with the user's traceback, and the manager decides what to do.
+
+Processes that the user's code forks or starts are no tuner: they do not get the connection.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 
 from nnilite import _plugins
 from nnilite._keeper import SHIM
+from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.hearing import Hearing
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
 from nnilite.assessor import Assessor, AssessResult
@@ -222,25 +225,48 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
 
 
-def _encode(answer: Message) -> bytes:
+def _encode(answer: Message, number: int) -> bytes:
     try:
-        return json.dumps(answer, default=_plain, allow_nan=False).encode() + b"\n"
-    except (TypeError, ValueError) as error:
+        line = json.dumps({"number": number, **answer}, default=_plain, allow_nan=False).encode() + b"\n"
+        if len(line) <= LONGEST_LINE:
+            return line
+        text = f"the tuner proposed {len(line) >> 20} MB at once; at most {LONGEST_LINE >> 20} MB are taken"
+    except (TypeError, ValueError, RecursionError) as error:
         text = f"the tuner proposed something that is not plain JSON ({error}): {answer.get('ok')!r:.500}"
-        return json.dumps({"error": text, "fatal": False, "traceback": ""}).encode() + b"\n"
+    return json.dumps({"number": number, "error": text, "fatal": False, "traceback": ""}).encode() + b"\n"
+
+
+def _keep_to_this_process(link: socket.socket) -> None:
+    """Let no other process have the connection: what it wrote there would be taken for the tuner's answer."""
+    file = link.fileno()
+    os.set_inheritable(file, False)
+
+    def forked() -> None:
+        # The number stays in use: if the file were closed, another one could get it, and be written to.
+        try:
+            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nothing, file, inheritable=False)
+            os.close(nothing)
+        except OSError:
+            os.close(file)
+
+    os.register_at_fork(after_in_child=forked)
 
 
 def main(arguments: list[str]) -> None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s")
     # With this, `from nni.tuner import Tuner` works where no nni is installed.
     sys.path.append(str(SHIM))
-    child = Child()
+    child, own = Child(), os.getpid()
     with socket.socket(fileno=int(arguments[0])) as link, link.makefile("rwb") as lines:
+        _keep_to_this_process(link)
         for line in lines:
             request = json.loads(line)
             if request["do"] == "open":  # before anything is imported that looks at it
                 os.environ["CUDA_VISIBLE_DEVICES"] = request["gpus"]
-            answer = _encode(child.answer(request))
+            answer = _encode(child.answer(request), request["number"])
+            if os.getpid() != own:  # a process that the user's code has forked comes back here instead of ending
+                os._exit(0)
             # The manager has ended, and this process ends with it.
             with suppress(ConnectionError):
                 lines.write(answer)

@@ -1,8 +1,8 @@
 """The client of the tuner host: a child process that holds tuner and assessor.
 
-The client makes calls in their order. If the child dies, exceeds the time limit or raises, the client ends it, starts a
-new one, replays the recorded history to bring it to the same state, and makes the call again. The third failure in a
-row on the same input is final and raises TunerError with the user's traceback.
+The client makes calls in their order. If the child dies, exceeds the time limit, raises or answers what cannot be an
+answer, the client ends it, starts a new one, replays the recorded history to bring it to the same state, and makes the
+call again. The third failure in a row on the same input is final and raises TunerError with the user's traceback.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine.messages import Ask, Assess, History, Tell, TunerCall
+from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import StoreError, TunerError
 from nnilite.records import Json
@@ -67,7 +68,8 @@ class TunerHost:
         self._process: TunerProcess | None = None
         self._hears = False
         self._revived = False  # whether the process knows what it is to know
-        self._owed = 0  # answers to what was sent
+        self._sent = 0  # requests to the process
+        self._answered = 0  # how many of them have their answers, or nobody waits for those any more
 
     @property
     def pid(self) -> int | None:
@@ -142,9 +144,9 @@ class TunerHost:
         if not (committed and self._revived):
             await self._end()
             return
-        while self._owed:  # to calls whose caller was cancelled
+        while self._answered < self._sent:  # calls whose caller was cancelled
             with contextlib.suppress(_Broken, TunerError):
-                await self._answer({"do": "nothing"}, _CLOSE_TIMEOUT_S)
+                await self._line("a call", _CLOSE_TIMEOUT_S)
         with contextlib.suppress(_Broken, TunerError):
             await self._exchange({"do": "close"}, _CLOSE_TIMEOUT_S)
         await self._end()
@@ -185,32 +187,38 @@ class TunerHost:
 
     async def _answer(self, request: dict[str, Any], timeout_s: float) -> Any:
         """The answer to the earliest request that has none yet, which is this one."""
+        line = await self._line(_named(request), timeout_s)
+        try:
+            answer = read_answer(line, self._answered, request)
+        except WrongAnswer as error:
+            raise _Broken(str(error)) from None
+        if not isinstance(answer, Failure):
+            return answer
+        if answer.fatal:
+            raise TunerError(answer.text)
+        raise _Broken(f"{answer.text}\n{answer.traceback}".rstrip())
+
+    async def _line(self, what: str, timeout_s: float) -> bytes:
+        self._answered += 1
         if self._process is None:
             raise _Broken("its process is not there")
-        self._owed -= 1
         try:
             line = await asyncio.wait_for(self._process.line(), timeout_s)
         except asyncio.TimeoutError:
-            raise _Broken(f"{_named(request)} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
+            raise _Broken(f"{what} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
         except (OSError, ValueError) as error:
             raise _Broken(f"its process cannot be talked to: {error}") from error
         if not line.endswith(b"\n"):
             raise _Broken(f"its process ended{await self._process.exit_word()}; see log/tuner.log")
-        return self._result(json.loads(line))
+        return line
 
     async def _send(self, *requests: dict[str, Any]) -> None:
         if self._process is None:
             raise _Broken("its process is not there")
-        self._owed += len(requests)
-        await self._process.send([json.dumps(request).encode() for request in requests])
-
-    def _result(self, answer: dict[str, Any]) -> Any:
-        if "error" not in answer:
-            return answer["ok"]
-        text = answer["error"]
-        if answer["fatal"]:
-            raise TunerError(text)
-        raise _Broken(f"{text}\n{answer['traceback']}".rstrip())
+        first = self._sent + 1
+        self._sent += len(requests)
+        numbered = (dict(request, number=number) for number, request in enumerate(requests, first))
+        await self._process.send([json.dumps(request).encode() for request in numbered])
 
     # ------------------------------------------------------------ the process
 
@@ -261,7 +269,7 @@ class TunerHost:
     async def _end(self) -> None:
         process, self._process = self._process, None
         self._revived = False
-        self._owed = 0
+        self._sent = self._answered = 0
         if process is not None:
             await process.end()
 

@@ -1,18 +1,25 @@
-"""The child process of the tuner host: its start, the lines to and from it, and its end."""
+"""The child process of the tuner host: its start, the lines to and from it, and its end.
+
+What counts is the process itself, and not who holds its connection: the user's code may fork processes that live on
+with all that they have inherited. So its end is awaited, and then the connection is shut and its group is killed.
+Its successor gets another connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Sequence
 from pathlib import Path
 
+from nnilite._tuner_host import LONGEST_LINE
+
 _CLOSE_TIMEOUT_S = 5.0
-_LONGEST_LINE = 1 << 28
 
 
 class TunerProcess:
@@ -22,6 +29,7 @@ class TunerProcess:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._watch = asyncio.create_task(self._await_end())
 
     @classmethod
     async def start(cls, directory: Path) -> TunerProcess:
@@ -31,7 +39,7 @@ class TunerProcess:
         logs = directory / "log"
         about = {"NNI_CHECKPOINT_DIRECTORY": str(directory / "checkpoint"), "NNI_LOG_DIRECTORY": str(logs)}
         with theirs:
-            reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
+            reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
             try:
                 with (logs / "tuner.log").open("ab") as out:
                     process = await asyncio.create_subprocess_exec(
@@ -64,12 +72,11 @@ class TunerProcess:
         return await self._reader.readline()
 
     async def end(self) -> None:
-        """Kill it, unless it has ended, and drop the connection."""
+        """Kill it with all that it has started, unless it has ended, and drop the connection."""
         self._writer.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
+        if not self._watch.done():
+            self._kill_group()
+        await asyncio.wait([self._watch], timeout=_CLOSE_TIMEOUT_S)
 
     async def exit_word(self) -> str:
         """How it has ended; "" if it has not."""
@@ -77,3 +84,16 @@ class TunerProcess:
             code = await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
             return f" by signal {-code}" if code < 0 else f" with exit code {code}"
         return ""
+
+    async def _await_end(self) -> None:
+        """End the connection and the group with the process, whoever else still has them."""
+        await self._process.wait()
+        self._kill_group()
+        # What it has written can still be read; what others write to it from now on is refused by the system.
+        link = self._writer.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            link.shutdown(socket.SHUT_RDWR)
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)

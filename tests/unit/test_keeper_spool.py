@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -170,3 +172,46 @@ def test_events_are_found_in_a_platforms_log():
 def test_what_is_no_event_is_refused(event):
     with pytest.raises(ConfigError, match=r"."):
         parse_event(event)
+
+
+def sparse(path, size, behind=b""):
+    with path.open("ab") as file:
+        file.truncate(size)
+    with path.open("ab") as file:
+        file.write(behind)
+
+
+@pytest.mark.parametrize("kind", ["NULs", "empty lines"])
+def test_a_spool_without_end_that_has_no_reports_is_given_up(tmp_path, kind):
+    (tmp_path / ".nni").mkdir()
+    path = tmp_path / ".nni/metrics"
+    path.write_bytes(b"intermediate 1\n" + (b"\n" * 3_000_000 if kind == "empty lines" else b""))
+    sparse(path, 60 << 30, b"\nintermediate 2\n")
+    (tmp_path / ".nni/exit").write_text(json.dumps({"time": 8.0, "code": 0, "message": ""}))
+    began = time.monotonic()
+    reported, end = keeper_folder.read_events(tmp_path)
+    assert time.monotonic() - began < 10
+    assert reported.value == 1
+    assert ".nni/metrics has more than 64 MB that are no reports: nothing is read after byte " in end.message
+
+
+def test_reports_behind_some_megabytes_of_something_else_are_read(tmp_path):
+    (tmp_path / ".nni").mkdir()
+    path = tmp_path / ".nni/metrics"
+    path.write_bytes(b"intermediate 1\n")
+    sparse(path, 40 << 20, b"\nintermediate 2\n")
+    assert [event.value for event in keeper_folder.read_events(tmp_path)] == [1, 2]
+
+
+def test_of_a_spool_elsewhere_no_more_is_copied_than_would_be_read(tmp_path):
+    asked = []
+
+    async def read(name, offset):
+        asked.append(offset)
+        if name == ".nni/metrics":
+            return b"intermediate 1\n" + b"\0" * (4 << 20) if offset == 0 else b"\0" * (4 << 20)
+        return b"\0" * (1 << 20)
+
+    events = asyncio.run(keeper_folder.copied_events(tmp_path, read))
+    assert [event.value for event in events] == [1]
+    assert max(asked) < 100 << 20

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 _START_S = 30.0
 _END_S = 5.0
-_TOLD_S = 10.0
+_TOLD_S = 2.0
 
 
 class ForkServerClient:
@@ -93,24 +93,26 @@ class ForkServerClient:
         """Whether a keeper of this server is at work for the job, by what the server has said."""
         return job in self._at_work
 
-    async def end(self, job: str) -> bool:
-        """Send SIGTERM to the job's keeper. False if the server has none at work for it, or does not run any more.
+    async def end(self, job: str, *, kill: bool = False) -> bool:
+        """Send SIGTERM, or SIGKILL, to the job's keeper. False if the server has none at work, or does not run.
 
         Only the server can do that for a keeper that may get another job in this moment.
         """
         if not self.runs(job) or self.pid is None:
             return False
         answer = self._asked.get(job)
-        if answer is None:
-            answer = self._asked[job] = asyncio.get_running_loop().create_future()
+        if answer is None or kill:
+            answer = answer or asyncio.get_running_loop().create_future()
+            self._asked[job] = answer
             try:
-                await self._write({"end": job})
-            except (OSError, ServiceError):
+                await asyncio.wait_for(self._write({"end": job, "kill": kill}), _TOLD_S)
+            except (OSError, ServiceError, asyncio.TimeoutError):
                 self._tell(job, False)
         try:
             return await asyncio.wait_for(asyncio.shield(answer), _TOLD_S)
-        except asyncio.TimeoutError:  # it is stopped: it has the order, and gives no job to anybody until it goes on
-            return True
+        except asyncio.TimeoutError:
+            # It is stopped. It has the order, and gives no job to anybody until it goes on; but nobody is killed yet.
+            return not kill
 
     def _tell(self, job: str, found: bool) -> None:
         answer = self._asked.pop(job, None)

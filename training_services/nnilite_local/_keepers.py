@@ -12,9 +12,10 @@ import contextlib
 import logging
 import os
 import signal
+from functools import partial
 
 from nnilite.service import Handle
-from nnilite.worker_side import boot_id, started_at
+from nnilite.worker_side import FolderLooks, boot_id, is_stopped, started_at
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._second_keepers import SecondKeepers
@@ -27,16 +28,21 @@ _MOMENT_S = 1.0
 class Keepers:
     """Those of one service. A handle is as in `nnilite_local._service`. All raise OSError on a disk in trouble."""
 
-    def __init__(self, server: ForkServerClient, second_keepers: SecondKeepers) -> None:
+    def __init__(self, server: ForkServerClient, second_keepers: SecondKeepers, looks: FolderLooks) -> None:
         self._server = server
         self._second_keepers = second_keepers
+        self._looks = looks
         self._tasks: set[asyncio.Task[None]] = set()
 
     def has(self, folder: AttemptFolder, handle: Handle) -> bool:
-        """Whether the keeper runs: the one of the handle, or one that an earlier manager had started."""
+        """Whether the keeper runs: the one of the handle, or one that an earlier manager had started. Blocks."""
         if self._is_at_work(folder, handle):
             return True
         return not self._second_keepers.is_at_work(folder) and folder.has_keeper()
+
+    def works_at(self, job: str) -> bool:
+        """Whether the fork server has a keeper at work for this job."""
+        return self._server.runs(job)
 
     def terminate_later(self, folder: AttemptFolder, handle: Handle) -> None:
         """SIGTERM to a keeper of the fork server that is still at work in a moment."""
@@ -57,14 +63,36 @@ class Keepers:
 
     async def terminate(self, folder: AttemptFolder, handle: Handle) -> None:
         """SIGTERM: it ends its trial, or, if that has ended, tries for the last time to deliver."""
-        if await self._server.end(str(handle["job"])):
-            return
-        pid: int | None = handle["pid"]
-        if not self._is_at_work(folder, handle) or (handle.get("server") and not folder.waits_for_keeper()):
-            pid = await other_keeper(folder)
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        if not await self._server.end(str(handle["job"])):
+            _signal(await self._process(folder, handle), signal.SIGTERM)
+
+    async def kill(self, folder: AttemptFolder, handle: Handle) -> None:
+        """SIGKILL, for one that does not obey."""
+        if not await self._server.end(str(handle["job"]), kill=True):
+            _signal(await self._process(folder, handle), signal.SIGKILL)
+
+    async def is_stopped(self, folder: AttemptFolder, handle: Handle) -> bool:
+        """Whether it was stopped (SIGSTOP), and so obeys nobody."""
+        pid = await self._process(folder, handle)
+        return pid > 0 and is_stopped(pid)
+
+    async def _process(self, folder: AttemptFolder, handle: Handle) -> int:
+        """The process id of the keeper at work in a folder; 0 if there is none."""
+        if self._is_known(handle):
+            return int(handle["pid"])
+        look = partial(self._found, folder, handle)
+        return int(await asyncio.to_thread(self._looks.look, str(folder.path), "keeper", look))
+
+    def _found(self, folder: AttemptFolder, handle: Handle) -> int:
+        at_work = self._is_at_work(folder, handle)
+        if not at_work or (handle.get("server") and not folder.waits_for_keeper()):
+            return folder.keeper()
+        return int(handle["pid"])
+
+    def _is_known(self, handle: Handle) -> bool:
+        """Whether the fork server that runs has the keeper of the handle at work for its job."""
+        of_this_server = handle.get("server") == self._server.name and self._server.runs(str(handle["job"]))
+        return of_this_server and bool(handle["start"]) and start_of(handle["pid"]) == handle["start"]
 
     def _is_at_work(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Whether the keeper of the handle is at work for its job. One that was found without its keeper has pid 0."""
@@ -95,3 +123,9 @@ def mark_of(start: str) -> str:
 async def other_keeper(folder: AttemptFolder) -> int | None:
     """The keeper at work in a folder, looked for among all processes."""
     return await asyncio.to_thread(folder.keeper) or None
+
+
+def _signal(pid: int, number: int) -> None:
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

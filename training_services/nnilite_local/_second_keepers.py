@@ -65,7 +65,7 @@ class SecondKeepers:
     async def _second_keeper(self, folder: AttemptFolder) -> bool:
         nothing = asyncio.subprocess.DEVNULL
         try:
-            grace_s = folder.grace_s()
+            grace_s = await asyncio.to_thread(folder.grace_s)
             process = await asyncio.create_subprocess_exec(
                 *folder.deliver_command(self._keeper),
                 stdin=nothing,

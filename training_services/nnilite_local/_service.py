@@ -19,7 +19,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,11 +30,14 @@ from nnilite.keeper_folder import copy_attempt
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
-from nnilite.worker_side import HostMeter, started_at, write_private
+from nnilite.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import IGNORED, LocalConfig
+from nnilite_local._dismissals import Dismissals, tidy
+from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, rules_of
+from nnilite_local._job_watch import JobWatch, folder_of
 from nnilite_local._keepers import Keepers, mark_of, other_keeper
 from nnilite_local._second_keepers import SecondKeepers
 
@@ -43,7 +46,7 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
 _ANOTHER = "another"  # in a handle: the job was found, and its keeper may be of any fork server
-_ASKED_TO_LEAVE, _BETWEEN_S = 2, 0.05
+_MOST_EARLIER = 10
 # A keeper has told how its trial ended before it leaves, as a rule: so long the manager takes to act on that.
 _TOLD_BY_KEEPER_S = 0.2
 
@@ -67,10 +70,11 @@ class LocalService(TrainingService):
         self._gpus = GpuDesk(context.experiment, rules_of(config), self._directory / "gpus.json")
         slots = self._directory.parent / ".slots" / f"{context.experiment}.{name}.json"
         self._host = socket.gethostname()
+        looks = FolderLooks()
         self._slots = SlotDesk(
             slots,
             context.experiment,
-            lambda directory: self._runs(directory) if _was_begun(directory, self._host) else None,
+            lambda directory: self._runs(directory) if _was_begun(looks, directory, self._host) else None,
         )
         self._meter = HostMeter()
         self._terms = SlotTerms(config.max_slots, config.priority)
@@ -78,12 +82,14 @@ class LocalService(TrainingService):
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
-        self._keepers = Keepers(self._server, self._second_keepers)
+        self._keepers = Keepers(self._server, self._second_keepers, looks)
+        self._watch = JobWatch(looks, self._keepers, self._second_keepers, self._host)
+        self._endings = Endings(self._keepers, self._watch, self._host)
         self._starting: set[Path] = set()  # folders of jobs that have what was booked for them, and no keeper yet
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
         self._untold: set[str] = set()  # jobs whose keepers have left just now, and whose ends may not be known yet
         self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
-        self._dismissed: list[tuple[AttemptFolder, Handle]] = []  # asked to end, and perhaps still at work
+        self._dismissals = Dismissals(self._watch, self._keepers, self._second_keepers)
 
     async def open(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -96,6 +102,8 @@ class LocalService(TrainingService):
 
     async def submit(self, job: Job) -> Handle:
         folder = self._folder(job)
+        if job.attempt:
+            await self._endings.end_earlier(self._earlier(job))
         try:
             known = await self._known(job, folder)
         except OSError as error:
@@ -131,13 +139,10 @@ class LocalService(TrainingService):
         return handle
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        known = await asyncio.to_thread(lambda: [self._look(handle) for handle in handles])
-        statuses = [
-            self._abandoned(folder, status.started) if status.state is JobState.LOST else status
-            for folder, status in known
-        ]
+        statuses = await self._watch.statuses(handles)
         for handle, status in zip(handles, statuses, strict=True):
             if status.state.ended:
+                self._endings.over(str(handle["job"]))
                 await _free(str(handle["job"]), self._gpus, self._slots)
         pairs = zip(handles, statuses, strict=True)
         self._at_work = {str(handle["job"]) for handle, status in pairs if status.state is JobState.RUNNING}
@@ -145,21 +150,28 @@ class LocalService(TrainingService):
         return statuses
 
     async def cancel(self, handle: Handle) -> None:
-        folder = AttemptFolder(Path(str(handle["directory"])))
-        with _read(folder):
-            if folder.ended(self._host) is not None:  # a second SIGTERM would cut short what the keeper still delivers
-                return
+        folder = folder_of(handle)
+        self._endings.begin(folder, handle)
+        ended = False
+        # Where that cannot be read, its keeper hears of it all the same.
+        with contextlib.suppress(ServiceError):
+            ended = await self._watch.read(folder, "ended", lambda: folder.ended(self._host) is not None)
+        if ended:  # a second SIGTERM would cut short what the keeper still delivers
+            return
+        try:
             await self._keepers.terminate(folder, handle)
+        except OSError as error:
+            raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        folder = AttemptFolder(Path(str(handle["directory"])))
-        with _read(folder):
-            return await asyncio.to_thread(folder.events)
+        folder = folder_of(handle)
+        return await self._watch.read(folder, "reports", folder.events)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         if stream not in ("stdout", "stderr"):
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
-        return AttemptFolder(Path(str(handle["directory"]))).output(stream, offset, limit)
+        folder = folder_of(handle)
+        return await self._watch.read(folder, "", lambda: folder.output(stream, offset, limit))
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         await asyncio.to_thread(copy_attempt, Path(str(handle["directory"])), target, "job.json")
@@ -195,43 +207,56 @@ class LocalService(TrainingService):
         ends now; and one whose trial goes on, although somebody has reported its end, would go on with it. Only one
         that has recorded the end is left alone for a moment, since it is probably about to take the next job.
         """
-        folder = AttemptFolder(Path(str(handle["directory"])))
-        await _free(str(handle["job"]), self._gpus, self._slots)
-        self._at_work.discard(str(handle["job"]))  # the last job of all is polled no more
-        self._untold.discard(str(handle["job"]))
-        with _read(folder):
-            at_work = self._keepers.has(folder, handle)
-            ended = at_work and folder.ended(self._host) is not None
-            asked = str(handle["job"]) in self._removed
-            if at_work:
-                self._removed.add(str(handle["job"]))
-            if ended or not at_work:
-                folder.forget()
-            if not at_work and not self._second_keepers.is_at_work(folder):
-                _tidy(folder)
+        folder, job = folder_of(handle), str(handle["job"])
+        await _free(job, self._gpus, self._slots)
+        self._at_work.discard(job)  # the last job of all is polled no more
+        self._untold.discard(job)
+        asked = job in self._removed
+        self._removed.add(job)
+        at_work, ended = await self._watch.read(folder, "removal", lambda: self._forget(folder, handle))
+        if not at_work:
+            self._removed.discard(job)
+            self._endings.over(job)
+            if not self._second_keepers.is_at_work(folder):
                 return
-            if ended and not asked and self._server.runs(str(handle["job"])):
-                self._keepers.terminate_later(folder, handle)
-            else:
-                await self._keepers.terminate(folder, handle)
-        self._dismissed.append((folder, handle))
-        self._tidy_up()
+        if at_work and ended and not asked and self._server.runs(job):
+            self._keepers.terminate_later(folder, handle)
+        else:
+            await self._keepers.try_to_terminate(folder, handle)
+        self._dismissals.add(folder, handle)
+        await self._dismissals.tidy_up()
         # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
         # stays: also where the keeper could not write down the end, and is about to leave.
         if at_work and not ended:
+            self._endings.begin(folder, handle)
             raise ServiceError(f"the keeper of {folder.path} is still at work")
 
+    def _forget(self, folder: AttemptFolder, handle: Handle) -> tuple[bool, bool]:
+        """Forget what only an ended job needed. Whether its keeper is at work, and has recorded the end. Blocks."""
+        at_work = self._keepers.has(folder, handle)
+        ended = at_work and folder.ended(self._host) is not None
+        if ended or not at_work:
+            folder.forget()
+        if not at_work and not self._second_keepers.is_at_work(folder):
+            tidy(folder)
+        return at_work, ended
+
     async def close(self) -> None:
-        for _ in range(_ASKED_TO_LEAVE):  # a keeper that is asked twice does not wait for another manager
-            self._tidy_up()
-            for folder, handle in self._dismissed:
-                await self._keepers.try_to_terminate(folder, handle)
-            await asyncio.sleep(_BETWEEN_S if self._dismissed else 0)
+        left = await self._endings.close()
+        await self._dismissals.close()
         self._gpus.close()
         await self._second_keepers.close()
         await self._server.close()
+        if left:
+            raise ServiceError("; ".join(left))
 
     # starting
+
+    def _earlier(self, job: Job) -> list[tuple[str, AttemptFolder]]:
+        """The last attempts of its trial before this one, by job."""
+        name = job.name.rpartition("-")[0]
+        numbers = range(max(0, job.attempt - _MOST_EARLIER), job.attempt)
+        return [(f"{name}-{number}", self._folder(replace(job, attempt=number))) for number in numbers]
 
     def _folder(self, job: Job) -> AttemptFolder:
         if not _NAME.fullmatch(job.trial):
@@ -295,7 +320,7 @@ class LocalService(TrainingService):
         """A keeper has left, or, without a job, nobody will tell of that any more."""
         if job in self._removed:
             self._removed.discard(job)
-            self._tidy_up()
+            self._dismissals.look_soon()
             return
 
         def look() -> None:
@@ -306,52 +331,9 @@ class LocalService(TrainingService):
         self._untold.add(job)
         asyncio.get_running_loop().call_later(_TOLD_BY_KEEPER_S if job else 0.0, look)
 
-    def _look(self, handle: Handle) -> tuple[AttemptFolder, JobStatus]:
-        """What process table and disk say of a job; UNKNOWN where the disk does not tell."""
-        folder = AttemptFolder(Path(str(handle["directory"])))
-        try:
-            return folder, folder.status(lambda: self._keepers.has(folder, handle), self._host)
-        except OSError as error:
-            reason = f"its folder {folder.path} cannot be read now: {error.strerror}"
-            return folder, JobStatus(JobState.UNKNOWN, reason, host=self._host)
-
-    def _tidy_up(self) -> None:
-        """Take away what only keepers needed that have left their folders.
-
-        A manager that dies before this leaves these files, and nobody misses or needs them.
-        """
-        at_work: list[tuple[AttemptFolder, Handle]] = []
-        for folder, handle in self._dismissed:
-            try:
-                # One that is just ending may have left the process table, and still hold its lock for a moment.
-                if self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder):
-                    at_work.append((folder, handle))
-                else:
-                    _tidy(folder)
-            except OSError as error:
-                log.info("%s cannot be looked at: %s", folder.path, error.strerror)
-        self._dismissed = at_work
-
-    def _abandoned(self, folder: AttemptFolder, started: float | None) -> JobStatus:
-        """The status of a job whose keeper is gone without a word."""
-        if not folder.spec_file.exists():
-            return JobStatus(JobState.LOST, f"its folder {folder.path} is gone", host=self._host)
-        self._second_keepers.start(folder)
-        if self._second_keepers.is_at_work(folder):
-            return JobStatus(
-                JobState.RUNNING, "its keeper was killed, the trial is being ended", host=self._host, started=started
-            )
-        return JobStatus(JobState.LOST, "its keeper was killed", host=self._host, started=started)
-
     def _runs(self, directory: Path) -> bool:
         """Whether the job in this folder runs, and so has what was booked for it."""
-        if directory in self._starting:
-            return True
-        folder = AttemptFolder(directory)
-        handle = folder.handle()
-        if handle is None or folder.ended(self._host) is not None:
-            return False
-        return self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder)
+        return directory in self._starting or self._watch.runs(directory)
 
 
 def _handle(
@@ -372,26 +354,17 @@ def _in_place(code_directory: Path) -> dict[str, str]:
     return {"in_place": os.path.abspath(code_directory)}  # noqa: PTH100
 
 
-def _tidy(folder: AttemptFolder) -> None:
-    try:
-        folder.tidy()
-    except OSError as error:
-        log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
-
-
-@contextlib.contextmanager
-def _read(folder: AttemptFolder) -> Iterator[None]:
-    """Raises: ServiceError where the disk is in trouble."""
-    try:
-        yield
-    except OSError as error:
-        raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
-
-
-def _was_begun(directory: Path, host: str) -> bool:
+def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
     """Whether the job in this folder, of whatever experiment, was begun."""
     folder = AttemptFolder(directory)
-    return folder.handle() is not None or folder.ended(host) is not None or folder.is_tidied()
+
+    def begun() -> bool:
+        return folder.handle() is not None or folder.ended(host) is not None or folder.is_tidied()
+
+    try:
+        return bool(looks.look(str(directory), "begun", begun))
+    except SlowFolder:  # what it has stays its own
+        return True
 
 
 async def _take_slot(slots: SlotDesk, job: Job, folder: AttemptFolder, terms: SlotTerms) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.disk_room import DiskRoom
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, listed, save_below, take_tar
-from nnilite.keeper_folder import MOST_REPORTS_BYTES, missing_output, read_events
+from nnilite.keeper_folder import copied_events, missing_output
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle
 from nnilite_redis._api import Pool
@@ -58,23 +57,11 @@ class TrialFiles:
         if record is None or record.fenced:
             return ()
         with tempfile.TemporaryDirectory(prefix="nnilite-reports-") as folder:
-            inner = Path(folder) / ".nni"
-            inner.mkdir()
-            for name in ("exit", "started", "metrics"):
-                await self._bring(handle, f".nni/{name}", inner / name)
-            events = await asyncio.to_thread(read_events, Path(folder))
+            events = await copied_events(
+                Path(folder), lambda name, offset: self.read(handle, name, offset, READ_LIMIT_BYTES)
+            )
         output = await missing_output(here, lambda name, at: self.read(handle, name, at, READ_LIMIT_BYTES), events)
         return [*output, *events]
-
-    async def _bring(self, handle: Handle, name: str, target: Path) -> None:
-        """Copy a file of the keeper to a folder of our own, as far as there may be one."""
-        room = DiskRoom(target.parent)
-        with target.open("wb") as file:
-            while file.tell() < MOST_REPORTS_BYTES and (
-                piece := await self.read(handle, name, file.tell(), READ_LIMIT_BYTES)
-            ):
-                room.count(len(piece))
-                file.write(piece)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Copy what the trial has written: from its worker, or, if that is gone, from the store."""

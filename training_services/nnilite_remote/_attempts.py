@@ -9,9 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnilite.disk_room import DiskRoom
 from nnilite.foreign_files import TrialFile, listed
-from nnilite.keeper_folder import MOST_REPORTS_BYTES, read_events
+from nnilite.keeper_folder import copied_events
 from nnilite.records import Json, KeeperEvent
 from nnilite.slots import SlotTerms
 from nnilite.ssh.download import save, save_below, unpack
@@ -65,19 +64,7 @@ class Attempts:
     async def events(self, directory: str) -> Sequence[KeeperEvent]:
         """What an attempt's files tell."""
         with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
-            inner = Path(copy) / ".nni"
-            inner.mkdir()
-            for name in ("exit", "started", "metrics"):  # the end first: nothing is reported after it
-                await self._copy(directory, f".nni/{name}", inner / name)
-            return await self._session.blocking(read_events, Path(copy))
-
-    async def _copy(self, directory: str, name: str, target: Path) -> None:
-        offset, room = 0, DiskRoom(target.parent)
-        while offset < MOST_REPORTS_BYTES and (piece := await self.piece(directory, name, offset)):
-            room.count(len(piece))
-            with target.open("ab") as file:
-                file.write(piece)
-            offset += len(piece)
+            return await copied_events(Path(copy), lambda name, offset: self.piece(directory, name, offset))
 
     async def fetch(self, directory: str, target: Path) -> None:
         """Copy an attempt's folder."""

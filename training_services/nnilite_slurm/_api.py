@@ -17,12 +17,12 @@ from nnilite.records import Json
 from nnilite_slurm import _shell as shell
 from nnilite_slurm._listing import SACCT_FIELDS, SQUEUE_FORMAT, SlurmJob, from_json, from_sacct_text, from_squeue_text
 from nnilite_slurm._login import TRANSFER_S, USUAL_S, LoginHost, ShellAnswer
+from nnilite_slurm._watch import NOTE_MAX_BYTES
 
 log = logging.getLogger(__name__)
 
 _JSON_SINCE = (21, 8)
 _JSON_MAX_BYTES = 2_000_000
-_NOTE_MAX_BYTES = 1_000_000
 _MOST_SAID_CHARS = 1000
 _SUBMIT_S = 90.0
 _CACHE_DAYS = "30"
@@ -195,7 +195,7 @@ class SlurmApi:
         answer = await self.host.run(shell.TAKE, self.root, given=given)
         found: dict[str, bytes] = {}
         try:
-            for name, content in read_small(io.BytesIO(answer.output).read, _NOTE_MAX_BYTES):
+            for name, content in read_small(io.BytesIO(answer.output).read, NOTE_MAX_BYTES):
                 found[name] = content
         except BrokenStream as error:
             raise ServiceError(f"{self.host.title} has sent files that cannot be read: {error}") from error

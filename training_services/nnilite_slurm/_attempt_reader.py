@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from nnilite.keeper_folder import MOST_REPORTS_BYTES, read_events
+from nnilite.keeper_folder import SpoolCopy, read_events
 from nnilite.records import KeeperEvent, Output
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._watch import SlurmWatch
@@ -25,6 +26,7 @@ class AttemptReader:
         self._copy = tempfile.TemporaryDirectory(prefix="nnilite-")
         self._offsets = dict.fromkeys(GROWING, 0)
         (Path(self._copy.name) / ".nni").mkdir()
+        self._spool = SpoolCopy(Path(self._copy.name))
 
     async def events(self, sizes: Mapping[str, int], with_output: bool) -> list[KeeperEvent]:
         """All reports, and the output that is new since the last call. Raises: ServiceError."""
@@ -36,24 +38,22 @@ class AttemptReader:
             )
             for (name, offset, _), data in zip(wanted, found, strict=True):
                 if name == GROWING[0]:
-                    with (Path(self._copy.name) / name).open("ab") as file:
-                        file.write(data)
+                    await asyncio.to_thread(self._spool.add, data)
                 else:
                     output.append(Output(name.removeprefix("trial."), offset, data))
                 self._offsets[name] = offset + len(data)
         for name in (".nni/started", ".nni/exit"):
             if name in self._watch.notes:
                 (Path(self._copy.name) / name).write_bytes(self._watch.notes[name])
-        events = read_events(Path(self._copy.name))
+        events = await asyncio.to_thread(read_events, Path(self._copy.name))
         run = next((event.run for event in events if event.run), "")
         return [*events, *(replace(piece, run=run) for piece in output)]
 
     def _unread(self, names: tuple[str, ...], sizes: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
         for name in names:
             offset = self._offsets[name]
-            size = min(sizes.get(name, 0), MOST_REPORTS_BYTES)
-            if size > offset:
-                yield name, offset, min(size - offset, _MOST_BYTES)
+            if sizes.get(name, 0) > offset and (name != GROWING[0] or self._spool.wants_more):
+                yield name, offset, min(sizes[name] - offset, _MOST_BYTES)
 
     def close(self) -> None:
         self._copy.cleanup()

@@ -25,6 +25,8 @@ SHOWN_LATE_S = 60.0
 _STARTED, _EXIT = ".nni/started", ".nni/exit"
 NOTES = ("again", "array", "failed", "job", "owner", _EXIT, _STARTED)
 """Small files that are written once, whole."""
+NOTE_MAX_BYTES = 1_000_000
+"""A larger file in the place of a note is none: the trial has put it there, and it is never fetched."""
 SIGNS = ("canceled", "script", "spec.json")
 """Files of which only the presence counts."""
 
@@ -55,7 +57,8 @@ class SlurmWatch:
         own = {name: size for name in (*NOTES, *SIGNS) if (size := sizes.get(f"{self.folder}/{name}")) is not None}
         self.signs = frozenset({*own, *self.notes})
         self.canceled = self.canceled or "canceled" in own
-        return [f"{self.folder}/{name}" for name in own if name in NOTES and name not in self.notes]
+        new = [name for name in own if name in NOTES and name not in self.notes]
+        return [f"{self.folder}/{name}" for name in new if own[name] < NOTE_MAX_BYTES]
 
     def read(self, taken: Mapping[str, bytes]) -> None:
         """Take the notes that were read."""

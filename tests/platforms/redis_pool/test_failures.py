@@ -151,6 +151,19 @@ def test_what_a_killed_worker_and_its_keeper_have_left_is_delivered(shared_serve
     assert bench.received(name).values == list(range(reported))
 
 
+def test_a_job_whose_keeper_was_stopped_ends_when_it_is_canceled(shared_server, open_bench, start_worker):
+    worker = start_worker(shared_server.url)
+    bench = open_bench(shared_server, worker_healthy_period=60)
+    name = count(bench)
+    [lock] = worker.folder.glob("*/trials/*/0/.nni/lock")
+    [keeper] = [process for process in psutil.process_iter() if _holds(process, lock)]
+    keeper.suspend()
+    bench.call(bench.service.cancel(bench.handles[name]))
+    eventually(lambda: stands_still(bench), 20)
+    assert bench.wait(name).state in (JobState.LOST, JobState.CANCELED)
+    assert not keeper.is_running()
+
+
 def _holds(process: psutil.Process, lock: Path) -> bool:
     try:
         return any(file.path == str(lock) for file in process.open_files())

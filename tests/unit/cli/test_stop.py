@@ -186,3 +186,17 @@ def test_force_ends_the_manager_of_this_folder_and_of_no_other(make: Make, tmp_p
         managers.kill(_registry.find("abcd"))
         assert ours.wait(60) == -signal.SIGKILL
         assert theirs.poll() is None
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_left_behind_by_a_stop_is_said_and_is_no_success(
+    make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    make("abcd")
+    monkeypatch.setattr("nnilite._running.managers.ask_to_stop", lambda entry: None)
+    monkeypatch.setattr("nnilite._running.managers.wait_until_ended", lambda entry: None)
+    monkeypatch.setattr("nnilite._running.managers.left_behind", lambda entry: "process group 7 still runs")
+    assert run(["stop", "abcd", *(["--json"] if as_json else [])]) == 1
+    captured = capsys.readouterr()
+    assert "WARNING: process group 7 still runs." in captured.err
+    assert ('"abcd": "process group 7 still runs"' if as_json else "is stopped, but something is left") in captured.out

@@ -18,12 +18,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nnilite.gpu import environment
 from nnilite.keeper_folder import KeeperFolder
 from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
+from nnilite.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.guard import read_json
 from nnilite_redis._worker.task import WorkerTask, read_task
@@ -38,6 +39,10 @@ CANCEL, STOP, FENCED = "cancel", "stop", "fenced"
 _DELIVER_S = 30.0
 _LEAVE_S = 1.0
 _LAST_WORDS_S = 10.0
+_PATIENCE_S = 3.0  # beyond the grace, for a keeper that does its work
+_USUAL_GRACE_S = 30.0
+_KILLED_WITHIN_S = 2.0
+_looks = FolderLooks()  # of this worker: a folder that hangs holds up no other trial of it
 
 
 class WorkerAttempt:
@@ -58,6 +63,8 @@ class WorkerAttempt:
         self._delivery_until = 0.0
         self._leave_by = 0.0  # when a keeper that still delivers is killed
         self._last: dict[str, Json] = {}
+        self._asked_at: float | None = None  # when this worker has told it to end for the first time
+        self._pressed = False
         self._asked = ""  # as in the file, which may be gone or unwritten: a full disk, a swept folder
 
     # ------------------------------------------------------------ on disk
@@ -91,7 +98,8 @@ class WorkerAttempt:
         """Why its end was asked for; "" if it was not."""
         if self._asked != FENCED:
             with contextlib.suppress(OSError):
-                self._asked = (self.path / "asked").read_text("ascii") or self._asked
+                place = self.path / "asked"
+                self._asked = _looks.look(str(self.path), "", lambda: place.read_text("ascii")) or self._asked
         return self._asked
 
     # ------------------------------------------------------------ the keeper
@@ -133,6 +141,7 @@ class WorkerAttempt:
 
     def ask(self, why: str) -> None:
         """Have the keeper end the trial, once; fenced ones at once, since they may run elsewhere by now."""
+        self._asked_at = time.monotonic() if self._asked_at is None else self._asked_at
         if self.asked in (why, FENCED) or (self.over and why != FENCED):
             return
         self._asked = why
@@ -144,12 +153,34 @@ class WorkerAttempt:
         if not self.over:
             self._signal_keeper(signal.SIGTERM)
 
+    def is_overdue(self) -> bool:
+        """Whether it was told to end so long ago that `press` is to be called."""
+        if self._asked_at is None or self._pressed:
+            return False
+        # One that an earlier worker has begun is known without its specification.
+        grace_s = float(self.task.job.spec.get("grace_s", _USUAL_GRACE_S) or 0)
+        return time.monotonic() - self._asked_at > grace_s + _PATIENCE_S
+
+    def press(self) -> None:
+        """Kill what was told to end and has not, once: a keeper that was stopped does not obey. Blocks."""
+        self._pressed = True
+        trial, keeper = None, 0
+        with contextlib.suppress(OSError):
+            trial, keeper = _looks.look(str(self.path), "", lambda: (self._folder.trial(), self._folder.keeper()))
+        where = (self.name, str(self.path), trial)
+        if running_groups(*where) or (keeper and is_stopped(keeper)):
+            kill_groups(*where, [keeper] if keeper else [], _KILLED_WITHIN_S)
+
     # ------------------------------------------------------------ what is told of it
 
     @property
     def over(self) -> bool:
         """Whether its command has ended, or will never start: it holds no processor any more."""
-        return self.ended or self._folder.ended() is not None
+        if self.ended:
+            return True
+        with contextlib.suppress(OSError):  # a disk in trouble does not tell
+            return bool(_looks.look(str(self.path), "", lambda: self._folder.ended() is not None))
+        return False
 
     @property
     def ended(self) -> bool:
@@ -163,7 +194,7 @@ class WorkerAttempt:
         before the end.
         """
         if not (self._last and JobState(self._last["state"]).ended):
-            status = self._status()
+            status = self._looked_at()
             self._last = {
                 "state": status.state.value,
                 "reason": status.reason[:2000],
@@ -173,6 +204,13 @@ class WorkerAttempt:
                 "ended": status.ended,
             }
         return self._last
+
+    def _looked_at(self) -> JobStatus:
+        try:
+            return cast(JobStatus, _looks.look(str(self.path), "status", self._status))
+        except OSError as error:
+            reason = f"its folder {self.path} cannot be read now: {error.strerror}"
+            return JobStatus(JobState.UNKNOWN, reason)
 
     def _status(self) -> JobStatus:
         runs = self.keeper_runs()

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 _TURN_S = 0.1
+_known: dict[Path, tuple[int, str]] = {}
+"""The processes of attempts that were seen to run. Their folders may hang later, and are not read again for this."""
 _AWAY_S = 5.0  # how long a guard without a worker and without trials stays: the worker may just be starting
 
 
@@ -58,11 +60,18 @@ def is_locked(path: Path) -> bool:
 
 def group_of(attempt: Path) -> int:
     """The process group of the trial's command, if it runs; else 0."""
+    pid, start = _known.get(attempt) or _noted(attempt)
+    if pid <= 1 or not start or _started_at(pid) != start:
+        return 0
+    _known[attempt] = (pid, start)
+    return pid
+
+
+def _noted(attempt: Path) -> tuple[int, str]:
+    """What the keeper has noted of the trial's process."""
     started = read_json(attempt / ".nni" / "started")
     pid, start = started.get("pid"), started.get("start")
-    if not isinstance(pid, int) or pid <= 1 or not start:
-        return 0
-    return pid if _started_at(pid) == start else 0
+    return (pid, start) if isinstance(pid, int) and isinstance(start, str) else (0, "")
 
 
 def _started_at(pid: int) -> str:

@@ -317,6 +317,8 @@ class Worker:
                 states = now
                 self._wakeup.set()
             for attempt in self._holdings.live:
+                if attempt.is_overdue():
+                    await asyncio.to_thread(attempt.press)
                 if attempt.task.checkpoint_s and attempt.begun and self._checkpoints.is_due(attempt.task):
                     self._chore(self._handlers.save_checkpoints(attempt))
 

@@ -12,13 +12,18 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.worker_side import (
+    FolderLooks,
     HostMeter,
+    Look,
     NotOrdinary,
+    Seen,
+    SlowFolder,
     boot_id,
     deliver_command,
     end_state,
@@ -40,6 +45,7 @@ _DELIVER_S = 20.0
 _STALE_PART_S = 86400.0
 _SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
 _MOST_SECOND_KEEPERS = 30
+_STILL_RUNS = "an earlier attempt of this trial must end first: in %s process group %s cannot be killed"
 _SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
 
 
@@ -65,11 +71,12 @@ class Agent:
         self._meter = HostMeter()
         self._out = threading.Lock()
         self._starter = KeeperStarter(self.keeper, self.folder, self.say)
-        self._keepers = HostedKeepers(self._starter)
+        self._looks = FolderLooks()
+        self._keepers = HostedKeepers(self._starter, self._looks)
         self._reports = ReportSocket(self.say)
         self._delivering: dict[str, _SecondKeeper] = {}  # by folder
         place = Path(self.root, ".slots", "%s.%s.%s.json" % (self.experiment, settings["service"], self.key))
-        self._slots = SlotDesk(place, self.experiment, lambda path: HostedAttempt.at(str(path)).runs(), _SLOTS_S)
+        self._slots = SlotDesk(place, self.experiment, self._holds_slot, _SLOTS_S)
 
     def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
         for folder in (self.root, self.cache, self.folder):
@@ -145,6 +152,10 @@ class Agent:
             return known
         if self._starter.is_starting(attempt.spec):
             raise WorkerRefusal("is being started already")
+        for earlier in attempt.earlier(spec["job"]):
+            left = self._keepers.end_given_up(earlier)
+            if left:
+                return {"waits": _STILL_RUNS % (earlier.path, " and ".join(map(str, left)))}
         for path in [self.keeper, *([spec["code"]["archive"]] if spec.get("code") else [])]:
             if not os.path.exists(path):
                 return {"missing": os.path.basename(path)}
@@ -164,7 +175,15 @@ class Agent:
     # -- watching
 
     def do_status(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        return [self._status(HostedAttempt(job)) for job in request["jobs"]]
+        attempts = [HostedAttempt(job) for job in request["jobs"]]
+        seen = self._looks.look_at_all([Look(one.path, "status", partial(self._status, one)) for one in attempts])
+        return [_told(attempts[number], one) for number, one in enumerate(seen)]
+
+    def _holds_slot(self, path: Path) -> bool | None:
+        try:
+            return cast("bool | None", self._looks.look(str(path), "slot", HostedAttempt.at(str(path)).runs))
+        except SlowFolder:  # what it has stays its own
+            return True
 
     def _status(self, attempt: HostedAttempt) -> dict[str, Any]:
         """Whether the keeper runs is asked before how it ended: the other order misses an end in between."""
@@ -216,7 +235,11 @@ class Agent:
     def do_cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""
         attempt = HostedAttempt(request["job"])
-        if attempt.files.exited() is None:
+        ended = None
+        with contextlib.suppress(SlowFolder):  # its keeper hears of it all the same
+            ended = self._looks.look(attempt.path, "exit", attempt.files.exited)
+        if ended is None:
+            self._keepers.press_later(attempt)
             self._keepers.terminate(attempt)
         return {}
 
@@ -236,10 +259,14 @@ class Agent:
     def do_read(self, request: dict[str, Any]) -> dict[str, Any]:
         """A piece of a file of an attempt: one of its streams, or what the keeper keeps."""
         path = os.path.join(request["directory"], *request["name"].split("/"))
-        try:
+
+        def read() -> bytes:
             with open_ordinary(path) as file:
                 file.seek(request["offset"])
-                data = file.read(min(request["limit"], _READ_LIMIT_BYTES))
+                return file.read(min(request["limit"], _READ_LIMIT_BYTES))
+
+        try:
+            data = self._looks.look(request["directory"], "", read)
         except (FileNotFoundError, NotOrdinary):
             return {"data": None}
         return {"data": base64.b64encode(data).decode("ascii")}
@@ -251,10 +278,14 @@ class Agent:
     def do_remove(self, request: dict[str, Any]) -> dict[str, Any]:
         """The trial has ended: what holds a secret or much space goes now, the rest when the experiment stops."""
         attempt = HostedAttempt(request["job"])
-        shutil.rmtree(os.path.join(attempt.path, "code"), ignore_errors=True)
-        if os.path.isdir(attempt.inner("")):
-            with open(attempt.inner("removed"), "wb"):
-                pass
+
+        def remove() -> None:
+            shutil.rmtree(os.path.join(attempt.path, "code"), ignore_errors=True)
+            if os.path.isdir(attempt.inner("")):
+                with open(attempt.inner("removed"), "wb"):
+                    pass
+
+        self._looks.look(attempt.path, "remove", remove)
         self._keepers.forget_later(attempt)
         return {}
 
@@ -323,6 +354,14 @@ def _take_slot(slots: SlotDesk, spec: dict[str, Any], terms: dict[str, Any]) -> 
         return slots.take(spec["job"], Path(spec["directory"]), SlotTerms(**terms))
     except SlotTrouble as trouble:
         raise WorkerRefusal(str(trouble)) from trouble
+
+
+def _told(attempt: HostedAttempt, seen: Seen) -> dict[str, Any]:
+    """How a job is; UNKNOWN where its folder cannot be read now."""
+    if seen.error is None:
+        return cast("dict[str, Any]", seen.value)
+    why = seen.error.strerror or str(seen.error)
+    return {"state": "UNKNOWN", "reason": "its folder %s cannot be read now: %s" % (attempt.path, why)}
 
 
 def _ended(exited: dict[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 from typing import Any
 
 from nnilite.worker_side import AttemptFiles, boot_id, is_running, read_json, started_at
-from nnilite_remote._worker.processes import send_signal
 
 _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
+_MOST_EARLIER = 10
 _SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")  # the manager has it, too, once all is delivered
 
 
@@ -26,6 +25,23 @@ class HostedAttempt:
         self.path: str = job["directory"]
         self.files = AttemptFiles(self.path)
         self.spec = self.files.spec_file
+
+    @property
+    def name(self) -> str:
+        """The name of its job."""
+        return str(self.job.get("job") or "")
+
+    def earlier(self, job: str) -> list[HostedAttempt]:
+        """The last attempts of its trial before this one, whose job is given."""
+        folder, number = os.path.split(self.path)
+        if not number.isdecimal():
+            return []
+        numbers = range(max(0, int(number) - _MOST_EARLIER), int(number))
+        name = job.rpartition("-")[0]
+        return [
+            HostedAttempt({"directory": os.path.join(folder, str(one)), "job": "%s-%d" % (name, one)})
+            for one in numbers
+        ]
 
     @classmethod
     def at(cls, path: str) -> HostedAttempt:
@@ -77,13 +93,6 @@ class HostedAttempt:
         delivered = (read_json(self.inner("delivered")) or {}).get("complete")
         ours = _PRIVATE + _SENT if delivered else _PRIVATE
         return os.path.isdir(self.path) and any(name not in ours for name in os.listdir(self.path))
-
-    def end_group(self) -> None:
-        """Kill what a dead keeper has left."""
-        found = self.files.started() or {}
-        pid = found.get("pid") or 0
-        if pid > 1 and found.get("boot") == boot_id():
-            send_signal(pid, signal.SIGKILL, group=True)
 
     def clean(self, keep_outputs: bool) -> None:
         """Remove the folder, or all of it that is not the trial's output."""

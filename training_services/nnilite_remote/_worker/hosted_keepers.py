@@ -8,30 +8,49 @@ import signal
 import threading
 import time
 
+from nnilite.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
 from nnilite_remote._worker.attempt import HostedAttempt
 from nnilite_remote._worker.keeper_starter import KeeperStarter
 from nnilite_remote._worker.processes import send_signal
 
 _LINGER_S = 12.0  # a keeper that is told a second time leaves within 10 s
 _LOOK_S = 0.5
+_PATIENCE_S = 3.0  # beyond the grace, for a keeper that does its work
+_USUAL_GRACE_S = 30.0
+_KILLED_WITHIN_S = 2.0
 
 
 class HostedKeepers:
     """Those of one agent, and of earlier agents. All raise OSError on a disk in trouble."""
 
-    def __init__(self, starter: KeeperStarter) -> None:
+    def __init__(self, starter: KeeperStarter, looks: FolderLooks) -> None:
         self._starter = starter
+        self._looks = looks
+        self._pressed: set[str] = set()  # folders of attempts that were told to end
 
     def has(self, attempt: HostedAttempt) -> bool:
         """Whether the keeper of its handle is at work."""
-        return self._starter.runs(str(attempt.job.get("job"))) or bool(self._other(attempt))
+        return self._starter.runs(attempt.name) or bool(self._other(attempt))
 
     def terminate(self, attempt: HostedAttempt) -> None:
         """SIGTERM to its keeper, if there is one."""
-        if not self._starter.end(str(attempt.job.get("job"))):
-            pid = self._other(attempt) or attempt.files.keeper()
-            if pid:
-                send_signal(pid, signal.SIGTERM)
+        self._signal(attempt, signal.SIGTERM)
+
+    def press_later(self, attempt: HostedAttempt) -> None:
+        """Kill it with its trial if these are there when the grace is over: a keeper that was stopped does not obey."""
+        if attempt.path not in self._pressed:
+            self._pressed.add(attempt.path)
+            threading.Thread(target=self._press, args=(attempt,), daemon=True).start()
+
+    def end_given_up(self, attempt: HostedAttempt) -> list[int]:
+        """End what still runs of an attempt that was given up. Returns the process groups that cannot be killed.
+
+        One whose trial has ended may still deliver, and is left alone.
+        """
+        ended, at_work = False, self._starter.runs(attempt.name)
+        with contextlib.suppress(OSError):  # a disk that hangs: it is not known to have ended
+            ended, at_work = self._looks.look(attempt.path, "end", lambda: self._facts(attempt))
+        return self._kill(attempt, ended, at_work and not ended)
 
     def end(self, attempts: list[HostedAttempt], grace_s: float) -> None:
         """Those whose trial has ended still deliver: they are told to leave. The others are ended with their trial."""
@@ -40,14 +59,12 @@ class HostedKeepers:
         deadline = time.monotonic() + grace_s + _LINGER_S
         left = attempts
         while left and time.monotonic() < deadline:
-            left = [attempt for attempt in left if self.has(attempt) or attempt.files.has_keeper()]
+            left = [attempt for attempt in left if self._is_there(attempt)]
             time.sleep(0.05 if left else 0)
-        for attempt in left:  # they have been told, so none of their keepers gets a further job
-            pid = attempt.files.keeper() or attempt.job.get("pid")
-            if pid:
-                send_signal(pid, signal.SIGKILL)
+        for attempt in left:
+            self._signal(attempt, signal.SIGKILL)
         for attempt in attempts:
-            attempt.end_group()
+            self._kill(attempt, True, False)
 
     def forget_later(self, attempt: HostedAttempt) -> None:
         """Remove the specification, which holds a secret, as soon as its keeper has left it."""
@@ -62,6 +79,46 @@ class HostedKeepers:
             if not os.path.exists(attempt.spec):
                 return
             time.sleep(_LOOK_S)
+
+    def _press(self, attempt: HostedAttempt) -> None:
+        grace_s = _USUAL_GRACE_S
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            grace_s = float(self._looks.look(attempt.path, "spec", attempt.files.spec).get("grace_s") or 0)
+        time.sleep(grace_s + _PATIENCE_S)
+        ended, pid = False, int(attempt.job.get("pid") or 0)
+        with contextlib.suppress(OSError):
+            ended, at_work = self._looks.look(attempt.path, "end", lambda: self._facts(attempt))
+            pid = pid if at_work else 0
+        self._kill(attempt, ended, not ended and pid > 1 and is_stopped(pid))
+        self._pressed.discard(attempt.path)
+
+    def _facts(self, attempt: HostedAttempt) -> tuple[bool, bool]:
+        """Whether an attempt has ended, by its keeper's word, and whether a keeper is at work there."""
+        return attempt.files.exited() is not None, self._is_there(attempt)
+
+    def _is_there(self, attempt: HostedAttempt) -> bool:
+        return self.has(attempt) or attempt.files.has_keeper()
+
+    def _kill(self, attempt: HostedAttempt, ended: bool, at_work: bool) -> list[int]:
+        """Kill what runs of a trial, and its keeper with it. Returns the process groups that are left."""
+        started = None
+        with contextlib.suppress(OSError):
+            started = self._looks.look(attempt.path, "started", attempt.files.started)
+        where = (attempt.name, attempt.path, started)
+        if not (at_work or running_groups(*where)):
+            return []
+        if not ended:
+            self._signal(attempt, signal.SIGKILL)
+        return kill_groups(*where, (), _KILLED_WITHIN_S)
+
+    def _signal(self, attempt: HostedAttempt, number: int) -> None:
+        if self._starter.end(attempt.name, number == signal.SIGKILL):
+            return
+        pid = 0
+        with contextlib.suppress(OSError):
+            pid = self._looks.look(attempt.path, "keeper", lambda: self._other(attempt) or attempt.files.keeper())
+        if pid:
+            send_signal(pid, number)
 
     def _other(self, attempt: HostedAttempt) -> int:
         """The process id of the handle's keeper; 0 if the fork server that runs answers for it.

@@ -40,14 +40,14 @@ class KeeperStarter:
         """Whether a keeper of the fork server is at work for the job."""
         return job in self._at_work
 
-    def end(self, job: str) -> bool:
-        """Have SIGTERM sent to the job's keeper. False if the fork server has none, or does not run any more."""
+    def end(self, job: str, kill: bool = False) -> bool:
+        """Have SIGTERM, or SIGKILL, sent to the job's keeper. False if the fork server has none, or does not run."""
         server = self._server
         starting = any(name == job for _, name, _ in list(self._starting.values()))
         if server is None or server.poll() is not None or not (starting or self.runs(job)):
             return False
         try:
-            self._write(server, {"end": job})
+            self._write(server, {"end": job, "kill": kill})
         except OSError:
             return False
         return True

@@ -1,0 +1,53 @@
+"""Ends an attempt on this machine whose keeper does not do it: one that was stopped, or hangs with its disk.
+
+The trial's processes are found by their environment, and by the record of the start; its folder need not be readable.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import process, signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Mapping, Optional, Sequence
+
+_TURN_S = 0.02
+
+
+def running_groups(job: str, directory: str, started: Optional[Mapping[str, Any]]) -> List[int]:
+    """Return the process groups of a trial that run here. `started` is the record of its start, if that is known."""
+    groups = process.groups_of(job, directory)
+    if started is not None and process.is_running(started) and started["pid"] != os.getpgrp():
+        groups.append(started["pid"])
+    return sorted(set(groups))
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped (SIGSTOP), so that it does not obey anybody."""
+    return process.stat_of(pid)[:1] in (["T"], ["t"])
+
+
+def kill_groups(
+    job: str, directory: str, started: Optional[Mapping[str, Any]], keepers: Sequence[int], patience_s: float
+) -> List[int]:
+    """Kill the keepers, and then the trial. Return the groups that are there all the same when the patience is over."""
+    for pid in keepers:
+        _kill(pid)
+    deadline = time.monotonic() + patience_s
+    while True:
+        groups = running_groups(job, directory, started)
+        for group in groups:
+            process.signal_group(group, signals.SIGKILL)
+        if not groups or time.monotonic() > deadline:
+            return groups
+        time.sleep(_TURN_S)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signals.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

@@ -1,0 +1,187 @@
+"""Looks at the folders of trials, one after the other, so that one whose disk hangs does not hold up the others.
+
+A call that hangs in a file system cannot be ended. So a look is given up after a limit: its thread is left alone with
+it, the folder is set aside with a reason, and another thread goes on with the other folders. A folder that is set aside
+is not looked at again before that thread is through, and so many threads may hang at most. What a look has found
+after all is given to whoever asks for the same next.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+_LIMIT_S = 2.0
+_MOST_HANGING = 16
+_LATE_FOR_S = 60.0
+
+
+class SlowFolder(OSError):
+    """A folder is not looked at now, since a look at it does not come to its end."""
+
+
+class Look(NamedTuple):
+    """Something to be done in a folder. Looks of one name give the same; what has no name is done anew each time."""
+
+    folder: str
+    name: str
+    work: Callable[[], Any]
+
+
+class Seen(NamedTuple):
+    """What a look has found, or the error that it has raised."""
+
+    value: Any = None
+    error: Optional[OSError] = None
+
+    def get(self) -> Any:
+        """Return the value. Raises: OSError."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class FolderLooks:
+    """Any thread may call any method. They block, for the limit and little more."""
+
+    def __init__(self, limit_s: float = _LIMIT_S, most_hanging: int = _MOST_HANGING) -> None:
+        self._limit_s = limit_s
+        self._most_hanging = most_hanging
+        self._lock = threading.RLock()
+        self._hanging: Dict[Look, float] = {}  # looks that were given up, and when they began
+        self._late: Dict[Tuple[str, str], Tuple[float, Seen]] = {}  # what such ones have found after all, and when
+
+    def hanging(self) -> List[str]:
+        """Return the folders that are set aside now."""
+        with self._lock:
+            return sorted({look.folder for look in self._hanging})
+
+    def look(self, folder: str, name: str, work: Callable[[], Any]) -> Any:
+        """Do this in one folder, and return what it returns. Raises: SlowFolder, OSError."""
+        return self.look_at_all([Look(folder, name, work)])[0].get()
+
+    def look_at_all(self, looks: Sequence[Look]) -> List[Seen]:
+        """Make these looks in their order. What they raise that is no OSError is raised at the end."""
+        row = _Row(looks, self._lock)
+        first = row.go_on(self._known)
+        while first is not None:
+            try:
+                threading.Thread(target=self._make, args=(row, first), name="folder look", daemon=True).start()
+            except RuntimeError:  # this process may have no more threads
+                row.refuse(OSError(errno.EAGAIN, "no thread can be started to look at it", looks[first].folder))
+                break
+            first = self._await(row)
+        return row.seen()
+
+    def _await(self, row: _Row) -> Optional[int]:
+        """Wait for the thread at work; return the look from which another one is to go on, None at the end."""
+        while True:
+            stuck = row.await_end(self._limit_s)
+            if stuck is None:
+                return None
+            look = row.looks[stuck]
+            with self._lock:
+                if row.take(stuck, Seen(error=_slow(look.folder, self._limit_s))):
+                    self._hanging[look] = time.monotonic() - self._limit_s
+                    return row.go_on(self._known)
+
+    def _make(self, row: _Row, first: int) -> None:
+        """Make the looks from this one on, until one of them has been given up."""
+        place: Optional[int] = first
+        while place is not None:
+            look = row.looks[place]
+            seen = row.make(look)
+            with self._lock:
+                if row.take(place, seen):
+                    place = row.go_on(self._known)
+                    continue
+                self._hanging.pop(look, None)
+                if look.name:
+                    self._late[look.folder, look.name] = (time.monotonic(), seen)
+            return
+
+    def _known(self, look: Look) -> Optional[Seen]:
+        """What is known of a look without making it; None if it is to be made."""
+        now = time.monotonic()
+        self._late = {key: late for key, late in self._late.items() if now - late[0] < _LATE_FOR_S}
+        late = self._late.pop((look.folder, look.name), None)
+        if late is not None:
+            return late[1]
+        for other, since in self._hanging.items():
+            if other.folder == look.folder:
+                return Seen(error=_slow(look.folder, now - since))
+        if len(self._hanging) >= self._most_hanging:
+            text = "{} other folders of trials hang, and no more is tried".format(len(self._hanging))
+            return Seen(error=SlowFolder(errno.ETIMEDOUT, text, look.folder))
+        return None
+
+
+class _Row:
+    """Looks that are made one after the other, and how far that is."""
+
+    def __init__(self, looks: Sequence[Look], lock: threading.RLock) -> None:
+        self.looks = looks
+        self._seen: List[Optional[Seen]] = [None] * len(looks)
+        self._changed = threading.Condition(lock)
+        self._next = 0
+        self._at: Optional[int] = None  # the one that is being made
+        self._since = 0.0
+        self._problem: Optional[BaseException] = None
+
+    def make(self, look: Look) -> Seen:
+        """Make a look, which may take for ever."""
+        try:
+            return Seen(look.work())
+        except OSError as error:
+            return Seen(error=error)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            self._problem = error
+            return Seen()
+
+    def go_on(self, known: Callable[[Look], Optional[Seen]]) -> Optional[int]:
+        """Return the next look that is to be made; None if there is none."""
+        with self._changed:
+            self._at = None
+            while self._next < len(self.looks) and self._at is None:
+                place, self._next = self._next, self._next + 1
+                self._seen[place] = known(self.looks[place])
+                if self._seen[place] is None:
+                    self._at, self._since = place, time.monotonic()
+            self._changed.notify_all()
+            return self._at
+
+    def take(self, place: int, seen: Seen) -> bool:
+        """Take what a look has found. False if that is there already: it was given up, or has come to its end."""
+        with self._changed:
+            if self._seen[place] is not None:
+                return False
+            self._seen[place] = seen
+            return True
+
+    def refuse(self, error: OSError) -> None:
+        """Have no further look made."""
+        with self._changed:
+            self._seen = [one or Seen(error=error) for one in self._seen]
+            self._at, self._next = None, len(self.looks)
+
+    def await_end(self, limit_s: float) -> Optional[int]:
+        """Wait until all are made, and return None; or until one takes too long, and return which."""
+        with self._changed:
+            while self._at is not None:
+                left_s = self._since + limit_s - time.monotonic()
+                if left_s <= 0:
+                    return self._at
+                self._changed.wait(left_s)
+        return None
+
+    def seen(self) -> List[Seen]:
+        """Return what was found, in the order of the looks."""
+        if self._problem is not None:
+            raise self._problem
+        return [one or Seen() for one in self._seen]
+
+
+def _slow(folder: str, for_s: float) -> SlowFolder:
+    return SlowFolder(errno.ETIMEDOUT, "no answer within {:.0f} s".format(max(1.0, for_s)), folder)

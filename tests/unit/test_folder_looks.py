@@ -1,0 +1,92 @@
+"""Looks at folders of which some hang."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nnilite._keeper.folder_looks import FolderLooks, Look, SlowFolder
+from nnilite.testing import eventually
+
+
+@pytest.fixture
+def answers() -> Iterator[threading.Event]:
+    """Until this is set, what hangs hangs."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def hanging(answers: threading.Event, value: Any) -> Callable[[], Any]:
+    def work() -> Any:
+        answers.wait(30)
+        return value
+
+    return work
+
+
+def test_what_does_not_hang_is_seen_in_its_order_and_errors_stay_with_their_look() -> None:
+    def fail() -> None:
+        raise PermissionError("no")
+
+    seen = FolderLooks().look_at_all([Look("a", "", lambda: 1), Look("b", "", fail), Look("c", "", lambda: 3)])
+    assert (seen[0].get(), seen[2].get()) == (1, 3)
+    with pytest.raises(PermissionError):
+        seen[1].get()
+
+
+def test_one_that_hangs_costs_its_limit_once_and_is_told_when_it_has_come_to_its_end(answers: threading.Event) -> None:
+    looks = FolderLooks(limit_s=0.2)
+    row = [Look("a", "x", lambda: 1), Look("b", "x", hanging(answers, 2)), Look("c", "x", lambda: 3)]
+    seen = looks.look_at_all(row)
+    assert [seen[0].value, seen[1].value, seen[2].value] == [1, None, 3]
+    assert isinstance(seen[1].error, SlowFolder)
+    began = time.monotonic()
+    for name in ("x", "another"):
+        with pytest.raises(SlowFolder):
+            looks.look("b", name, lambda: 7)
+    assert time.monotonic() - began < 0.15
+    answers.set()
+    eventually(lambda: not looks.hanging())
+    assert looks.look("b", "x", lambda: 7) == 2, "what it had found after all"
+    assert looks.look("b", "x", lambda: 7) == 7
+
+
+def test_what_has_no_name_is_not_given_to_another(answers: threading.Event) -> None:
+    looks = FolderLooks(limit_s=0.1)
+    with pytest.raises(SlowFolder):
+        looks.look("b", "", hanging(answers, 2))
+    answers.set()
+    eventually(lambda: not looks.hanging())
+    assert looks.look("b", "", lambda: 7) == 7
+
+
+def test_where_many_hang_no_further_one_is_tried(answers: threading.Event) -> None:
+    looks = FolderLooks(limit_s=0.05, most_hanging=3)
+    before = threading.active_count()
+    seen = looks.look_at_all([Look(str(number), "", hanging(answers, number)) for number in range(20)])
+    assert all(isinstance(one.error, SlowFolder) for one in seen)
+    assert threading.active_count() - before <= 3
+    with pytest.raises(SlowFolder, match="3 other folders of trials hang"):
+        looks.look("one more", "", lambda: 1)
+
+
+def test_what_is_no_error_of_a_disk_is_raised() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        FolderLooks().look("a", "", fail)
+
+
+def test_where_no_thread_can_be_started_nothing_is_seen_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    with pytest.raises(OSError, match="no thread can be started"):
+        FolderLooks().look("a", "", lambda: 1)

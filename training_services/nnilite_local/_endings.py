@@ -1,0 +1,135 @@
+"""Sees to it that what was told to end does end.
+
+A keeper ends its trial when it is told to. One that was stopped (SIGSTOP), or hangs with its disk, does not, and its
+trial runs on. So what still runs when the grace is over is killed here. It is found in the process table, since its
+folder may hang. And before a trial is started again on this machine, nothing of its earlier attempts may run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nnilite.errors import NoCapacity, ServiceError
+from nnilite.service import Handle
+from nnilite.worker_side import kill_groups, running_groups
+from nnilite_local._attempt_folder import AttemptFolder
+from nnilite_local._job_watch import JobWatch
+from nnilite_local._keepers import Keepers
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 3.0  # beyond the grace, for a keeper that does its work
+_USUAL_GRACE_S = 30.0
+_KILLED_WITHIN_S = 3.0
+_NO_KEEPER: Handle = {"pid": 0, "start": "", "server": "unknown"}
+
+
+class _Facts(NamedTuple):
+    """What the folder of an attempt tells; nothing where it cannot be read now."""
+
+    ended: bool = False
+    trial: Mapping[str, Any] | None = None  # the record of its process
+    handle: Handle | None = None
+    has_keeper: bool = False
+
+
+class Endings:
+    """Those of the jobs of one service."""
+
+    def __init__(self, keepers: Keepers, watch: JobWatch, host: str) -> None:
+        self._keepers = keepers
+        self._watch = watch
+        self._host = host
+        self._asked: dict[
+            str, tuple[AttemptFolder, Handle]
+        ] = {}  # jobs that were told to end, and are not known to have
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, folder: AttemptFolder, handle: Handle) -> None:
+        """The job is being told to end."""
+        job = str(handle["job"])
+        if job not in self._asked:
+            self._asked[job] = (folder, handle)
+            self._tasks[job] = asyncio.get_running_loop().create_task(self._press(folder, handle))
+
+    def over(self, job: str) -> None:
+        """The job has ended."""
+        task = self._tasks.pop(job, None)
+        if self._asked.pop(job, None) is not None and task is not None:
+            task.cancel()
+
+    async def end_earlier(self, attempts: Sequence[tuple[str, AttemptFolder]]) -> None:
+        """End what still runs of attempts that were given up, by job and folder. Raises: NoCapacity if that fails."""
+        for job, folder in attempts:
+            facts = await self._facts(folder)
+            handle = {**_NO_KEEPER, **(facts.handle or {}), "job": job}
+            at_work = not facts.ended and (facts.has_keeper or self._keepers.works_at(job))
+            left = await self._end(folder, handle, facts, at_work=at_work)
+            if left:
+                raise NoCapacity(f"an earlier attempt of this trial must end first: {_told(folder, self._host, left)}")
+
+    async def close(self) -> list[str]:
+        """End now what was told to end. Return sentences on what runs all the same."""
+        asked, self._asked = self._asked, {}
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        found = await asyncio.gather(*(self._end_stuck(folder, handle) for folder, handle in asked.values()))
+        return [
+            _told(folder, self._host, left) for (folder, _), left in zip(asked.values(), found, strict=True) if left
+        ]
+
+    async def _press(self, folder: AttemptFolder, handle: Handle) -> None:
+        try:
+            grace_s = await self._watch.read(folder, "grace", folder.grace_s)
+        except ServiceError:
+            grace_s = _USUAL_GRACE_S
+        await asyncio.sleep(grace_s + _PATIENCE_S)
+        await self._end_stuck(folder, handle)
+
+    async def _end_stuck(self, folder: AttemptFolder, handle: Handle) -> list[int]:
+        """End a job whose keeper has not done it in time. Return the process groups that are left."""
+        facts = await self._facts(folder)
+        stopped = not facts.ended and await self._is_stopped(folder, handle)
+        return await self._end(folder, handle, facts, at_work=stopped)
+
+    async def _end(self, folder: AttemptFolder, handle: Handle, facts: _Facts, *, at_work: bool) -> list[int]:
+        """`at_work`: its keeper is to be killed even where nothing of the trial runs."""
+        where = (str(handle["job"]), str(folder.path), facts.trial)
+        groups = await asyncio.to_thread(running_groups, *where)
+        if not (groups or at_work):
+            return []
+        log.warning("the keeper of %s does not end its trial: both are killed", folder.path)
+        if not facts.ended:
+            try:
+                await self._keepers.kill(folder, handle)
+            except OSError as error:
+                log.warning("the keeper of %s cannot be killed: %s", folder.path, error.strerror)
+        return await asyncio.to_thread(kill_groups, *where, (), _KILLED_WITHIN_S)
+
+    async def _is_stopped(self, folder: AttemptFolder, handle: Handle) -> bool:
+        try:
+            return await self._keepers.is_stopped(folder, handle)
+        except OSError:
+            return False
+
+    async def _facts(self, folder: AttemptFolder) -> _Facts:
+        def read() -> _Facts:
+            return _Facts(folder.ended() is not None, folder.trial(), folder.handle(), folder.has_keeper())
+
+        try:
+            return await self._watch.read(folder, "end", read)
+        except ServiceError as error:
+            log.info("%s", error)
+            return _Facts()
+
+
+def _told(folder: AttemptFolder, host: str, groups: Sequence[int]) -> str:
+    named = " and ".join(map(str, groups))
+    return (
+        f"process group {named} of {folder.path} still runs on {host} and cannot be killed: it ends when the disk for"
+        f" which it waits answers again, or when {host} is restarted; `ps -eo pgid,pid,stat,cmd` shows it"
+    )

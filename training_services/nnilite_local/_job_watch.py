@@ -1,0 +1,93 @@
+"""Looks at jobs: at their folders, each within a limit of time, and at their keepers.
+
+A trial can make its folder hang, as a network file system does whose server is away. Then this job is UNKNOWN, with the
+reason, and nothing else waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, cast
+
+from nnilite.errors import ServiceError
+from nnilite.service import Handle, JobState, JobStatus
+from nnilite.worker_side import FolderLooks, Look, Seen, SlowFolder
+from nnilite_local._attempt_folder import AttemptFolder
+from nnilite_local._keepers import Keepers
+from nnilite_local._second_keepers import SecondKeepers
+
+T = TypeVar("T")
+
+
+class JobWatch:
+    """What process table and disk say of the jobs of one service."""
+
+    def __init__(self, looks: FolderLooks, keepers: Keepers, second_keepers: SecondKeepers, host: str) -> None:
+        self._looks = looks
+        self._keepers = keepers
+        self._second_keepers = second_keepers
+        self._host = host
+
+    async def read(self, folder: AttemptFolder, name: str, work: Callable[[], T]) -> T:
+        """Return what `work` finds in the folder. Raises: ServiceError where the disk is in trouble, or hangs."""
+        try:
+            return cast(T, await asyncio.to_thread(self._looks.look, str(folder.path), name, work))
+        except OSError as error:
+            raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
+
+    async def look_at_all(self, looks: Sequence[Look]) -> list[Seen]:
+        """Make these looks, and wait for none that hangs."""
+        return await asyncio.to_thread(self._looks.look_at_all, looks) if looks else []
+
+    async def statuses(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        """The status of each job; UNKNOWN where the disk does not tell."""
+        folders = [folder_of(handle) for handle in handles]
+        looks = [
+            Look(str(folder.path), "status", partial(self._look, folder, handle))
+            for folder, handle in zip(folders, handles, strict=True)
+        ]
+        found = await self.look_at_all(looks)
+        return [self._status(folder, seen) for folder, seen in zip(folders, found, strict=True)]
+
+    def runs(self, directory: Path) -> bool:
+        """Whether the job in this folder runs, and so has what was booked for it. Blocks for a moment at most."""
+        try:
+            return bool(self._looks.look(str(directory), "runs", lambda: self._runs(AttemptFolder(directory))))
+        except SlowFolder:  # what it has stays its own
+            return True
+
+    def _look(self, folder: AttemptFolder, handle: Handle) -> tuple[JobStatus, bool]:
+        """How the job is, and whether a lost one could be looked after."""
+        status = folder.status(lambda: self._keepers.has(folder, handle), self._host)
+        return status, status.state is JobState.LOST and folder.spec_file.exists()
+
+    def _status(self, folder: AttemptFolder, seen: Seen) -> JobStatus:
+        if seen.error is not None:
+            reason = f"its folder {folder.path} cannot be read now: {seen.error.strerror}"
+            return JobStatus(JobState.UNKNOWN, reason, host=self._host)
+        status, has_specification = seen.get()
+        return self._abandoned(folder, status, has_specification) if status.state is JobState.LOST else status
+
+    def _abandoned(self, folder: AttemptFolder, status: JobStatus, has_specification: bool) -> JobStatus:
+        """The status of a job whose keeper is gone without a word."""
+        if not has_specification:
+            return JobStatus(JobState.LOST, f"its folder {folder.path} is gone", host=self._host)
+        self._second_keepers.start(folder)
+        if self._second_keepers.is_at_work(folder):
+            reason = "its keeper was killed, the trial is being ended"
+            return JobStatus(JobState.RUNNING, reason, host=self._host, started=status.started)
+        return JobStatus(JobState.LOST, "its keeper was killed", host=self._host, started=status.started)
+
+    def _runs(self, folder: AttemptFolder) -> bool:
+        handle = folder.handle()
+        if handle is None or folder.ended(self._host) is not None:
+            return False
+        return self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder)
+
+
+def folder_of(handle: Handle) -> AttemptFolder:
+    """The folder of a job."""
+    return AttemptFolder(Path(str(handle["directory"])))
