@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from nni_experiment import make as make_nni
 from nnilite import _algorithms, _nni_folders, _registry
 from nnilite._cli.nnictl import run
 from nnilite._documents import write_json
-from nnilite._hub.digests import summary
+from nnilite._hub import digests
 from nnilite._hub.hub import Hub
 from nnilite.errors import NniliteError
 from odd_json import JSON, SCALARS, SETTINGS, like
@@ -215,12 +215,22 @@ def hub_rows() -> list[dict[str, object]]:
         hub.close()
 
 
+PROFILE = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("best", "counts", "limits", "objectives", "duration", "reason"), JSON)
+)
+
+
 @SETTINGS
-@given(answer=JSON)
-def test_any_answer_of_a_manager_is_a_digest_or_a_trouble(others: Path, answer: object) -> None:
-    with contextlib.suppress(LookupError, TypeError, AttributeError):
-        summary(answer)  # type: ignore[arg-type]
-    assert len(hub_rows()) == 3
+@given(answer=st.one_of(JSON, PROFILE))
+def test_any_answer_of_a_manager_is_a_digest_or_a_trouble(home: Path, answer: object) -> None:
+    @contextlib.contextmanager
+    def opened(*_: object, **__: object) -> Iterator[object]:
+        yield type("Client", (), {"profile": lambda self: answer})()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(digests, "opened", opened)
+        found = digests._digest(_registry.RegistryEntry("abcd", "", home))
+    assert found.trouble == "" or found.trouble.startswith("The manager of experiment abcd does not answer as")
 
 
 @SETTINGS
