@@ -24,7 +24,8 @@ from nnilite.config import BY_MANAGER, BY_WORKERS, ExperimentConfig, from_dict
 from nnilite.config._fields import camel
 from nnilite.config._record import record_of
 from nnilite.config._services import SHORTCUTS
-from nnilite.service import IgnoredOption
+from nnilite.errors import ConfigError
+from nnilite.service import IgnoredOption, TrainingService
 from nnilite.testing.fakes import FakeService
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,6 +203,17 @@ def test_in_a_list_each_service_says_what_it_says_alone(tmp_path: Path, pair: tu
 def test_nothing_is_said_of_what_nobody_has_set(tmp_path: Path, platform: str) -> None:
     config = experiment(tmp_path, platform)
     assert [one.option for one in config.without_effect if one.option != "trialCommand"] == []
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_slots_are_shared_where_a_platform_has_them_and_refused_elsewhere(tmp_path: Path, platform: str) -> None:
+    cls = _plugins.training_service_class(platform)
+    section = {"platform": platform, **SECTIONS[platform], "maxSlots": 2}
+    if cls.share_slots is TrainingService.share_slots:
+        with pytest.raises(ConfigError, match="maxSlots: there is no such field"):
+            experiment(tmp_path, platform, trainingService=section)
+    else:
+        assert experiment(tmp_path, platform, trainingService=section).services[0].config.max_slots == 2
 
 
 def test_what_has_no_effect_is_said_with_the_service_and_the_reason(tmp_path: Path) -> None:
