@@ -151,7 +151,7 @@ def build(target: Path, with_storage: bool = False) -> Path:
     PosixPath('/tmp/keeper.pyz')
     """
     files = {"__main__.py": _MAIN.encode()}
-    left_out = ("attempt_files", "tar_stream", *(() if with_storage else _FOR_STORAGE))
+    left_out = ("attempt_files", "ending", "folder_looks", "tar_stream", *(() if with_storage else _FOR_STORAGE))
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
     files.update((f"nnilite_keeper/{path.name}", _without_prose(path.read_text("ascii"))) for path in modules)
     sdk = sdk_sources()

@@ -8,13 +8,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("paramiko")
 
+from nnilite.testing import eventually
 from nnilite_remote import _report_relay
 from nnilite_remote._report_relay import ReportRelay
 from nnilite_remote._worker import report_socket
@@ -33,7 +34,7 @@ class Way:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
-        self.socket = ReportSocket(self.say)
+        self.socket = ReportSocket(self.say, lambda job, token: token == f"token-of-{job}")
         self.relay = ReportRelay(self.manager, self.socket.answer)
         self.socket.listen(str(self.agent))
 
@@ -77,8 +78,8 @@ class Way:
     @contextmanager
     def keeper(self) -> Iterator[socket.socket]:
         with socket.socket(socket.AF_UNIX) as keeper:
-            keeper.settimeout(10)
             keeper.connect(str(self.agent))
+            keeper.settimeout(10)
             yield keeper
 
 
@@ -161,7 +162,7 @@ def test_only_this_user_can_open_the_socket(way):
 
 def test_a_socket_that_an_earlier_agent_has_left_is_replaced(way, tmp_path):
     way.open_manager()
-    again = ReportSocket(way.say)
+    again = ReportSocket(way.say, way.socket._knows)
     way.relay._tell = again.answer
     again.listen(str(way.agent))
     with way.keeper() as keeper:
@@ -170,7 +171,7 @@ def test_a_socket_that_an_earlier_agent_has_left_is_replaced(way, tmp_path):
 
 
 def test_a_name_that_is_too_long_for_a_socket_leaves_the_tunnel(tmp_path):
-    ReportSocket(print).listen(str(tmp_path / ("x" * 200)))
+    ReportSocket(print, lambda job, token: False).listen(str(tmp_path / ("x" * 200)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -181,3 +182,55 @@ def test_a_manager_that_takes_no_more_connections_leaves_the_tunnel(way):
         first.connect(str(way.manager))
         with way.keeper() as keeper:
             assert answer(keeper, "one") == ""
+
+
+def long_line(job: str, token: str, size: int) -> str:
+    return f'{{"job":"{job}","token":"{token}","events":["{"x" * size}"]}}'
+
+
+def test_a_long_line_that_begins_with_the_proof_of_its_job_is_passed_on(way):
+    way.open_manager()
+    line = long_line("j-1", "token-of-j-1", 50_000)
+    with way.keeper() as keeper:
+        assert answer(keeper, line) == f"re {line}\n"
+        assert answer(keeper, "short") == "re short\n"
+
+
+@pytest.mark.parametrize("line", [long_line("j-1", "token-of-j-2", 9000), "x" * 9000], ids=["wrong token", "no head"])
+def test_of_a_long_line_without_a_proof_no_more_than_its_begin_is_read(way, line):
+    way.open_manager()
+    with way.keeper() as keeper:
+        keeper.sendall(line[:5000].encode())
+        with suppress(ConnectionError):
+            assert keeper.recv(100) == b""
+    assert way.heard == []
+
+
+def test_a_job_sends_some_long_lines_at_a_time_and_no_more(way):
+    begin = long_line("j-1", "token-of-j-1", 9000)[:5000].encode()
+    with ExitStack() as opened:
+        keepers = [opened.enter_context(way.keeper()) for _ in range(report_socket._MOST_LONG + 1)]
+        for keeper in keepers:
+            keeper.sendall(begin)
+            eventually(lambda: len(way.socket._callers) >= 1)
+        with suppress(ConnectionError):
+            assert keepers[-1].recv(100) == b""
+        assert len(way.socket._callers) == report_socket._MOST_LONG
+
+
+def test_a_thousand_callers_without_a_line_have_no_thread_and_the_oldest_go(way):
+    way.open_manager()
+    threads = threading.active_count()
+    with ExitStack() as opened:
+        keepers = [opened.enter_context(way.keeper()) for _ in range(1000)]
+        assert keepers[0].recv(100) == b""
+        assert len(way.socket._callers) <= report_socket._MOST_UNPROVEN
+        assert answer(keepers[-1], "one") == "re one\n"
+        assert threading.active_count() <= threads + 2, "the manager's own answers come from a thread"
+
+
+def test_who_sends_no_line_in_time_is_let_go(way, monkeypatch):
+    monkeypatch.setattr(report_socket, "_PROOF_S", 0.1)
+    with way.keeper() as keeper:
+        keeper.sendall(b"{")
+        assert keeper.recv(100) == b""

@@ -34,7 +34,9 @@ _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/pytho
 _WINDOWS_SHELL = "'exec' is not recognized as "  # of cmd.exe and of PowerShell
 _HELLO_S = 30.0
 _MAX_NOISE_BYTES = 1_000_000
-_MAX_LINE_BYTES = 64_000_000
+_MAX_LINE_BYTES = 16_000_000  # the largest answer is a piece of a file: 4 MB, in base64
+_HANDED_OVER_MOST = 64  # messages that the event loop has not taken yet
+_UNSENT_MOST = 1000  # messages that the machine has not taken yet; what needs no answer is left out then
 _CHUNK_BYTES = 1 << 15
 _WINDOW_BYTES = 1 << 21  # on its way to us at a time; the default for connections that others open is small
 
@@ -127,14 +129,17 @@ class AgentStream:
         return data
 
     def line(self) -> bytes | None:
-        """The next line, None at the end. Raises: LinkLost."""
-        while b"\n" not in self._pending:
+        """The next line, None at the end, or if it has none. Raises: LinkLost."""
+        line = bytearray(self._pending)
+        looked = 0
+        while (end := line.find(b"\n", looked)) < 0:
+            looked = len(line)
             data = self.read()
-            if not data or len(self._pending) > _MAX_LINE_BYTES:
+            if not data or len(line) > _MAX_LINE_BYTES:
                 return None
-            self._pending += data
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line + b"\n"
+            line += data
+        self._pending = bytes(line[end + 1 :])
+        return bytes(line[: end + 1])
 
     def read(self) -> bytes:
         """What comes next; nothing at the end. Raises: LinkLost."""
@@ -177,6 +182,8 @@ class AgentLink:
         self._number = 0
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._over = False
+        # A machine that says more than is taken has to wait, by which its messages do not pile up here.
+        self._handing_over = threading.BoundedSemaphore(_HANDED_OVER_MOST)
         stream.channel.settimeout(None)  # broken links are noticed by pings, which close the connection
         for work in (self._read, self._write):
             threading.Thread(target=work, name="agent link", daemon=True).start()
@@ -197,7 +204,10 @@ class AgentLink:
             self._waiting.pop(number, None)
 
     def tell(self, do: str, **more: Json) -> None:
-        """Say something to which the agent answers nothing. Lost if the connection breaks."""
+        """Say something to which the agent answers nothing. Lost if the connection breaks, or takes nothing."""
+        if self._outbox.qsize() > _UNSENT_MOST:
+            log.debug("the agent takes nothing; it is not told: %s", do)
+            return
         self._outbox.put(json.dumps({"id": 0, "do": do, **more}).encode("ascii") + b"\n")
 
     def close(self) -> None:
@@ -215,18 +225,20 @@ class AgentLink:
 
     def _read(self) -> None:
         try:
-            while (line := self._stream.line()) is not None:
-                self._call(self._take, json.loads(line))
-        except (LinkLost, ValueError) as error:
+            while (line := self._stream.line()) is not None and self._handing_over.acquire(timeout=_HELLO_S):
+                self._call(self._take, _parsed(line))
+        except (LinkLost, ValueError, RecursionError) as error:
             log.debug("nothing more is heard: %s", error)
         finally:
+            self._stream.close()  # what says something else than an agent is not heard any more
             self._call(self._finish)
 
     def _call(self, what: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what, *arguments)
 
-    def _take(self, message: Json) -> None:
+    def _take(self, message: dict[str, Any]) -> None:
+        self._handing_over.release()
         if "event" in message:
             self._heard(message)
             return
@@ -245,6 +257,16 @@ class AgentLink:
             if not answer.done():
                 answer.set_exception(LinkLost("the connection broke"))
         self._ended()
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """Return a message of an agent. Raises: ValueError, RecursionError."""
+    message = json.loads(line)
+    is_event = isinstance(message, dict) and isinstance(message.get("event"), str)
+    is_answer = isinstance(message, dict) and type(message.get("id")) is int and ("ok" in message or "error" in message)
+    if not is_event and not is_answer:
+        raise ValueError(f"this is no message of an agent: {line[:80]!r}")
+    return dict(message)
 
 
 def digest_of(path: Path) -> str:

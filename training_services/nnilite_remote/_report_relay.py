@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from nnilite.callback_address import connect_to_socket
+from nnilite.callback_address import SparseLog, connect_to_socket
 from nnilite.records import Json
 
 log = logging.getLogger(__name__)
@@ -32,12 +32,15 @@ class ReportRelay:
         self._tell = tell
         self._free: list[_Connection] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._oddities = SparseLog()
 
     def take(self, message: Json) -> None:
         """Pass on what an agent says in `{"event": "report", ...}`."""
         caller, line = message.get("caller"), message.get("line")
         if type(caller) is not int or type(line) is not str:
-            log.warning("an agent hands over a report that is none")
+            more = self._oddities.more("report")
+            if more is not None:
+                log.warning("an agent hands over a report that is none%s", more)
             return
         if len(line) > _MOST_BYTES or not line.isascii() or "\n" in line or len(self._tasks) >= _MOST_AT_ONCE:
             self._tell(caller, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hmac
 import json
 import os
 import shutil
@@ -73,7 +74,7 @@ class Agent:
         self._starter = KeeperStarter(self.keeper, self.folder, self.say)
         self._looks = FolderLooks()
         self._keepers = HostedKeepers(self._starter, self._looks)
-        self._reports = ReportSocket(self.say)
+        self._reports = ReportSocket(self.say, self._has_token)
         self._delivering: dict[str, _SecondKeeper] = {}  # by folder
         place = Path(self.root, ".slots", "%s.%s.%s.json" % (self.experiment, settings["service"], self.key))
         self._slots = SlotDesk(place, self.experiment, self._holds_slot, _SLOTS_S)
@@ -135,6 +136,16 @@ class Agent:
         if request["relayed"]:
             self._reports.listen(place + ".sock")
         return {}
+
+    def _has_token(self, job: str, token: str) -> bool:
+        """Whether this is the token of a job that was started here, as its own folder has it."""
+        _, trial, number = ("--" + job).rsplit("-", 2)
+        if not trial.isalnum() or not number.isdigit():
+            return False
+        with contextlib.suppress(OSError):
+            known = HostedAttempt.at(os.path.join(self.folder, "trials", trial, number)).files.spec().get("token")
+            return isinstance(known, str) and hmac.compare_digest(known.encode("utf-8"), token.encode("utf-8"))
+        return False
 
     def do_answer(self, request: dict[str, Any]) -> None:
         """What the manager says to a report. Nothing is said to that."""

@@ -1,0 +1,111 @@
+"""What a machine says by its agent's connection, which is foreign: how much of it is kept, and what ends the link."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from typing import Any
+
+import pytest
+
+pytest.importorskip("paramiko")
+
+from nnilite_remote import _agent_link
+from nnilite_remote._agent_link import AgentLink, AgentStream
+from nnilite_remote._report_relay import ReportRelay
+from waiting import others_turn
+
+
+class Says(AgentStream):
+    """A connection by which a machine says some pieces, and takes nothing."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pending = b""
+        self.pieces = queue.SimpleQueue[bytes]()
+        for piece in pieces:
+            self.pieces.put(piece)
+        self.taken = 0
+        self.closed = threading.Event()
+        self.channel: Any = self
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        """There is none."""
+
+    def read(self) -> bytes:
+        piece = self.pieces.get()
+        self.taken += 1
+        return piece
+
+    def send(self, data: bytes) -> None:
+        self.closed.wait(20)
+
+    def shutdown_write(self) -> None:
+        """There is nobody to tell."""
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+async def ended(stream: Says, heard: list[Any]) -> None:
+    over = asyncio.Event()
+    link = AgentLink(stream, over.set, heard.append)
+    await asyncio.wait_for(over.wait(), 20)
+    link.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]\n", b"7\n", b'{"id": []}\n', b'{"id": 1}\n', b'{"event": 1}\n', b"[" * 100_000 + b"\n", b"\xff\n"],
+    ids=["list", "number", "odd id", "no answer", "odd event", "deep", "no text"],
+)
+def test_what_no_agent_says_ends_the_link(line: bytes) -> None:
+    heard: list[Any] = []
+    stream = Says(b'{"event": "ended"}\n', line, b'{"event": "more"}\n')
+    asyncio.run(ended(stream, heard))
+    assert heard == [{"event": "ended"}]
+    assert stream.closed.is_set()
+
+
+def test_a_line_without_an_end_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_agent_link, "_MAX_LINE_BYTES", 100_000)
+    stream = Says(*[b"x" * 30_000] * 100)
+    asyncio.run(ended(stream, []))
+    assert stream.taken < 10
+
+
+def test_what_a_machine_says_does_not_pile_up_before_a_busy_manager() -> None:
+    async def busy() -> int:
+        over = asyncio.Event()
+        stream = Says(*[b'{"event": "ended"}\n'] * 1000, b"")
+        AgentLink(stream, over.set, lambda _: None)
+        stream.closed.wait(0.3)  # the event loop does nothing else meanwhile
+        early = stream.taken
+        await asyncio.wait_for(over.wait(), 20)
+        return early
+
+    assert asyncio.run(busy()) <= _agent_link._HANDED_OVER_MOST + 1
+
+
+def test_a_machine_that_takes_nothing_is_not_told_without_end() -> None:
+    async def tell() -> int:
+        stream = Says()
+        link = AgentLink(stream, lambda: None, lambda _: None)
+        for number in range(5000):
+            link.tell("answer", caller=number, line="")
+        waiting = link._outbox.qsize()
+        stream.close()
+        stream.pieces.put(b"")
+        await others_turn()
+        return waiting
+
+    assert asyncio.run(tell()) <= _agent_link._UNSENT_MOST + 1
+
+
+def test_reports_that_are_none_are_logged_once_a_minute(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    relay = ReportRelay(tmp_path / "none", lambda caller, line: None)
+    for _ in range(20):
+        relay.take({"event": "report", "caller": "x"})
+    assert len(caplog.records) == 1
