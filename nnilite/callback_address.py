@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from nnilite._keeper.local_link import SUFFIX, with_short_name
+from nnilite._keeper.proof import proves
 from nnilite._network import is_loopback
 from nnilite._sparse_log import SparseLog
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
@@ -28,6 +29,7 @@ __all__ = [
     "check_callback_address",
     "connect_to_socket",
     "is_loopback",
+    "proves",
     "reachable_callback_address",
     "with_host",
 ]

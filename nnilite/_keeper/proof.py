@@ -55,6 +55,22 @@ def same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode("utf-8"))
 
 
+def proves(authorization: str, token: str, method: str, path: str) -> bool:
+    """Whether an Authorization header proves that its sender knows the token; `path` begins with /api/v1.
+
+    For programs in between, which do not know the manager's nonces: they can let a caller come to the manager, which
+    also checks that the request is fresh. Keepers of version 0.1 send the token itself.
+    """
+    scheme, _, given = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return same(given.strip(), token)
+    *parts, made = given.split(":")
+    if scheme.lower() != SCHEME.lower() or len(parts) != 4:
+        return False
+    mine, theirs, count, content = parts
+    return same(made, code(token, "request", mine, theirs, count, method, path, content))
+
+
 class ProofSession:
     """The keeper's half of the proofs on one connection."""
 

@@ -120,6 +120,13 @@ class WorkerAttempt:
         )
         self._folder.create(spec)
 
+    def token(self) -> str:
+        """Return the trial's token, by which its keeper proves itself; "" where it has no specification (any more)."""
+        with contextlib.suppress(OSError):
+            token = self._folder.spec().get("token")
+            return token if isinstance(token, str) else ""
+        return ""
+
     def start(self, keeper: Path) -> None:
         """Start the keeper; twice does no harm, since it looks for another one at work. Raises: OSError."""
         self._keeper = _started(self._folder.run_command(keeper))

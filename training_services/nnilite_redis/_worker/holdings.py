@@ -26,6 +26,11 @@ class Holdings:
         """The attempt of a job, also if it was taken away."""
         return self.attempts.get(job) or self._fenced.get(job)
 
+    def token(self, job: str) -> str:
+        """Return the token of a job; "" if there is no such job here."""
+        attempt = self.get(job)
+        return "" if attempt is None else attempt.token()
+
     @property
     def live(self) -> list[WorkerAttempt]:
         """The attempts that hold a processor."""

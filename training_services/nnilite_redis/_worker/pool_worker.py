@@ -97,7 +97,7 @@ class Worker:
         self._gpus = WorkerGpus(options.gpus)
         self._handlers = Handlers(self._pool, self._holdings, self._checkpoints, folder, name, look=self._wakeup.set)
         self._mail = Mailbox(self._pool, worker_party(name), self._handlers.serve)
-        self._proxy = Proxy(lambda job, letter: self._handlers.hand_on(self._mail, job, letter))
+        self._proxy = Proxy(lambda job, letter: self._handlers.hand_on(self._mail, job, letter), self._holdings.token)
         self._intake = Intake(
             self._pool,
             self._mail,

@@ -1,5 +1,8 @@
 """Where keepers on this machine find their manager: requests that come here go to it as letters, and so do its answers.
 
+Everybody on this machine can reach the port. So a request is judged by its head: its body is read only if the head
+proves that the keeper of a job here has sent it. Connections without a proof are few, and the oldest makes room.
+
 While Redis or the manager is away the answer is 503, and the keeper tries again: what it has to tell stands in the
 trial's folder until the manager has acknowledged it.
 """
@@ -9,28 +12,49 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, RequestHandler, stream_request_body
 
+from nnilite.callback_address import proves
 from nnilite.errors import NniliteError
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import ANSWER_HEADERS, MAX_BODY_BYTES, REQUEST_HEADERS, is_of_keeper
+
+if TYPE_CHECKING:
+    from tornado.http1connection import HTTP1ServerConnection
 
 log = logging.getLogger(__name__)
 
 Pass = Callable[[str, Letter], Awaitable[Letter | None]]
 """Hands the request of a job's keeper to its manager; None if there is no such job here."""
 
+_UNPROVEN_MOST = 64
+_HEAD_BYTES = 8192
+_UNPROVEN_READ_BYTES = 4096
+_READ_BYTES = 65536
+_IDLE_S = 60.0
+_BODY_S = 60.0
+
 
 class Proxy:
-    """A port of this machine's loopback."""
+    """A port of this machine's loopback. `token_of` returns the token of a job here; "" if there is no such job."""
 
-    def __init__(self, hand_on: Pass) -> None:
-        rules = [(r"/api/v1/callback/([A-Za-z0-9._-]+)(?:/proof)?", _ProxyHandler, {"hand_on": hand_on})]
-        self._server = HTTPServer(Application(rules, log_function=_quiet), max_buffer_size=MAX_BODY_BYTES)
+    def __init__(self, hand_on: Pass, token_of: Callable[[str], str]) -> None:
+        unproven = _Unproven()
+        about = {"hand_on": hand_on, "token_of": token_of, "unproven": unproven}
+        rules = [(r"/api/v1/callback/([A-Za-z0-9._-]+)(?:/proof)?", _ProxyHandler, about)]
+        self._server = _ProxyServer(
+            Application(rules, log_function=_quiet),
+            unproven=unproven,
+            max_header_size=_HEAD_BYTES,
+            max_body_size=MAX_BODY_BYTES,
+            idle_connection_timeout=_IDLE_S,
+            body_timeout=_BODY_S,
+        )
         self.url = ""
 
     def start(self) -> None:
@@ -44,9 +68,68 @@ class Proxy:
         await asyncio.wait_for(self._server.close_all_connections(), 5)
 
 
+class _Unproven:
+    """The connections by which nothing has come yet that proves who sent it, the oldest first."""
+
+    def __init__(self) -> None:
+        self._streams: dict[IOStream, None] = {}
+
+    def add(self, stream: IOStream) -> None:
+        if len(self._streams) >= _UNPROVEN_MOST:
+            oldest = next(iter(self._streams))
+            self.remove(oldest)
+            oldest.close()
+        stream.read_chunk_size = _UNPROVEN_READ_BYTES
+        self._streams[stream] = None
+
+    def remove(self, stream: IOStream) -> None:
+        stream.read_chunk_size = _READ_BYTES
+        self._streams.pop(stream, None)
+
+
+class _ProxyServer(HTTPServer):
+    def initialize(  # type: ignore[override]
+        self, application: Application, unproven: _Unproven, **options: Any
+    ) -> None:
+        super().initialize(application, **options)
+        self._unproven = unproven
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        self._unproven.add(stream)
+        super().handle_stream(stream, address)
+
+    def on_close(self, server_conn: object) -> None:
+        self._unproven.remove(cast("HTTP1ServerConnection", server_conn).stream)
+        super().on_close(server_conn)
+
+
+@stream_request_body
 class _ProxyHandler(RequestHandler):
-    def initialize(self, hand_on: Pass) -> None:
+    def initialize(self, hand_on: Pass, token_of: Callable[[str], str], unproven: _Unproven) -> None:
         self._hand_on = hand_on
+        self._token_of = token_of
+        self._unproven = unproven
+        self._body = bytearray()
+
+    def prepare(self) -> None:
+        """Judge the head. Whoever is refused is answered at once, and the connection ends with an unread body."""
+        method, path = str(self.request.method), str(self.request.uri)
+        if not is_of_keeper(method, path):
+            self._answer(Letter({"status": 403}))
+            return
+        token = self._token_of(self.path_args[0])
+        if not token:
+            self._answer(Letter({"status": 404}))
+        elif method == "POST" and not proves(self.request.headers.get("Authorization", ""), token, method, path):
+            self._answer(Letter({"status": 401}))
+        elif method == "POST":
+            stream = getattr(self.request.connection, "stream", None)
+            if stream is not None:
+                self._unproven.remove(stream)
+
+    def data_received(self, chunk: bytes) -> None:
+        if self.request.method == "POST":  # no other method has a body
+            self._body += chunk
 
     async def get(self, job: str) -> None:
         await self._carry(job)
@@ -56,11 +139,8 @@ class _ProxyHandler(RequestHandler):
 
     async def _carry(self, job: str) -> None:
         method, path = str(self.request.method), str(self.request.uri)
-        if not is_of_keeper(method, path):
-            self._answer(Letter({"status": 403}))
-            return
         headers = {name: self.request.headers[name] for name in REQUEST_HEADERS if name in self.request.headers}
-        letter = Letter({"do": "http", "method": method, "path": path, "headers": headers}, self.request.body)
+        letter = Letter({"do": "http", "method": method, "path": path, "headers": headers}, bytes(self._body))
         try:
             answer = await self._hand_on(job, letter)
         except NniliteError as error:

@@ -1,0 +1,95 @@
+"""The port of a worker of a Redis pool, which everybody on that machine can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+pytest.importorskip("redis")
+
+from nnilite._keeper.proof import ProofSession
+from nnilite_redis._mail import Letter
+from nnilite_redis._worker import proxy
+from nnilite_redis._worker.proxy import Proxy
+
+PATH = "/api/v1/callback/j-1"
+
+
+class Port:
+    """A proxy on a loop of its own, whose manager takes everything."""
+
+    def __init__(self) -> None:
+        self.taken: list[Letter] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(20)
+
+    async def _start(self) -> None:
+        self._proxy = Proxy(self._take, {"j-1": "secret"}.get)  # type: ignore[arg-type]
+        self._proxy.start()
+        self.number = int(self._proxy.url.rpartition(":")[2])
+
+    async def _take(self, job: str, letter: Letter) -> Letter:
+        self.taken.append(letter)
+        return Letter({"status": 200}, b"{}")
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._proxy.close(), self._loop).result(20)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def post(self, path: str, authorization: str, body: bytes = b"{}") -> int:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.number, timeout=20)) as connection:
+            connection.request("POST", path, body, {"Authorization": authorization})
+            return connection.getresponse().status
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    port = Port()
+    yield port
+    port.close()
+
+
+def signed(body: bytes) -> str:
+    return ProofSession("secret").authorization("POST", PATH, body)
+
+
+@pytest.mark.parametrize("authorization", ["Bearer secret", signed(b"{}")], ids=["version 0.1", "signed"])
+def test_what_a_keeper_here_has_signed_goes_to_its_manager(port: Port, authorization: str) -> None:
+    assert port.post(PATH, authorization) == 200
+    assert [letter.data for letter in port.taken] == [b"{}"]
+
+
+@pytest.mark.parametrize(
+    "authorization", ["", "Bearer wrong", "Nnilite a:b:1:c:d", "Nnilite :", signed(b"")[:-1] + "x"]
+)
+def test_without_the_proof_of_a_job_here_no_body_is_waited_for(port: Port, authorization: str) -> None:
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\nContent-Length: 16000000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port.number), timeout=20) as caller:
+        caller.sendall(head.encode())
+        assert caller.recv(1000).startswith(b"HTTP/1.1 401")
+    assert port.taken == []
+
+
+def test_a_job_that_is_not_here_is_nobodys(port: Port) -> None:
+    assert port.post("/api/v1/callback/j-2", "Bearer secret") == 404
+    assert port.post("/api/v1/callback/j-2/proof", "Bearer secret") == 403
+
+
+def test_the_oldest_without_a_proof_makes_room(port: Port) -> None:
+    with ExitStack() as opened:
+        callers = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", port.number), timeout=20))
+            for _ in range(proxy._UNPROVEN_MOST + 1)
+        ]
+        assert callers[0].recv(100) == b""
+        assert port.post(PATH, "Bearer secret") == 200
