@@ -22,6 +22,7 @@ from nnilite._cli import nnictl
 from nnilite._cli.command_line import Parser
 from nnilite._rest.openapi import document
 from nnilite._rest.routes import ROUTES
+from nnilite._rest.session_handlers import SESSION_ROUTES
 from nnilite.config import BY_MANAGER, BY_WORKERS, reference_markdown
 from nnilite.service import TrainingService
 
@@ -89,6 +90,14 @@ running server describes it, with all schemas, at `/api/v1/openapi.json`.
 - [Security and tokens](../how-to/security-and-tokens.md) says when a token is needed and how to send it. Requests that
   change something send JSON (`Content-Type: application/json`).
 - Routes below `/nni` answer as NNI's manager did, for programs that were written for it.
+
+"""
+
+FOR_BROWSERS = """\
+The page trades the key of a sign-in link for that of a session (`POST /sessions`), and sends it with each request in
+the header `X-Nnilite-Session`. A request that changes something also needs the header `Origin`. What sends no headers
+has a ticket (`POST /tickets`): a download in its query (`?ticket=...`), a WebSocket as a protocol
+(`Sec-WebSocket-Protocol: nnilite, TICKET`). Links, sessions and tickets end with the server. Cookies open nothing.
 
 """
 
@@ -209,22 +218,29 @@ def _meaning(action: argparse.Action) -> str:
     return (action.help or "").replace("|", "\\|").replace("%(default)s", str(action.default))
 
 
+_ABOUT = {"For browsers": FOR_BROWSERS, "For trials": FOR_TRIALS}
+
+
 def rest() -> str:
-    found = document(ROUTES, "", "nnilite-<experiment>")
+    found = document(ROUTES, "")
     parts = []
     for title, chosen in _chapters(found["paths"]):
         parts.append(f"## {title}\n")
-        parts += [FOR_TRIALS] if title == "For trials" else []
+        parts += [_ABOUT[title]] if title in _ABOUT else []
         parts += [_operation(path, method, about) for path, methods in chosen for method, about in methods.items()]
     return REST + "\n".join(parts)
 
 
 def _chapters(paths: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    kinds: dict[str, list[tuple[str, Any]]] = {"For people and scripts": [], "For trials": [], "As NNI's manager": []}
+    titles = ("For people and scripts", "For browsers", "For trials", "As NNI's manager")
+    kinds: dict[str, list[tuple[str, Any]]] = {title: [] for title in titles}
+    of_browsers = {route.path for route in SESSION_ROUTES}
     for path, methods in paths.items():
         first = next(iter(methods.values()))
         if path.startswith("/nni/"):
             kind = "As NNI's manager"
+        elif path in of_browsers:
+            kind = "For browsers"
         else:
             own = {"manager": []} in first["security"]
             kind = "For people and scripts" if own else "For trials"

@@ -29,6 +29,9 @@ settings.register_profile("daily", derandomize=True, **_COMMON)
 settings.register_profile("long", **_COMMON)
 settings.load_profile("long" if "NNILITE_SIMULATION_RUNS" in os.environ else "daily")
 
+# Whoever runs the tests over SSH would be told links that sign in, in the place of plain addresses.
+os.environ.pop("SSH_CONNECTION", None)
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in its background with Ctrl-C ignored, and programs under test would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

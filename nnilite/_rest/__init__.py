@@ -15,7 +15,7 @@ session_handlers     handlers that make and end these
 page_name            the host name under which browsers open the page of one start of a server
 server_connections   limits the open connections, and closes some when there are too many
 peers                tells whether the user's own program is at the other end of a connection
-programs             finds the program that has a socket, and tells those that forward ports
+forwarders           finds the program that has a socket, and tells those that forward ports
 callback_proofs      the manager's half of the mutual proofs of keepers and managers
 route_definition     one row of the table of routes: address, handler, and what goes in and out
 routes               the table of routes

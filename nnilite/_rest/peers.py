@@ -15,7 +15,7 @@ User ids are those of this process's user namespace: a user who is root only in 
 id here. A user without an id in this namespace is listed with the kernel's overflow id (65534), which is believed only
 if all users have an id here.
 
-The program itself is looked for, too: one that forwards ports, or that cannot be found, is no proof (see `programs`).
+The program itself is looked for, too: one that forwards ports, or that cannot be found, is no proof (see `forwarders`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import IOStream
 
-from nnilite._rest.programs import Programs, forwards
+from nnilite._rest.forwarders import Programs, forwards
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 TRIES = 3  # the list is not read at one moment, so a row may be missed while others come and go

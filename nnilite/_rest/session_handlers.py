@@ -68,7 +68,7 @@ SESSION_ROUTES = (
             "POST": Operation(
                 "Make a one-time link to the user interface",
                 Response(
-                    "the path of the link, which works once, within ten minutes, and the host name for it, or ",
+                    "path of the link, which works once, within ten minutes, and the host name for it, if any",
                     s.record(path=s.TEXT, host=s.TEXT),
                     status=201,
                 ),

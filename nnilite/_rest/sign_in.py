@@ -57,7 +57,7 @@ class OneTimeKeys:
 
 
 @dataclass
-class _Session:
+class _SignedIn:
     begun: float
     used: float
 
@@ -67,14 +67,14 @@ class Sessions:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: OrderedDict[bytes, _Session] = OrderedDict()
+        self._kept: OrderedDict[bytes, _SignedIn] = OrderedDict()
 
     def begin(self) -> str:
         """The key of a new session."""
         key, now = secrets.token_urlsafe(32), self._clock()
         while len(self._kept) >= SESSIONS_MAX:
             self._kept.popitem(last=False)
-        self._kept[_name_of(key)] = _Session(now, now)
+        self._kept[_name_of(key)] = _SignedIn(now, now)
         return key
 
     def valid(self, key: str) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from nnilite._running import launch
 from nnilite.testing import eventually
 from other_user import STRANGER, ask_at
-from platforms.chromium import browser, open_page
+from platforms.chromium import browser, faults, open_page
 from stranger import stranger
 
 __all__ = ["browser", "open_page"]
@@ -128,6 +128,7 @@ def test_after_a_resume_the_page_says_what_to_do(start: Any, open_page: Any) -> 
     resumed(running, port)
     page.get_by_text("You are signed out").wait_for()
     page.get_by_text(f"nnictl webui url {running.entry.id}").wait_for()
+    assert faults(page) == []
     assert page.evaluate(KEY_STORED) is None
     page.goto(running.client.sign_in_link())
     page.get_by_text("Live", exact=True).wait_for()

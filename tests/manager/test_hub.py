@@ -236,9 +236,9 @@ def test_a_text_that_is_no_yaml_has_its_line(hub: Client, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("link", "host", "wanted"),
     [
-        ("http://127.0.0.1:8080/?token=x", "localhost:8070", "http://127.0.0.1:8080/?token=x"),
-        ("http://127.0.0.1:8080/?token=x", "[::1]:8070", "http://127.0.0.1:8080/?token=x"),
-        ("http://127.0.0.1:8080/p/?token=x", "lab.example:8070", "http://lab.example:8080/p/?token=x"),
+        ("http://127.0.0.1:8080/#key=x", "localhost:8070", "http://127.0.0.1:8080/#key=x"),
+        ("http://127.0.0.1:8080/#key=x", "[::1]:8070", "http://127.0.0.1:8080/#key=x"),
+        ("http://127.0.0.1:8080/p/#key=x", "lab.example:8070", "http://lab.example:8080/p/#key=x"),
         ("https://lab:8080/", "other:8070", "https://lab:8080/"),
     ],
 )

@@ -17,7 +17,7 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options, listen, make_application, peers, programs
+from nnilite._rest import Options, forwarders, listen, make_application, peers
 from nnilite._rest.page_name import new_page_name
 from nnilite._rest.peers import Peers, TheirSocket, sockets_of
 from nnilite.errors import Conflict
@@ -236,7 +236,7 @@ def test_any_other_program_of_the_own_user_needs_no_token(tmp_path: Path, client
 
 def test_a_program_that_cannot_be_found_needs_a_token(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is with the processes of sshd where the manager is not root's."""
-    monkeypatch.setattr(programs, "_has", lambda process, wanted: False)
+    monkeypatch.setattr(forwarders, "_has", lambda process, wanted: False)
     assert client.get("/experiment", Authorization="").status == 401
     assert client.get("/experiment").status == 200
 

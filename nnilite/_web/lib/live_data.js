@@ -254,7 +254,7 @@ async function statusNow() {
 export function start() {
   get("experiment").then(takeProfile, () => {}); // the first paint need not wait for the stream
   connect();
-  onSignIn(() => connection.value.state === "signed-out" && connect());
+  onSignIn(connect);
   setInterval(() => {
     now.value = Date.now() / 1000;
   }, 1000);

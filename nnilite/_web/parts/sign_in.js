@@ -16,9 +16,9 @@ const REASONS = {
  */
 export function SignedOut({ command, where }) {
   const [title, reason] = REASONS[signInTrouble()];
-  return html`<div class="card"><${Empty} title=${title}>
+  return html`<h1 class="hidden">Sign in</h1><div class="card"><${Empty} title=${title}>
     ${reason}You need to sign in: run <code>${command}</code> on the machine ${where}, and open the link that it prints.
-    <br /><${Copy} text=${command} what="Command" label="Copy the command" />
+    <span style=${{ display: "block", marginTop: "12px" }}><${Copy} text=${command} what="Command" label="Copy the command" /></span>
   </${Empty}></div>`;
 }
 
