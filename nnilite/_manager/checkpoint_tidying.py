@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nnilite._blocking import in_thread
 from nnilite._engine import messages as s
@@ -31,6 +31,8 @@ LAST_S = 10.0  # so long the end of the manager waits for what is still to be de
 _PAUSE_S = (1.0, 60.0)
 _MOST_PASSES = 3
 _MOST_TOLD = 10
+_SLOW_S = 60.0  # for what takes longer, nothing else waits
+_MOST_SLOW = 8
 
 
 class Blocking(Protocol):
@@ -66,6 +68,7 @@ class CheckpointTidier:
         self._may_be_large = True
         self._best = self._best_now()
         self._held: dict[asyncio.Future[None], str] = {}
+        self._slow: dict[str, asyncio.Future[Any]] = {}  # by trial, what goes on though nobody waits for it
         self._failures = 0
         self._told: set[str] = set()
         self._wake = asyncio.Event()
@@ -168,6 +171,7 @@ class CheckpointTidier:
             return
         stay = Stay.NOTHING if whole else self._rule.stay(trial, self._best)
         try:
+            self._check_slow(trial)
             await self._clear(trial, attempt, stay)
             if self._rule.max_bytes is not None:
                 self._sizes[trial] = await self._size(trial, attempt)
@@ -185,21 +189,45 @@ class CheckpointTidier:
 
     async def _clear(self, trial: str, attempt: int, stay: Stay) -> None:
         for _ in range(_MOST_PASSES):
-            clearing = await self._blocking(partial(self._place.look, trial, attempt, stay))
+            clearing = await self._within(trial, self._blocking(partial(self._place.look, trial, attempt, stay)))
             # It may have been run again meanwhile, or even have ended once more.
             if clearing is None or trial in self._rules.live or self._ended.get(trial) != attempt:
                 return
             setting_aside = asyncio.ensure_future(self._blocking(clearing.set_aside))
             self._held[setting_aside] = trial
-            # Whoever cancels us does not end that step.
             setting_aside.add_done_callback(self._held.pop)
-            await asyncio.shield(setting_aside)
-            await self._blocking(clearing.delete)
+            await self._within(trial, setting_aside)
+            await self._within(trial, self._blocking(clearing.delete))
         raise ServiceError(f"those of trial {trial} change while they are deleted")
+
+    async def _within(self, trial: str, work: Awaitable[T]) -> T:
+        """Wait for what is done for a trial. Raises: ServiceError if it takes long, and then it goes on alone."""
+        working = asyncio.ensure_future(work)
+        try:
+            done, _ = await asyncio.wait([working], timeout=_SLOW_S)
+        except asyncio.CancelledError:
+            # Whoever cancels us does not end that step.
+            if working not in self._held:
+                working.cancel()
+            raise
+        if not done:
+            self._slow[trial] = working
+            # Nobody asks for its result any more.
+            working.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            raise ServiceError(f"those of trial {trial} take longer than {_SLOW_S:.0f} s, and others come first")
+        return working.result()
+
+    def _check_slow(self, trial: str) -> None:
+        """Raises: ServiceError if nothing more is to be begun for this trial now."""
+        self._slow = {name: working for name, working in self._slow.items() if not working.done()}
+        if trial in self._slow:
+            raise ServiceError(f"those of trial {trial} are still being looked at or deleted")
+        if len(self._slow) >= _MOST_SLOW:
+            raise ServiceError(f"those of {len(self._slow)} trials are still being looked at or deleted")
 
     async def _size(self, trial: str, attempt: int) -> int:
         try:
-            return await self._blocking(partial(self._place.size, trial, attempt))
+            return await self._within(trial, self._blocking(partial(self._place.size, trial, attempt)))
         except ValueError as error:
             self._tell(f"{error}; it does not count for maxSize")
             return 0

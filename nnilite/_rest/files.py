@@ -3,6 +3,9 @@
 A trial owns its folder and can put anything there: links to elsewhere, pipes, pages with scripts. Therefore paths are
 opened one component at a time without following links, so that a trial cannot swap one in between. Only ordinary files
 are read. A browser shows only kinds of files that run nothing; all others are offered for download.
+
+A folder may also hang, as a network file system does whose server is away. So all this is done in threads of its own,
+of which only some may hang, and whoever asks is told after some seconds.
 """
 
 from __future__ import annotations
@@ -10,14 +13,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
+from nnilite._blocking import in_thread
+from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
 from nnilite._rest.handler import Answering
-from nnilite.errors import NotFound
+from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import open_below
+
+T = TypeVar("T")
 
 CHUNK_BYTES = 256 * 1024
 PRIVATE = (".nni", "spec.json")  # the keeper's own files; its specification has the trial's token
@@ -35,6 +44,7 @@ _SHOWN = {
     **dict.fromkeys((".stdout", ".stderr", ".toml", ".r", ".jl", ".err", ".out"), "text/plain; charset=utf-8"),
 }
 _DOWNLOADED = "application/octet-stream"
+_LOOKS = FolderLooks(limit_s=10.0)
 _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 
@@ -51,6 +61,14 @@ def is_private(parts: Sequence[str]) -> bool:
     return any(part in PRIVATE for part in parts[:2])
 
 
+async def in_folder(root: Path, work: Callable[[], T]) -> T:
+    """Return what `work` finds in a trial's folder. Raises: ServiceError if that hangs, and what `work` raises."""
+    try:
+        return await in_thread(lambda: cast(T, _LOOKS.look(str(root), "", work)))
+    except SlowFolder as error:
+        raise ServiceError(f"The folder {root} cannot be read now: {error.strerror}.") from error
+
+
 def open_inside(root: Path, relative: str) -> BinaryIO:
     """Open an ordinary file below `root` without following links. Raises: NotFound."""
     parts_of(relative)
@@ -62,34 +80,38 @@ def open_inside(root: Path, relative: str) -> BinaryIO:
 
 async def send_inside(handler: Answering, root: Path, relative: str) -> None:
     """Answer with a file that a trial made."""
-    file = await asyncio.to_thread(open_inside, root, relative)
+    file = await in_folder(root, lambda: open_inside(root, relative))
     media = _SHOWN.get(Path(relative).suffix.lower(), _DOWNLOADED)
     handler.set_header("Content-Security-Policy", _FILE_POLICY)
     handler.set_header("Content-Disposition", _disposition(Path(relative).name, media == _DOWNLOADED))
-    await _send(handler, file, media)
+    await _send(handler, file, media, root)
 
 
 async def send_file(handler: Answering, path: Path, media: str) -> None:
     """Answer with a file of nnilite's own."""
     file = await asyncio.to_thread(open_inside, path.parent, path.name)
-    await _send(handler, file, media)
+    await _send(handler, file, media, path.parent)
 
 
-async def _send(handler: Answering, file: BinaryIO, media: str) -> None:
+async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> None:
     """Send the present content of a file, and not what it grows by meanwhile."""
-    with file:
+    try:
         left = os.fstat(file.fileno()).st_size
         handler.set_header("Content-Type", media)
         handler.set_header("Content-Length", left)
         if handler.signed is not None:
-            handler.prove(handler.signed, await asyncio.to_thread(_digest, file, left))
+            size = left
+            handler.prove(handler.signed, await in_folder(root, lambda: _digest(file, size)))
         while left > 0:
-            chunk = await asyncio.to_thread(file.read, min(CHUNK_BYTES, left))
+            chunk = await in_folder(root, partial(file.read, min(CHUNK_BYTES, left)))
             if not chunk:  # the file was cut short, and the answer must be recognizable as incomplete
                 handler.hang_up()
                 return
             left -= len(chunk)
             await handler.send_piece(chunk)
+    finally:
+        # Closing waits for a read that hangs.
+        threading.Thread(target=file.close, name="close", daemon=True).start()
 
 
 def _digest(file: BinaryIO, size: int) -> str:

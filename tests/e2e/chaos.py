@@ -44,10 +44,10 @@ book = pathlib.Path(os.environ["BOOKS"], f"{{nnilite.get_trial_id()}}-{{os.envir
 with book.open("a", buffering=1) as out:
     out.write(f"on {{socket.gethostname()}}\\n")
     for i in range({METRICS}):
-        out.write(f"begin {{i}}\\n")
+        out.write(f"begin {{i}} {{time.monotonic()}}\\n")
         report = nnilite.report_final_result if i == {METRICS} - 1 else nnilite.report_intermediate_result
         patiently(report, p["x"] + i)
-        out.write(f"done {{i}}\\n")
+        out.write(f"done {{i}} {{time.monotonic()}}\\n")
         sys.stdout.write({LINE!r}.format(i))
         sys.stdout.flush()
         time.sleep({PAUSE_S})
@@ -428,11 +428,25 @@ def check_attempts(directory: Path, gone: set[Key], ran: set[Key]) -> str:
     return f"{len(again)} attempts run again, all of them after their keeper was gone"
 
 
+def check_times(kept: dict[Key, list[str]]) -> None:
+    """No attempt of a trial did anything after a later one had begun. All hosts are of one machine, with one clock."""
+    worked = {
+        key: [float(line.split()[2]) for line in lines if line.startswith(("begin", "done")) and len(line.split()) == 3]
+        for key, lines in kept.items()
+    }
+    for (trial, attempt), times in worked.items():
+        later = [
+            min(others) for (other, number), others in worked.items() if other == trial and number > attempt and others
+        ]
+        assert not (times and later and max(times) > min(later)), f"two attempts of {trial} ran at once"
+
+
 def check(chaos: Chaos, folder: Path) -> str:
     """All of these; the report in words."""
     directory, kept = chaos.running.directory, books(folder)
     twice = [key for key, lines in kept.items() if sum(line.startswith("on ") for line in lines) > 1]
     assert not twice, f"these attempts ran more than once: {twice}"
+    check_times(kept)
     metrics = check_metrics(directory, kept)
     kills = sum(number for what, number in chaos.struck.items() if what.endswith(("trial killed", "trials killed")))
     check_ends(directory, kept, kills)

@@ -207,3 +207,30 @@ def test_a_trial_waits_for_its_start_while_its_old_checkpoints_are_set_aside(fol
         assert start(trial("b"), Attempt("b", 1)) == "a job"
 
     asyncio.run(scenario())
+
+
+def test_a_folder_of_checkpoints_that_hangs_holds_up_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_tidying, "_SLOW_S", 0.2)
+    monkeypatch.setattr(checkpoint_tidying, "_PAUSE_S", (0.01, 0.05))
+    answers, real = threading.Event(), CheckpointFolders.look
+
+    def look(place: CheckpointFolders, trial: str, *more: Any) -> Any:
+        if trial == "a":
+            answers.wait(30)
+        return real(place, trial, *more)
+
+    monkeypatch.setattr(CheckpointFolders, "look", look)
+
+    async def play() -> None:
+        tidying, over = tidier(folder, "none"), asyncio.Event()
+        running = asyncio.create_task(tidying.run(over))
+        tidying.committed([s.SaveTrial(trial(name)) for name in "ab"])
+        before = threading.active_count()
+        await eventually_async(lambda: left(folder) == ["a/1 'x'\n.pt", "a/2.pt"])
+        assert threading.active_count() - before < 4
+        answers.set()
+        await eventually_async(lambda: left(folder) == [])
+        over.set()
+        await running
+
+    asyncio.run(play())

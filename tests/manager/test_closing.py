@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,7 +106,27 @@ def test_the_tuner_hears_whether_all_that_it_was_told_is_committed(tmp_path: Pat
 
     nothing = SimpleNamespace(close=lambda: None)
     store = SimpleNamespace(settled=settled, close=lambda: None)
-    parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=nothing)
+    engine = SimpleNamespace(rules=SimpleNamespace(abandoned=()))
+    parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=nothing, engine=engine)
     program = Program(parse(["--directory", str(tmp_path), "--mode", "resume"]), Starter(None))
     asyncio.run(program._close(parts))
     assert told == [settled]
+
+
+def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(tmp_path: Path) -> None:
+    class Tuner:
+        async def close(self, *, committed: bool) -> None:
+            """It has no state."""
+
+    class Service:
+        async def close(self) -> None:
+            raise ServiceError("process group 7 still runs")
+
+    store: Any = SimpleNamespace(settled=True, close=lambda: None)
+    engine = SimpleNamespace(rules=SimpleNamespace(abandoned=tuple("abcdefg")))
+    parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=store, engine=engine)
+    program = Program(parse(["--directory", str(tmp_path), "--mode", "resume"]), Starter(None))
+    asyncio.run(program._close(parts))
+    left = json.loads((tmp_path / "manager.json").read_text())["left"]
+    assert left.startswith("the end of trial a, b, c, d, e and 2 more was not confirmed by its platform")
+    assert left.endswith("; process group 7 still runs")

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
+from nnilite._keeper.folder_looks import FolderLooks
 from nnilite._manager.trial_copies import listing_of
 from nnilite._manager.viewer import piece
 from nnilite._rest.files import open_inside
 from nnilite.errors import NotFound
+from nnilite.testing import eventually
 
 FILES = "/trials/End02/files"
 
@@ -193,3 +197,23 @@ def test_a_piece_of_a_log_is_read_from_either_end(tmp_path: Path) -> None:
         (b"789", 7),
         (b"0123", 0),
     ]
+
+
+def test_a_folder_that_hangs_is_told_in_time_and_others_are_read(
+    client: Client, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, real = threading.Event(), os.fwalk
+
+    def hanging(root: Path, **more: Any) -> Any:
+        answers.wait(60)
+        return real(root, **more)
+
+    monkeypatch.setattr("nnilite._rest.files._LOOKS", FolderLooks(limit_s=0.3))
+    monkeypatch.setattr(os, "fwalk", hanging)
+    before = threading.active_count()
+    for _ in range(20):
+        reply = client.get(FILES)
+        assert (reply.status, b"no answer within" in reply.body) == (503, True)
+    assert threading.active_count() - before < 5
+    answers.set()
+    eventually(lambda: client.get(FILES).status == 200)
