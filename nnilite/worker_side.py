@@ -20,7 +20,7 @@ from nnilite._keeper.attempt_files import (
 )
 from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName
 from nnilite._keeper.ending import is_stopped, kill_groups, running_groups
-from nnilite._keeper.folder_looks import FolderLooks, Look, Seen, SlowFolder
+from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
@@ -30,12 +30,12 @@ __all__ = [
     "AttemptFiles",
     "DamagedTar",
     "EnclosedFolder",
+    "FolderLook",
     "FolderLooks",
     "HostMeter",
-    "Look",
+    "LookResult",
     "NoOrdinaryFile",
     "NotOrdinary",
-    "Seen",
     "SlowFolder",
     "UnsafeName",
     "boot_id",

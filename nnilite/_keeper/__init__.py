@@ -57,6 +57,8 @@ saving             nothing of this, for an attempt without a shared storage
 use                how much processor time and memory the trial uses
 folder             the files of one attempt, by which any process can learn how far it came
 attempt_files      an attempt's folder as programs other than its keeper use it
+folder_looks       looks at the folders of trials, of which some may hang, for programs other than keepers
+ending             ends an attempt whose keeper does not do it, for programs other than keepers
 outbox             the events that the manager does not have yet, and the batches that take them there
 bootstrap_program  the first program of a job on a platform that has no keeper yet: it gets the keeper and becomes it
 job                runs an attempt as the job of such a platform

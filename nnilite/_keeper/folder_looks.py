@@ -22,7 +22,7 @@ class SlowFolder(OSError):
     """A folder is not looked at now, since a look at it does not come to its end."""
 
 
-class Look(NamedTuple):
+class FolderLook(NamedTuple):
     """Something to be done in a folder. Looks of one name give the same; what has no name is done anew each time."""
 
     folder: str
@@ -30,7 +30,7 @@ class Look(NamedTuple):
     work: Callable[[], Any]
 
 
-class Seen(NamedTuple):
+class LookResult(NamedTuple):
     """What a look has found, or the error that it has raised."""
 
     value: Any = None
@@ -50,8 +50,10 @@ class FolderLooks:
         self._limit_s = limit_s
         self._most_hanging = most_hanging
         self._lock = threading.RLock()
-        self._hanging: Dict[Look, float] = {}  # looks that were given up, and when they began
-        self._late: Dict[Tuple[str, str], Tuple[float, Seen]] = {}  # what such ones have found after all, and when
+        self._hanging: Dict[FolderLook, float] = {}  # looks that were given up, and when they began
+        self._late: Dict[
+            Tuple[str, str], Tuple[float, LookResult]
+        ] = {}  # what such ones have found after all, and when
 
     def hanging(self) -> List[str]:
         """Return the folders that are set aside now."""
@@ -60,9 +62,9 @@ class FolderLooks:
 
     def look(self, folder: str, name: str, work: Callable[[], Any]) -> Any:
         """Do this in one folder, and return what it returns. Raises: SlowFolder, OSError."""
-        return self.look_at_all([Look(folder, name, work)])[0].get()
+        return self.look_at_all([FolderLook(folder, name, work)])[0].get()
 
-    def look_at_all(self, looks: Sequence[Look]) -> List[Seen]:
+    def look_at_all(self, looks: Sequence[FolderLook]) -> List[LookResult]:
         """Make these looks in their order. What they raise that is no OSError is raised at the end."""
         row = _Row(looks, self._lock)
         first = row.go_on(self._known)
@@ -83,7 +85,7 @@ class FolderLooks:
                 return None
             look = row.looks[stuck]
             with self._lock:
-                if row.take(stuck, Seen(error=_slow(look.folder, self._limit_s))):
+                if row.take(stuck, LookResult(error=_slow(look.folder, self._limit_s))):
                     self._hanging[look] = time.monotonic() - self._limit_s
                     return row.go_on(self._known)
 
@@ -102,7 +104,7 @@ class FolderLooks:
                     self._late[look.folder, look.name] = (time.monotonic(), seen)
             return
 
-    def _known(self, look: Look) -> Optional[Seen]:
+    def _known(self, look: FolderLook) -> Optional[LookResult]:
         """What is known of a look without making it; None if it is to be made."""
         now = time.monotonic()
         self._late = {key: late for key, late in self._late.items() if now - late[0] < _LATE_FOR_S}
@@ -111,36 +113,36 @@ class FolderLooks:
             return late[1]
         for other, since in self._hanging.items():
             if other.folder == look.folder:
-                return Seen(error=_slow(look.folder, now - since))
+                return LookResult(error=_slow(look.folder, now - since))
         if len(self._hanging) >= self._most_hanging:
             text = "{} other folders of trials hang, and no more is tried".format(len(self._hanging))
-            return Seen(error=SlowFolder(errno.ETIMEDOUT, text, look.folder))
+            return LookResult(error=SlowFolder(errno.ETIMEDOUT, text, look.folder))
         return None
 
 
 class _Row:
     """Looks that are made one after the other, and how far that is."""
 
-    def __init__(self, looks: Sequence[Look], lock: threading.RLock) -> None:
+    def __init__(self, looks: Sequence[FolderLook], lock: threading.RLock) -> None:
         self.looks = looks
-        self._seen: List[Optional[Seen]] = [None] * len(looks)
+        self._seen: List[Optional[LookResult]] = [None] * len(looks)
         self._changed = threading.Condition(lock)
         self._next = 0
         self._at: Optional[int] = None  # the one that is being made
         self._since = 0.0
         self._problem: Optional[BaseException] = None
 
-    def make(self, look: Look) -> Seen:
+    def make(self, look: FolderLook) -> LookResult:
         """Make a look, which may take for ever."""
         try:
-            return Seen(look.work())
+            return LookResult(look.work())
         except OSError as error:
-            return Seen(error=error)
+            return LookResult(error=error)
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
             self._problem = error
-            return Seen()
+            return LookResult()
 
-    def go_on(self, known: Callable[[Look], Optional[Seen]]) -> Optional[int]:
+    def go_on(self, known: Callable[[FolderLook], Optional[LookResult]]) -> Optional[int]:
         """Return the next look that is to be made; None if there is none."""
         with self._changed:
             self._at = None
@@ -152,7 +154,7 @@ class _Row:
             self._changed.notify_all()
             return self._at
 
-    def take(self, place: int, seen: Seen) -> bool:
+    def take(self, place: int, seen: LookResult) -> bool:
         """Take what a look has found. False if that is there already: it was given up, or has come to its end."""
         with self._changed:
             if self._seen[place] is not None:
@@ -163,7 +165,7 @@ class _Row:
     def refuse(self, error: OSError) -> None:
         """Have no further look made."""
         with self._changed:
-            self._seen = [one or Seen(error=error) for one in self._seen]
+            self._seen = [one or LookResult(error=error) for one in self._seen]
             self._at, self._next = None, len(self.looks)
 
     def await_end(self, limit_s: float) -> Optional[int]:
@@ -176,11 +178,11 @@ class _Row:
                 self._changed.wait(left_s)
         return None
 
-    def seen(self) -> List[Seen]:
+    def seen(self) -> List[LookResult]:
         """Return what was found, in the order of the looks."""
         if self._problem is not None:
             raise self._problem
-        return [one or Seen() for one in self._seen]
+        return [one or LookResult() for one in self._seen]
 
 
 def _slow(folder: str, for_s: float) -> SlowFolder:

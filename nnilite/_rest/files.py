@@ -29,6 +29,7 @@ from nnilite.foreign_files import open_below
 T = TypeVar("T")
 
 CHUNK_BYTES = 256 * 1024
+_HASHED_AT_ONCE_BYTES = 8 << 20
 PRIVATE = (".nni", "spec.json")  # the keeper's own files; its specification has the trial's token
 
 _SHOWN = {
@@ -100,8 +101,7 @@ async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> N
         handler.set_header("Content-Type", media)
         handler.set_header("Content-Length", left)
         if handler.signed is not None:
-            size = left
-            handler.prove(handler.signed, await in_folder(root, lambda: _digest(file, size)))
+            handler.prove(handler.signed, await _digest(file, left, root))
         while left > 0:
             chunk = await in_folder(root, partial(file.read, min(CHUNK_BYTES, left)))
             if not chunk:  # the file was cut short, and the answer must be recognizable as incomplete
@@ -114,14 +114,22 @@ async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> N
         threading.Thread(target=file.close, name="close", daemon=True).start()
 
 
-def _digest(file: BinaryIO, size: int) -> str:
+async def _digest(file: BinaryIO, size: int, root: Path) -> str:
     """SHA-256 of the first `size` bytes, in hex. Afterwards the file is at its beginning again."""
     found = hashlib.sha256()
-    while size > 0 and (chunk := file.read(min(CHUNK_BYTES, size))):
-        found.update(chunk)
-        size -= len(chunk)
+    while size > 0 and (taken := await in_folder(root, partial(_hash_piece, file, found.update, size))):
+        size -= taken
     file.seek(0)
     return found.hexdigest()
+
+
+def _hash_piece(file: BinaryIO, update: Callable[[bytes], None], most: int) -> int:
+    """Hash some of a file, so little that it takes less than a slow look; how many bytes."""
+    taken, most = 0, min(most, _HASHED_AT_ONCE_BYTES)
+    while taken < most and (chunk := file.read(min(CHUNK_BYTES, most - taken))):
+        update(chunk)
+        taken += len(chunk)
+    return taken
 
 
 def _disposition(name: str, download: bool) -> str:

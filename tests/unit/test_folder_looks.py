@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._keeper.folder_looks import FolderLooks, Look, SlowFolder
+from nnilite._keeper.folder_looks import FolderLook, FolderLooks, SlowFolder
 from nnilite.testing import eventually
 
 
@@ -33,7 +33,9 @@ def test_what_does_not_hang_is_seen_in_its_order_and_errors_stay_with_their_look
     def fail() -> None:
         raise PermissionError("no")
 
-    seen = FolderLooks().look_at_all([Look("a", "", lambda: 1), Look("b", "", fail), Look("c", "", lambda: 3)])
+    seen = FolderLooks().look_at_all(
+        [FolderLook("a", "", lambda: 1), FolderLook("b", "", fail), FolderLook("c", "", lambda: 3)]
+    )
     assert (seen[0].get(), seen[2].get()) == (1, 3)
     with pytest.raises(PermissionError):
         seen[1].get()
@@ -41,7 +43,7 @@ def test_what_does_not_hang_is_seen_in_its_order_and_errors_stay_with_their_look
 
 def test_one_that_hangs_costs_its_limit_once_and_is_told_when_it_has_come_to_its_end(answers: threading.Event) -> None:
     looks = FolderLooks(limit_s=0.2)
-    row = [Look("a", "x", lambda: 1), Look("b", "x", hanging(answers, 2)), Look("c", "x", lambda: 3)]
+    row = [FolderLook("a", "x", lambda: 1), FolderLook("b", "x", hanging(answers, 2)), FolderLook("c", "x", lambda: 3)]
     seen = looks.look_at_all(row)
     assert [seen[0].value, seen[1].value, seen[2].value] == [1, None, 3]
     assert isinstance(seen[1].error, SlowFolder)
@@ -68,7 +70,7 @@ def test_what_has_no_name_is_not_given_to_another(answers: threading.Event) -> N
 def test_where_many_hang_no_further_one_is_tried(answers: threading.Event) -> None:
     looks = FolderLooks(limit_s=0.05, most_hanging=3)
     before = threading.active_count()
-    seen = looks.look_at_all([Look(str(number), "", hanging(answers, number)) for number in range(20)])
+    seen = looks.look_at_all([FolderLook(str(number), "", hanging(answers, number)) for number in range(20)])
     assert all(isinstance(one.error, SlowFolder) for one in seen)
     assert threading.active_count() - before <= 3
     with pytest.raises(SlowFolder, match="3 other folders of trials hang"):

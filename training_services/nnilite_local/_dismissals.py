@@ -10,9 +10,9 @@ import logging
 from functools import partial
 
 from nnilite.service import Handle
-from nnilite.worker_side import Look
+from nnilite.worker_side import FolderLook
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._job_watch import JobWatch
+from nnilite_local._job_watch import LocalWatch
 from nnilite_local._keepers import Keepers
 from nnilite_local._second_keepers import SecondKeepers
 
@@ -24,7 +24,7 @@ _ASKED_TO_LEAVE, _BETWEEN_S = 2, 0.05
 class Dismissals:
     """Those of one service."""
 
-    def __init__(self, watch: JobWatch, keepers: Keepers, second_keepers: SecondKeepers) -> None:
+    def __init__(self, watch: LocalWatch, keepers: Keepers, second_keepers: SecondKeepers) -> None:
         self._watch = watch
         self._keepers = keepers
         self._second_keepers = second_keepers
@@ -45,7 +45,7 @@ class Dismissals:
     async def tidy_up(self) -> None:
         """Take away what only keepers needed that have left their folders."""
         waiting = list(self._waiting.items())
-        looks = [Look(path, "tidy", partial(self._tidy_one, *one)) for path, one in waiting]
+        looks = [FolderLook(path, "tidy", partial(self._tidy_one, *one)) for path, one in waiting]
         for (path, _), seen in zip(waiting, await self._watch.look_at_all(looks), strict=True):
             if seen.error is not None:
                 log.info("%s cannot be looked at: %s", path, seen.error.strerror)

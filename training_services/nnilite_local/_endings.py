@@ -16,7 +16,7 @@ from nnilite.errors import NoCapacity, ServiceError
 from nnilite.service import Handle
 from nnilite.worker_side import kill_groups, running_groups
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._job_watch import JobWatch
+from nnilite_local._job_watch import LocalWatch
 from nnilite_local._keepers import Keepers
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _KILLED_WITHIN_S = 3.0
 _NO_KEEPER: Handle = {"pid": 0, "start": "", "server": "unknown"}
 
 
-class _Facts(NamedTuple):
+class _AttemptFacts(NamedTuple):
     """What the folder of an attempt tells; nothing where it cannot be read now."""
 
     ended: bool = False
@@ -39,7 +39,7 @@ class _Facts(NamedTuple):
 class Endings:
     """Those of the jobs of one service."""
 
-    def __init__(self, keepers: Keepers, watch: JobWatch, host: str) -> None:
+    def __init__(self, keepers: Keepers, watch: LocalWatch, host: str) -> None:
         self._keepers = keepers
         self._watch = watch
         self._host = host
@@ -96,7 +96,7 @@ class Endings:
         stopped = not facts.ended and await self._is_stopped(folder, handle)
         return await self._end(folder, handle, facts, at_work=stopped)
 
-    async def _end(self, folder: AttemptFolder, handle: Handle, facts: _Facts, *, at_work: bool) -> list[int]:
+    async def _end(self, folder: AttemptFolder, handle: Handle, facts: _AttemptFacts, *, at_work: bool) -> list[int]:
         """`at_work`: its keeper is to be killed even where nothing of the trial runs."""
         where = (str(handle["job"]), str(folder.path), facts.trial)
         groups = await asyncio.to_thread(running_groups, *where)
@@ -116,15 +116,15 @@ class Endings:
         except OSError:
             return False
 
-    async def _facts(self, folder: AttemptFolder) -> _Facts:
-        def read() -> _Facts:
-            return _Facts(folder.ended() is not None, folder.trial(), folder.handle(), folder.has_keeper())
+    async def _facts(self, folder: AttemptFolder) -> _AttemptFacts:
+        def read() -> _AttemptFacts:
+            return _AttemptFacts(folder.ended() is not None, folder.trial(), folder.handle(), folder.has_keeper())
 
         try:
             return await self._watch.read(folder, "end", read)
         except ServiceError as error:
             log.info("%s", error)
-            return _Facts()
+            return _AttemptFacts()
 
 
 def _told(folder: AttemptFolder, host: str, groups: Sequence[int]) -> str:

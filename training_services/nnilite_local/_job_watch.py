@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from nnilite.errors import ServiceError
 from nnilite.service import Handle, JobState, JobStatus
-from nnilite.worker_side import FolderLooks, Look, Seen, SlowFolder
+from nnilite.worker_side import FolderLook, FolderLooks, LookResult, SlowFolder
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._keepers import Keepers
 from nnilite_local._second_keepers import SecondKeepers
@@ -22,7 +22,7 @@ from nnilite_local._second_keepers import SecondKeepers
 T = TypeVar("T")
 
 
-class JobWatch:
+class LocalWatch:
     """What process table and disk say of the jobs of one service."""
 
     def __init__(self, looks: FolderLooks, keepers: Keepers, second_keepers: SecondKeepers, host: str) -> None:
@@ -38,7 +38,7 @@ class JobWatch:
         except OSError as error:
             raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
 
-    async def look_at_all(self, looks: Sequence[Look]) -> list[Seen]:
+    async def look_at_all(self, looks: Sequence[FolderLook]) -> list[LookResult]:
         """Make these looks, and wait for none that hangs."""
         return await asyncio.to_thread(self._looks.look_at_all, looks) if looks else []
 
@@ -46,7 +46,7 @@ class JobWatch:
         """The status of each job; UNKNOWN where the disk does not tell."""
         folders = [folder_of(handle) for handle in handles]
         looks = [
-            Look(str(folder.path), "status", partial(self._look, folder, handle))
+            FolderLook(str(folder.path), "status", partial(self._look, folder, handle))
             for folder, handle in zip(folders, handles, strict=True)
         ]
         found = await self.look_at_all(looks)
@@ -64,7 +64,7 @@ class JobWatch:
         status = folder.status(lambda: self._keepers.has(folder, handle), self._host)
         return status, status.state is JobState.LOST and folder.spec_file.exists()
 
-    def _status(self, folder: AttemptFolder, seen: Seen) -> JobStatus:
+    def _status(self, folder: AttemptFolder, seen: LookResult) -> JobStatus:
         if seen.error is not None:
             reason = f"its folder {folder.path} cannot be read now: {seen.error.strerror}"
             return JobStatus(JobState.UNKNOWN, reason, host=self._host)

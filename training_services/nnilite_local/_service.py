@@ -37,7 +37,7 @@ from nnilite_local._dismissals import Dismissals, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, rules_of
-from nnilite_local._job_watch import JobWatch, folder_of
+from nnilite_local._job_watch import LocalWatch, folder_of
 from nnilite_local._keepers import Keepers, mark_of, other_keeper
 from nnilite_local._second_keepers import SecondKeepers
 
@@ -83,7 +83,7 @@ class LocalService(TrainingService):
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
         self._keepers = Keepers(self._server, self._second_keepers, looks)
-        self._watch = JobWatch(looks, self._keepers, self._second_keepers, self._host)
+        self._watch = LocalWatch(looks, self._keepers, self._second_keepers, self._host)
         self._endings = Endings(self._keepers, self._watch, self._host)
         self._starting: set[Path] = set()  # folders of jobs that have what was booked for them, and no keeper yet
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
@@ -224,7 +224,8 @@ class LocalService(TrainingService):
         else:
             await self._keepers.try_to_terminate(folder, handle)
         self._dismissals.add(folder, handle)
-        await self._dismissals.tidy_up()
+        if not self._server.runs(job):  # else the server will tell when it has left
+            await self._dismissals.tidy_up()
         # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
         # stays: also where the keeper could not write down the end, and is about to leave.
         if at_work and not ended:

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, cast
 
 from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.worker_side import (
+    FolderLook,
     FolderLooks,
     HostMeter,
-    Look,
+    LookResult,
     NotOrdinary,
-    Seen,
     SlowFolder,
     boot_id,
     deliver_command,
@@ -187,7 +187,7 @@ class Agent:
 
     def do_status(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         attempts = [HostedAttempt(job) for job in request["jobs"]]
-        seen = self._looks.look_at_all([Look(one.path, "status", partial(self._status, one)) for one in attempts])
+        seen = self._looks.look_at_all([FolderLook(one.path, "status", partial(self._status, one)) for one in attempts])
         return [_told(attempts[number], one) for number, one in enumerate(seen)]
 
     def _holds_slot(self, path: Path) -> bool | None:
@@ -367,7 +367,7 @@ def _take_slot(slots: SlotDesk, spec: dict[str, Any], terms: dict[str, Any]) -> 
         raise WorkerRefusal(str(trouble)) from trouble
 
 
-def _told(attempt: HostedAttempt, seen: Seen) -> dict[str, Any]:
+def _told(attempt: HostedAttempt, seen: LookResult) -> dict[str, Any]:
     """How a job is; UNKNOWN where its folder cannot be read now."""
     if seen.error is None:
         return cast("dict[str, Any]", seen.value)
