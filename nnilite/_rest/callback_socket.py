@@ -44,7 +44,7 @@ _READ_BYTES = 65536
 _PROOF_S = 60.0  # from a connection to its first proof
 _LINE_S = 60.0  # for a whole line, and for taking an answer
 _PAUSE_S = 0.1
-_HEAD = re.compile(rb'\s*\{\s*"job"\s*:\s*"([A-Za-z0-9._-]{1,200})"\s*,\s*"token"\s*:\s*"([0-9A-Za-z_-]{1,200})"\s*,')
+_HEAD = re.compile(rb'\s*\{\s*"job"\s*:\s*"([A-Za-z0-9._-]{1,200})"\s*,\s*"token"\s*:\s*"([ !#-[\]-~]{1,200})"\s*,')
 
 
 class _SocketCaller:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -291,6 +292,49 @@ def test_refusals_for_want_of_a_token_do_not_fill_the_log(
     client.ask("GET", "/api/v1/experiment", Authorization="")
     # It is written after the answer.
     eventually(lambda: "19 more like this since the last such line" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        "nonsense\r\n\r\n",
+        "GET /api/v1/callback/x/proof HTTP/1.1\r\n\r\n",
+    ],
+    ids=["another host", "no http", "no host"],
+)
+def test_strangers_do_not_fill_the_log(client: Client, caplog: pytest.LogCaptureFixture, request_head: str) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", client.port), timeout=20) as caller:
+            caller.sendall(request_head.encode())
+            while caller.recv(1000):
+                break
+    eventually(lambda: caplog.records)
+    assert len(caplog.records) == 1
+
+
+def test_refused_batches_of_a_trial_do_not_fill_the_log(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(job: str, events: object) -> None:
+        raise RuntimeError("a fault")
+
+    caplog.set_level(logging.INFO)
+    for _ in range(20):
+        assert client.callback("Run01", b'{"events": 7}').status == 400
+    monkeypatch.setattr(client.backend, "events", fail)
+    for _ in range(20):
+        assert client.callback("Run01", []).status == 500
+    # One for each status, and a traceback.
+    eventually(lambda: len(caplog.records) == 3)
+
+
+def test_what_the_user_asks_in_vain_is_logged_each_time(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        assert client.get("/nothing").status == 404
+    eventually(lambda: len(caplog.records) == 3)
 
 
 def test_secrets_do_not_reach_the_logs(client: Client, caplog: pytest.LogCaptureFixture) -> None:

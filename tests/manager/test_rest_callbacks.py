@@ -10,6 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from manager.rest_server import Client, serving
 from nnilite._rest import Options
 from nnilite._rest.events import parse_batch
 from nnilite._rest.refusal import HttpRefusal
+from nnilite._rest.route_definition import BODY_MAX
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, MetricKind, Output, Reported, Started
+from nnilite.testing import eventually
 
 LONG_INPUTS = int(os.environ.get("NNILITE_FUZZ_INPUTS", "100000"))
 
@@ -348,3 +351,46 @@ def _seconds(body: bytes) -> float:
     begun = time.process_time()
     parse_batch(body)
     return time.process_time() - begun
+
+
+def first_bytes(client: Client, head: str, body: bytes = b"") -> bytes:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as caller:
+        caller.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
+        return caller.recv(1000)
+
+
+def head_with(client: Client, token: str, length: int, more: str = "") -> str:
+    job = client.backend.job_of("Run01")
+    about = f"Authorization: Bearer {token}\nContent-Type: application/json\nContent-Length: {length}\n{more}"
+    return f"POST /api/v1/callback/{job} HTTP/1.1\nHost: localhost\n{about}"
+
+
+def test_who_asks_first_whether_a_body_is_wanted_is_answered_by_the_head_alone(client: Client) -> None:
+    right, expect = client.backend.callback_token(client.backend.job_of("Run01")), "Expect: 100-continue\n"
+    assert first_bytes(client, head_with(client, "wrong", 1000, expect)).startswith(b"HTTP/1.1 401")
+    assert first_bytes(client, head_with(client, right, 1000, expect)).startswith(b"HTTP/1.1 100")
+
+
+def test_of_a_stranger_no_long_body_is_waited_for(client: Client) -> None:
+    assert first_bytes(client, head_with(client, "wrong", 1_000_000)).startswith(b"HTTP/1.1 401")
+
+
+def test_a_trial_has_room_for_some_reports_at_a_time_and_gets_it_back(client: Client) -> None:
+    token = client.backend.callback_token(client.backend.job_of("Run01"))
+    head, room = head_with(client, token, BODY_MAX).replace("\n", "\r\n") + "\r\n", client.application.site.bodies
+    with ExitStack() as opened:
+        for number in (1, 2):
+            keeper = opened.enter_context(socket.create_connection(("127.0.0.1", client.port), timeout=20))
+            keeper.sendall(head.encode())
+            eventually(lambda held=number * BODY_MAX: room._all == held)
+        assert client.callback("Run01", []).status == 503
+        assert client.callback("End02", []).status == 200
+    eventually(lambda: room._all == 0)
+    assert client.callback("Run01", []).status == 200
+
+
+def test_a_request_that_has_no_body_leaves_none_in_memory(client: Client) -> None:
+    job = client.backend.job_of("Run01")
+    nonce = "a" * 32
+    head = f"GET /api/v1/callback/{job}/proof?nonce={nonce} HTTP/1.1\nHost: localhost\nContent-Length: 8000000\n"
+    assert first_bytes(client, head).startswith(b"HTTP/1.1 413")

@@ -10,6 +10,7 @@ import socket
 import stat
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from nnilite._keeper import local_link
 from nnilite._keeper.link import LinkDown, link_of
 from nnilite._keeper.local_link import LocalLink
 from nnilite._keeper.spec import parse
+from nnilite._rest import callback_socket
 from nnilite._rest.callback_socket import CallbackSocket
+from nnilite._rest.route_definition import BODY_MAX
 from nnilite.errors import StoreError
 from nnilite.records import KeeperEvent, Reported
 from waiting import others_turn
@@ -150,6 +153,71 @@ def test_refusals_are_those_of_the_rest_callback(side, address_file, refusal, st
 def test_a_token_opens_its_own_job_only(side, address_file, fields):
     assert link_to(address_file, **fields).post([METRIC]).status == 401
     assert side.backend.taken == []
+
+
+def ask(side: Side, line: bytes) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as answers:
+        connection.settimeout(20)
+        connection.connect(str(side.path))
+        with suppress(BrokenPipeError):  # it is answered before its end
+            connection.sendall(line)
+        answer: dict[str, Any] = json.loads(answers.readline())
+        return answer
+
+
+@pytest.mark.parametrize("name", ["\\ud800", "a\\u0000b", "\\u00e4", "../x", ""])
+def test_a_job_that_no_trial_has_is_refused_without_a_word_in_the_log(side, name, caplog):
+    caplog.set_level(logging.INFO)
+    for _ in range(5):
+        assert ask(side, f'{{"job":"{name}","token":"x","events":[]}}\n'.encode())["status"] == 401
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("failure", [FencedConflict("given up"), RuntimeError("a fault")])
+def test_refused_batches_of_a_trial_with_its_token_are_logged_once_a_minute(side, failure, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    side.backend.refusal = failure
+    line = json.dumps({"job": JOB, "token": TOKEN, "events": []}).encode() + b"\n"
+    for _ in range(20):
+        assert ask(side, line)["status"] in (410, 500)
+    assert len(caplog.records) == 1
+    monkeypatch.setattr("nnilite._sparse_log.TELL_EVERY_S", 0.0)
+    ask(side, line)
+    assert "19 more like this since the last such line" in caplog.text
+
+
+@pytest.mark.parametrize("begin", [b"x" * 5000, b'{"job":"a","token":"b","events":["' + b"x" * 5000])
+def test_a_long_line_is_refused_by_its_begin(side, begin):
+    assert ask(side, begin)["status"] == 401
+
+
+def test_a_report_larger_than_the_rest_callback_takes_is_refused(side):
+    line = f'{{"job":"{JOB}","token":"{TOKEN}","events":["{"x" * BODY_MAX}"]}}\n'
+    assert ask(side, line.encode())["status"] == 413
+
+
+def test_the_longest_waiting_without_a_proof_makes_room(side, address_file, monkeypatch):
+    monkeypatch.setattr(callback_socket, "UNPROVEN_MOST", 4)
+    link = link_to(address_file)
+    link.post([])
+    with ExitStack() as opened:
+        callers = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(5)]
+        for caller in callers:
+            caller.connect(str(side.path))
+        callers[0].settimeout(20)
+        assert callers[0].recv(100) == b""
+        assert link.post([METRIC]).status == 200
+
+
+def test_who_proves_nothing_in_time_is_let_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(callback_socket, "_PROOF_S", 0.1)
+    side = Side(tmp_path / "callback")
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(20)
+        caller.connect(str(side.path))
+        caller.sendall(b"{")
+        assert caller.recv(100) == b""
+    side.close()
 
 
 def test_the_socket_is_for_its_user_alone_and_goes_with_the_manager(side):

@@ -36,7 +36,7 @@ _MOST_LONG = 2  # long lines of one job at a time
 _BACKLOG = 256
 _AGAIN_S = 0.2
 _LOOK_S = 1.0
-_HEAD = re.compile(rb'\s*\{\s*"job"\s*:\s*"([A-Za-z0-9._-]{1,200})"\s*,\s*"token"\s*:\s*"([0-9A-Za-z_-]{1,200})"\s*,')
+_HEAD = re.compile(rb'\s*\{\s*"job"\s*:\s*"([A-Za-z0-9._-]{1,200})"\s*,\s*"token"\s*:\s*"([ !#-[\]-~]{1,200})"\s*,')
 
 
 class _ReportCaller:
