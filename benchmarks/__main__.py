@@ -11,7 +11,19 @@ from benchmarks.curves import Curve, svg
 from benchmarks.table import Result, show
 
 # Trials come before all that removes thousands of files: some disks are slow to make new ones after that.
-MEASURES = ("machine", "trials", "startup", "intake", "proposals", "packing", "scale", "heartbeats", "web", "remote")
+MEASURES = (
+    "machine",
+    "trials",
+    "neighbours",
+    "startup",
+    "intake",
+    "proposals",
+    "packing",
+    "scale",
+    "heartbeats",
+    "web",
+    "remote",
+)
 
 PICTURES = Path(__file__).parents[1] / "docs/images/benchmarks"
 

@@ -41,7 +41,7 @@ from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
 from nnilite._running.managers import NotRunning
-from nnilite.config import ExperimentConfig, from_dict
+from nnilite.config import ExperimentConfig, from_stored
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import ExperimentState, Json, TrialState
 
@@ -477,7 +477,7 @@ class Experiment:
         """Take the config of the experiment of this id."""
         directory = self._known().directory
         cure = "restore it from a copy, or from the file that the experiment was created from"
-        self.config = from_dict(read_document(directory / "config.json", cure).fields, directory)
+        self.config = from_stored(read_document(directory / "config.json", cure).fields, directory)
 
     def save_checkpoint(self) -> None:
         """Kept for NNI's programs: everything is stored when it happens."""

@@ -97,7 +97,7 @@ class JobSpec:
     # The trial is ended after so long without an answer of the manager.
     orphan_s: float | None = None
     max_duration_s: float | None = None
-    # How far the command steps back where all processors are busy, up to 19.
+    # How far the command steps back behind other programs where all processors are busy, up to 19.
     niceness: int = 0
     # The cap of each output file; 0 means none.
     max_output_bytes: int = 0

@@ -148,6 +148,14 @@ def show_hosts(profile: dict[str, Any]) -> None:
             for one in hosts
         ]
         screen.show_table(("HOST", "STATE", "TRIALS", "POOL", "IN USE", "LAST ERROR"), rows, "")
+    for line in notes(profile):
+        print(line)
+
+
+def notes(profile: dict[str, Any]) -> list[str]:
+    """`box: trials step back behind other programs ...`, one line for each host that has something to say."""
+    told = {one["name"]: one["details"]["note"] for one in profile["hosts"] if one["details"].get("note")}
+    return [f"{name}: {screen.brief(note)}" for name, note in told.items()]
 
 
 def _load(details: dict[str, Any]) -> str:
@@ -187,6 +195,7 @@ def status(profile: dict[str, Any]) -> dict[str, Any]:
         "counts": profile["counts"],
         "waiting": profile["waiting"],
         "owed": handing_over.owed_of(profile),
+        "notes": notes(profile),
     }
 
 
@@ -196,3 +205,5 @@ def show_status(profile: dict[str, Any]) -> None:
     print(f"{profile['state']}{reason}; trials: {trials(profile)}")
     show_waiting(profile)
     show_owed(profile)
+    for line in notes(profile):
+        print(line)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 from nnilite import _registry
-from nnilite._cli import arguments, progress_text, screen
+from nnilite._cli import arguments, progress_text, screen, summary
 from nnilite._registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError
@@ -39,27 +40,34 @@ def top(options: argparse.Namespace) -> None:
 
 
 def _show() -> None:
-    rows = [_row(entry) for entry in _registry.everything() if entry.alive]
+    asked = [(entry, _profile(entry)) for entry in _registry.everything() if entry.alive]
+    rows = [_row(entry, profile) for entry, profile in asked]
     screen.show_table(COLUMNS, rows, "No experiment is running.", spare=("TIME", "WAITING", "NAME", "BEST", "FAILED"))
+    for entry, profile in asked:
+        for note in [] if isinstance(profile, NniliteError) else summary.notes(profile):
+            print(f"{entry.id} on {note}")
+
+
+def _profile(entry: RegistryEntry) -> dict[str, Any] | NniliteError:
+    """Return what a manager says of its experiment, or why it says nothing."""
+    try:
+        with managers.connect(entry) as manager:
+            return manager.profile()
+    except NniliteError as error:
+        return error
 
 
 def _as_json(entry: RegistryEntry) -> dict[str, object]:
-    """What a manager says of its experiment, or why it says nothing."""
-    try:
-        with managers.connect(entry) as manager:
-            profile = manager.profile()
-    except NniliteError as error:
-        return {"id": entry.id, "name": entry.name, "state": entry.state, "url": entry.url, "error": str(error)}
+    profile = _profile(entry)
+    if isinstance(profile, NniliteError):
+        return {"id": entry.id, "name": entry.name, "state": entry.state, "url": entry.url, "error": str(profile)}
     wanted = ("id", "name", "state", "reason", "counts", "limits", "best", "objectives", "duration", "waiting", "url")
-    return {name: profile.get(name) for name in wanted}
+    return {**{name: profile.get(name) for name in wanted}, "notes": summary.notes(profile)}
 
 
-def _row(entry: RegistryEntry) -> tuple[object, ...]:
-    try:
-        with managers.connect(entry) as manager:
-            profile = manager.profile()
-    except NniliteError as error:
-        return (entry.id, entry.name, entry.state, "", "", "", "", str(error), "", entry.url)
+def _row(entry: RegistryEntry, profile: dict[str, Any] | NniliteError) -> tuple[object, ...]:
+    if isinstance(profile, NniliteError):
+        return (entry.id, entry.name, entry.state, "", "", "", "", str(profile), "", entry.url)
     counts = profile["counts"]
     numbers = tuple(counts.get(state, 0) for state in ("RUNNING", "WAITING", "FAILED"))
     span = screen.span(profile["duration"])

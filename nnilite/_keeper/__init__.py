@@ -21,7 +21,7 @@ SPEC.json holds a secret and must have mode 0600. Its fields, with the defaults 
     grace_s 10: from SIGTERM to SIGKILL; heartbeat_s 10; max_duration_s null
     linger_s 86400: how long to stay after the trial's end until all is delivered
     orphan_s null: the trial is ended after so long without an answer of the manager
-    niceness 0: how far the command steps back where all processors are busy, up to 19
+    niceness 0: how far the command steps back behind other programs where all processors are busy, up to 19
     max_output_bytes 0: cap of each output file, 0 for none; send_output false: also send output as events
     checkpoint_dir null
     storage null: the shared storage, an object (see `storage`); it may hold a secret
@@ -41,7 +41,7 @@ program            the command line
 spec               the specification of an attempt, checked once
 attempt_run        one attempt, from the specification to the last delivered event
 starting           starts the trial's command
-niceness           lets the trial step back behind manager and keepers
+niceness           sets who gets a processor first where all are busy
 process            recognizes the trial's process, and ends it with its group
 exit_code          exit codes in the form of shells, and in words
 working_copy       the trial's own copy of the code

@@ -33,6 +33,7 @@ from typing import Any, Dict, List, NoReturn, Optional
 from . import plain_file, process
 from .attempt_run import run_one_of_several
 from .folder import Folder
+from .niceness import go_first
 from .spec import Spec, SpecError, load
 from .wake import Wake
 
@@ -55,6 +56,7 @@ def serve() -> int:
 
     from . import courier, link, local_link, outbox, sdk_folder, use, working_copy  # noqa: F401
 
+    go_first()
     server = _ForkServer()
     signal.signal(signal.SIGCHLD, server.wake.nothing)
     signal.set_wakeup_fd(server.wake.writer, warn_on_full_buffer=False)

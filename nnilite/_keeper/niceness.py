@@ -1,10 +1,13 @@
-"""Lets a trial step back where all processors are busy, so that manager and keepers get one at once.
+"""Sets who gets a processor first where all of them are busy.
 
-Trials that compute all the time share the processors with the processes that give them their work. These need little,
-but wait as long as a trial for each bit of it, and the place of a trial that has ended stays empty meanwhile.
+A trial has an equal share with all other programs of the machine, unless its user asks for less (`Niceness`). Manager
+and fork server need little, but where the manager's own trials fill the machine, an equal share of it is too small for
+them: the place of a trial that has ended stays empty for as long as they wait. So they go before everybody
+(`go_first`), where this user may do that.
 
 On Linux, sessions (or the kernel's "autogroups" of them) share the processors first, and the niceness of a process
-counts only within its session. A trial is a session of its own, so that of its autogroup is set, too.
+counts only within its session. Trial, manager and fork server are sessions of their own, so what counts is the niceness
+of their autogroups. A new session starts with 0, so nothing of this is inherited by a trial.
 """
 
 from __future__ import annotations
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
     from typing import Optional
 
 _LEAST = 19  # further back than this there is nothing
+_FIRST = -10  # nine times the share of others, of which manager and fork server use what little they need
+
+
+def go_first(proc: str = "/proc") -> None:
+    """Put the session that this process leads before all others, if there are autogroups and this user may do so."""
+    # Otherwise this would raise whatever shares the session, such as the shell of a terminal.
+    if os.getsid(0) == os.getpid():
+        _write("{}/self/autogroup".format(proc), _FIRST)
 
 
 class Niceness:
@@ -50,6 +61,6 @@ def _write(autogroup: str, by: int) -> bool:
         plain_file.write(autogroup, b"%d" % by, flags=0)
     except BlockingIOError:  # all users but root together may do this ten times a second
         return False
-    except OSError:  # there are no autogroups here, or the trial is that of another user
+    except OSError:  # there are no autogroups here, the trial is that of another user, or only root may do this
         return True
     return True

@@ -21,6 +21,7 @@ from typing import Any
 
 from nnilite import _plugins, _registry, _search_folder
 from nnilite._engine.engine import end_tasks
+from nnilite._keeper.niceness import go_first
 from nnilite._locking import ManagerLock
 from nnilite._manager import assembly, nni_taken, standing_by
 from nnilite._manager.checkpoint_tidying import keep_tidy
@@ -419,6 +420,7 @@ def begin(words: list[str]) -> int:
             Starter(options.ready_fd).answer({"error": f"{options.log}: {error.strerror}", "kind": "other"})
             return 1
     configure_logging(options.debug)
+    go_first()  # a detached process does not lead its session any more
     if options.detach:
         standing_by.hear_nothing()
         if os.fork():

@@ -35,7 +35,7 @@ from nnilite._store.reader import Reader
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings, from_dict
+from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings, from_stored
 from nnilite.errors import ConfigError, DamagedFile, NniliteError, PluginError
 from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
@@ -97,7 +97,7 @@ def load_config(directory: Path, *, paths: bool = True) -> ExperimentConfig:
     except FileNotFoundError:
         raise DamagedFile(path, "it is gone", cure) from None
     try:
-        return from_dict(raw, directory).checked(paths=paths)
+        return from_stored(raw, directory).checked(paths=paths)
     except ConfigError as error:
         place = replace(error.place, file=error.place.file or str(path))
         raise ConfigError(error.message, place) from error

@@ -11,7 +11,7 @@ from nnilite._documents import as_json, write_content
 from nnilite._manager.assembly import Address
 from nnilite._manager.file_guard import Guard, Kept
 from nnilite._manager.viewer import About
-from nnilite.config import ExperimentConfig
+from nnilite.config import ExperimentConfig, stored
 from nnilite.records import ExperimentState, Json
 
 log = logging.getLogger("nnilite.manager")
@@ -65,7 +65,7 @@ def files_of(directory: Path, config: ExperimentConfig, token: str, about: About
     started = entry.started if entry is not None and entry.started is not None else about.created
     known = _registry.about(about.id, config.experiment_name or "", directory, platform, started)
     return {
-        directory / "config.json": Kept(as_json(config.json(secrets=True))),
+        directory / "config.json": Kept(as_json(stored(config))),
         directory / "token": Kept(token.encode("ascii")),
         _registry.path_of(about.id): Kept(as_json(known), exactly=True),
     }

@@ -91,9 +91,11 @@ def _forget(experiment: str, directory: Path) -> None:
 
 
 def _make(config: ExperimentConfig, experiment: str, directory: Path) -> None:
+    from nnilite.config import stored
+
     directory.mkdir(parents=True)
     directory.chmod(0o700)
-    write_json(directory / "config.json", config.json(secrets=True))
+    write_json(directory / "config.json", stored(config))
     platform = ",".join(platform for _, platform, _ in config.services)
     _registry.add(experiment, config.experiment_name or "", directory, platform, time.time())
 

@@ -29,7 +29,7 @@ from nnilite._search_folder import Presence
 from nnilite._store import shared
 from nnilite._store.shared import News, SharedCursor, SharedStore
 from nnilite._store.writer import FILE_NAME
-from nnilite.config import ExperimentConfig
+from nnilite.config import ExperimentConfig, stored
 from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
 from nnilite.records import (
     Attempt,
@@ -292,7 +292,7 @@ def _make(folder: Path, plan: Plan) -> None:
     _registry.make_folders(folder)
     (folder / _search_folder.PROCESSES).mkdir(mode=0o700, exist_ok=True)
     platform = ",".join(platform for _, platform, _ in config.services)
-    write_json(folder / "config.json", config.json(secrets=True))
+    write_json(folder / "config.json", stored(config))
     _registry.add(folder.name, config.experiment_name or "", folder, platform, time.time())
 
 

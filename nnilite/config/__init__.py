@@ -18,6 +18,7 @@ _services               the sections of training services, read by the plugins' 
 _shared_storage_config  the section `sharedStorage`
 _algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
 _load                   makes an ExperimentConfig from a file or a mapping
+_stored                 the form in which an experiment keeps its config
 _text                   reads the text of a file as YAML or JSON
 _source                 the line of each field
 _nni_form               the form in which NNI's programs expect a config
@@ -44,6 +45,7 @@ from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._secrets import masked
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
 from nnilite.config._shared_storage_config import SharedStorageConfig
+from nnilite.config._stored import from_stored, stored
 
 __all__ = [
     "BY_MANAGER",
@@ -62,10 +64,12 @@ __all__ = [
     "TrialSettings",
     "WebhookConfig",
     "from_dict",
+    "from_stored",
     "json_schema",
     "load",
     "masked",
     "nni_form",
     "parse",
     "reference_markdown",
+    "stored",
 ]

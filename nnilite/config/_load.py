@@ -15,6 +15,9 @@ from nnilite.config._services import shortcuts
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
 
+MARK = "defaults"
+"""A field only of kept configs (see `_stored`), which people may copy. It says nothing of the experiment."""
+
 
 def load(path: str | Path) -> ExperimentConfig:
     """Read an experiment's YAML or JSON file; one in NNI's older format is converted (see `config.warnings`).
@@ -48,6 +51,7 @@ def from_dict(data: Mapping[str, Any], base_dir: str | Path = ".") -> Experiment
 def _config(data: Any, source: ConfigSource, base: Path) -> ExperimentConfig:
     if not isinstance(data, Mapping):
         raise ConfigError("is not a mapping of fields such as `trialCommand: python3 trial.py`", Place(source.file))
+    data = {name: value for name, value in data.items() if name != MARK}
     warnings: tuple[str, ...] = ()
     if _v1.recognised(data):
         converted = _v1.convert(data, source)

@@ -99,6 +99,11 @@ def test_a_sound_environment_has_no_finding_and_nothing_is_left(doctor: Doctor) 
     assert [path.name for path in _registry.root().iterdir()] == [".nnilite"]
 
 
+def test_trials_that_step_back_behind_other_programs(doctor: Doctor) -> None:
+    behind = {"platform": "local", "niceness": 3}
+    doctor.names("config", "niceness 3", "take it out", "--no-trial", trainingService=behind)
+
+
 # ---------------------------------------------------------------- this machine
 
 

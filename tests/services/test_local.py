@@ -29,8 +29,8 @@ class TestLocalServiceWithCopies(ServiceContract):
         return lambda context: LocalService("local", LocalConfig(isolate_code=True), context)
 
 
-@pytest.mark.parametrize(("config", "niceness"), [(LocalConfig(), 10), (LocalConfig(niceness=3), 3)])
-def test_trials_step_back_as_the_configuration_says_and_the_dry_run_shows(
+@pytest.mark.parametrize(("config", "niceness"), [(LocalConfig(), 0), (LocalConfig(niceness=3), 3)])
+def test_trials_step_back_only_if_the_configuration_says_so_and_the_dry_run_shows(
     tmp_path: Path, config: LocalConfig, niceness: int
 ) -> None:
     with ServiceBench(tmp_path, lambda context: LocalService("local", config, context)) as bench:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from keeper_bench import Bench
+from keeper_bench import Bench, zipapp
 from nnilite._keeper import niceness
 from nnilite._keeper.niceness import Niceness
+from other_user import STRANGER, known_user, shared_python
+from schedulers import AUTOGROUP, first_of_this_user, group_niceness
 
-AUTOGROUP = Path("/proc/self/autogroup")
 TELL = (
     "import os, time; deadline = time.monotonic() + 5\n"
     "path = '/proc/self/autogroup'\n"
@@ -59,3 +66,54 @@ def test_a_system_without_such_groups_and_a_trial_that_has_ended_are_no_trouble(
         assert os.getpriority(os.PRIO_PROCESS, program.pid) == min(os.getpriority(os.PRIO_PROCESS, 0) + 5, 19)
         program.kill()
     Niceness(program.pid, 5)
+
+
+PLAIN = "nice; python3 -c 'import os; print(os.sched_getscheduler(0))'; cat /proc/self/autogroup || true"
+
+
+@pytest.fixture(params=["this user", STRANGER])
+def who(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, Any], Path]]:
+    """How to start a program as a user, and a folder of that user with the keeper."""
+    account = known_user(STRANGER) if request.param == STRANGER else None
+    words = {} if account is None else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(zipapp(), folder / "keeper.pyz")
+        if account is not None:
+            os.chown(folder, account.pw_uid, account.pw_gid)
+        yield words, folder
+
+
+def test_without_a_niceness_a_trial_of_any_user_shares_equally(who: tuple[dict[str, Any], Path]) -> None:
+    user, folder = who
+    spec = {"job": "j", "experiment": "e", "trial": "t", "command": PLAIN, "directory": f"{folder}/attempt"}
+    (folder / "spec.json").write_text(json.dumps(spec))
+    if user:
+        shutil.chown(folder / "spec.json", STRANGER)
+    command = [shared_python(), "-I", "-S", str(folder / "keeper.pyz"), "serve"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, start_new_session=True, cwd="/", text=True, **pipes, **user) as server:
+        server.stdin.write(json.dumps({"spec": f"{folder}/spec.json"}) + "\n")
+        server.stdin.flush()
+        assert [json.loads(server.stdout.readline())["event"] for _ in range(2)] == ["started", "ended"]
+        if AUTOGROUP.exists():
+            assert group_niceness(server.pid) == ("0" if user else first_of_this_user())
+        server.stdin.close()
+    own, policy, *of_session = (folder / "attempt" / "trial.stdout").read_text().splitlines()
+    assert (int(own), int(policy)) == (os.getpriority(os.PRIO_PROCESS, 0), os.SCHED_OTHER)
+    assert [line.split()[-1] for line in of_session] == (["0"] if AUTOGROUP.exists() else [])
+
+
+def test_a_session_that_a_program_shares_with_others_stays_where_it_is(tmp_path: Path) -> None:
+    place = tmp_path / "self" / "autogroup"
+    place.parent.mkdir()
+    place.touch()
+    source = f"from nnilite._keeper.niceness import go_first; go_first({str(tmp_path)!r})"
+    for leads, written in [(False, ""), (True, "-10")]:
+        subprocess.run([sys.executable, "-c", source], start_new_session=leads, check=True, timeout=60)
+        assert place.read_text() == written
+
+
+def test_a_system_without_autogroups_is_no_trouble(tmp_path: Path) -> None:
+    source = f"from nnilite._keeper.niceness import go_first; go_first({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", source], start_new_session=True, check=True, timeout=60)

@@ -39,11 +39,27 @@ class LocalConfig:
         default=0, metadata=_about("with maxSlots: experiments of a higher one are served first, also a negative one")
     )
     niceness: Niceness = field(
-        default=10,
-        metadata=_about("how far trials step back where all processors are busy, as the command `nice` counts; 0: not"),
+        default=0,
+        metadata=_about(
+            "how far trials step back behind all other programs, as the command `nice` counts; 0: they share equally"
+        ),
     )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
+
+    @property
+    def note(self) -> str:
+        """What everybody should know who looks at times of these trials; "" if there is nothing."""
+        if self.niceness == 0:
+            return ""
+        return (
+            f"trials step back behind other programs (niceness {self.niceness}): "
+            "times and latencies that they measure are not those of a calm machine"
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (f"{self.note}; leave niceness out, and trials share equally",) if self.note else ()
 
     def __post_init__(self) -> None:
         if self.priority and self.max_slots is None:

@@ -198,6 +198,8 @@ class LocalService(TrainingService):
     def hosts(self) -> list[Host]:
         seen = self._gpus.seen
         details: dict[str, Json] = {**self._meter.read(), **({"gpuUse": use_of(seen)} if seen else {})}
+        if self.config.note:
+            details["note"] = self.config.note
         return [Host(self._host, "up", running=len(self._at_work), details=details)]
 
     async def remove(self, handle: Handle) -> None:

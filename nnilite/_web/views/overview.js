@@ -188,7 +188,7 @@ function Hosts({ known }) {
           <tbody>${known.hosts.map(
             (
               host,
-            ) => html`<tr key=${host.name}><td>${host.name}${[load(host), inUse(host), ...gpusInUse(host)].map((text) => text && html`<div class="soft small" key=${text}>${text}</div>`)}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
+            ) => html`<tr key=${host.name}><td>${host.name}${[load(host), inUse(host), ...gpusInUse(host), note(host)].map((text) => text && html`<div class="soft small" key=${text}>${text}</div>`)}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
             <td><span class="badge" data-state=${host.state}><i class="dot" aria-hidden="true" />${host.state}</span></td><td class="number">${host.running}</td></tr>`,
           )}</tbody>
         </table></${Scroll}>`
@@ -233,6 +233,14 @@ function inUse({ details: { cpuPercent, memoryUsed, memoryTotal } }) {
   if (typeof memoryUsed === "number" && typeof memoryTotal === "number")
     told.push(`memory ${bytes(memoryUsed)} of ${bytes(memoryTotal)}`);
   return told.join(" · ");
+}
+
+/**
+ * What else is to be known of a host's trials; "" if nothing.
+ * @param {Profile["hosts"][number]} host
+ */
+function note({ details: { note: text } }) {
+  return typeof text === "string" ? text : "";
 }
 
 /**
