@@ -143,7 +143,9 @@ class HybridService(TrainingService):
         never = {name: why for name in others if (why := self._refusals.of_job(name, job.name))}
         impossible = [f"{name}: {why}" for name, why in never.items()]
         candidates = [one for one in candidates if one.name not in never]
-        reasons = [f"{one.name}: {why}" for one in candidates if one.name != asked and (why := self._passed_over(one))]
+        reasons = [
+            f"{one.name}: {why}" for one in candidates if one.name != asked and (why := _passed_over(one, self._aside))
+        ]
         for name in order(self.placement, candidates, asked):
             try:
                 await self._reopen(name)
@@ -173,12 +175,6 @@ class HybridService(TrainingService):
             Candidate(name, share, held.get(name, 0), _is_aside(self._aside.get(name), now), list(tried).count(name))
             for name, share in self._shares.items()
         ]
-
-    def _passed_over(self, one: Candidate) -> str:
-        """Why a member is not asked, "" if it is."""
-        if one.is_full:
-            return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"
-        return f"set aside: {self._aside[one.name].reason}" if one.is_aside else ""
 
     async def _submit_to(self, name: str, job: Job) -> Handle:
         """Raises: NoCapacity, ConfigError if this member does not have the job; ServiceError if it may have it."""
@@ -349,3 +345,10 @@ async def _within(name: str, call: Awaitable[T]) -> T:
     except Exception as error:
         log.exception("the training service %s failed", name)
         raise ServiceError(f"{name} failed with {type(error).__name__}: {error}") from error
+
+
+def _passed_over(one: Candidate, aside: Mapping[str, Aside]) -> str:
+    """Return why a member is not asked, "" if it is."""
+    if one.is_full:
+        return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"
+    return f"set aside: {aside[one.name].reason}" if one.is_aside else ""

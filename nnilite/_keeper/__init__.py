@@ -139,7 +139,8 @@ SDK = {sdk}
 def version():
     return "{version}"
 '''
-_QUOTES = '"' * 3
+_QUOTE = '"'
+_QUOTES = _QUOTE * 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -226,6 +227,9 @@ def _without_prose(source: str) -> bytes:
             inside = text == _QUOTES or not text.endswith(_QUOTES)
             before = ""
         else:
+            code, mark, comment = line.rpartition("  # ")
+            if mark and _QUOTE not in comment:
+                lines[number], text = code.rstrip(), code.strip()
             before = text or before
     return "\n".join([*lines, ""]).encode("ascii")
 

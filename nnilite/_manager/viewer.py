@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from nnilite import _registry, _version
 from nnilite._answers.backend import (
@@ -14,7 +14,6 @@ from nnilite._answers.backend import (
     Listed,
     MetricPage,
     MetricQuery,
-    Owed,
     Piece,
     Profile,
     RemarksQuery,
@@ -24,15 +23,14 @@ from nnilite._answers.backend import (
     TrialRemarks,
 )
 from nnilite._answers.changes import Changes, Subscription
-from nnilite._blocking import in_thread
-from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
 from nnilite._manager.read_only import ReadOnly
 from nnilite._manager.trial_copies import listing_of
+from nnilite._rest.files import in_folder
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
 from nnilite._store.trial_remarks import write_remarks
 from nnilite._webhooks.debts import Debts
-from nnilite.errors import Conflict, NotFound, ServiceError
+from nnilite.errors import Conflict, NotFound
 from nnilite.foreign_files import open_below
 from nnilite.records import (
     Attempt,
@@ -106,7 +104,6 @@ class Viewer(ReadOnly, Insight):
         self.changes = changes or Changes()
         self._progress = progress
         self._debts = Debts(about.directory, about.config, about.maximize)
-        self._looks = FolderLooks(limit_s=_SLOW_S)
         self.resuming = asyncio.Event()  # set when a user asks to resume the viewed experiment
 
     @property
@@ -125,11 +122,8 @@ class Viewer(ReadOnly, Insight):
     async def watch(self) -> None:
         """Publish what others change while this shows it; nobody changes an ordinary experiment meanwhile."""
 
-    async def _owed(self) -> Sequence[Owed]:
-        return await asyncio.to_thread(self._debts.look, self.reader.path) if self._debts.is_possible else ()
-
     async def profile(self) -> Profile:
-        owed = await self._owed()
+        owed = await asyncio.to_thread(self._debts.look, self.reader.path) if self._debts.is_possible else ()
         about, now = self.about, self.progress()
         return Profile(
             id=about.id,
@@ -194,11 +188,11 @@ class Viewer(ReadOnly, Insight):
         number = found.attempt if attempt is None else attempt
         trials, folder = self.about.directory / "trials", f"{found.id}/{number}"
         path = f"{folder}/trial.{stream}"
-        return await self._in_folder(trials / folder, lambda: piece(trials, path, offset, limit))
+        return await in_folder(trials / folder, lambda: piece(trials, path, offset, limit))
 
     async def files(self, trial: str, elsewhere: bool) -> FileListing:
         folder = await self.directory(trial)
-        return await self._in_folder(folder, lambda: listing_of(folder))
+        return await in_folder(folder, lambda: listing_of(folder))
 
     async def bring(self, trial: str) -> None:
         """Nothing is elsewhere that could be asked."""
@@ -211,16 +205,9 @@ class Viewer(ReadOnly, Insight):
     async def directory(self, trial: str) -> Path:
         found, _ = await self.reader.trial(trial)
         path = self.about.directory / "trials" / found.id
-        if not await self._in_folder(path, path.is_dir):
+        if not await in_folder(path, path.is_dir):
             raise NotFound(f"Trial {trial} has no folder on this machine yet.")
         return path
-
-    async def _in_folder(self, folder: Path, work: Callable[[], T]) -> T:
-        """Return what `work` finds in a trial's folder. Raises: ServiceError if that hangs."""
-        try:
-            return await in_thread(lambda: cast(T, self._looks.look(str(folder), "", work)))
-        except SlowFolder as error:
-            raise ServiceError(f"The folder {folder} cannot be read now: {error.strerror}.") from error
 
     def code_package(self, digest: str) -> Path:
         path = self.about.directory / "code" / f"{digest}.tar.gz"

@@ -14,6 +14,7 @@ sign_in              links, sessions and tickets of people and their browsers
 session_handlers     handlers that make and end these
 page_name            the host name under which browsers open the page of one start of a server
 server_connections   limits the open connections, and closes some when there are too many
+body_room            limits the bytes of reports in memory, for one trial and for all
 peers                tells whether the user's own program is at the other end of a connection
 forwarders           finds the program that has a socket, and tells those that forward ports
 callback_proofs      the manager's half of the mutual proofs of keepers and managers

@@ -44,7 +44,7 @@ class Proxy:
     """A port of this machine's loopback. `token_of` returns the token of a job here; "" if there is no such job."""
 
     def __init__(self, hand_on: Pass, token_of: Callable[[str], str]) -> None:
-        unproven = _Unproven()
+        unproven = _NewConnections()
         about = {"hand_on": hand_on, "token_of": token_of, "unproven": unproven}
         rules = [(r"/api/v1/callback/([A-Za-z0-9._-]+)(?:/proof)?", _ProxyHandler, about)]
         self._server = _ProxyServer(
@@ -68,7 +68,7 @@ class Proxy:
         await asyncio.wait_for(self._server.close_all_connections(), 5)
 
 
-class _Unproven:
+class _NewConnections:
     """The connections by which nothing has come yet that proves who sent it, the oldest first."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Unproven:
 
 class _ProxyServer(HTTPServer):
     def initialize(  # type: ignore[override]
-        self, application: Application, unproven: _Unproven, **options: Any
+        self, application: Application, unproven: _NewConnections, **options: Any
     ) -> None:
         super().initialize(application, **options)
         self._unproven = unproven
@@ -105,7 +105,7 @@ class _ProxyServer(HTTPServer):
 
 @stream_request_body
 class _ProxyHandler(RequestHandler):
-    def initialize(self, hand_on: Pass, token_of: Callable[[str], str], unproven: _Unproven) -> None:
+    def initialize(self, hand_on: Pass, token_of: Callable[[str], str], unproven: _NewConnections) -> None:
         self._hand_on = hand_on
         self._token_of = token_of
         self._unproven = unproven

@@ -310,44 +310,48 @@ class Agent:
     def do_finish(self, request: dict[str, Any]) -> dict[str, Any]:
         """The experiment lets go of this machine: end what was canceled, remove what is not to be kept."""
         canceled = {job["directory"]: HostedAttempt(job) for job in request["canceled"]}
-        ended = [attempt for attempt in self._attempts() if os.path.exists(attempt.inner("removed"))]
+        ended = [attempt for attempt in _attempts_in(self.folder) if os.path.exists(attempt.inner("removed"))]
         attempts = list({attempt.path: attempt for attempt in [*ended, *canceled.values()]}.values())
         self._keepers.end(attempts, request["grace_s"])
         self._slots.leave()
         for attempt in attempts:
             attempt.clean(request["keep"] == "outputs")
-        self._remove_empty(request["keep_checkpoints"])
+        _remove_empty(self.folder, request["keep_checkpoints"])
         if not request["cache_s"]:
             shutil.rmtree(self.cache, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(self.root)
-        return {"left": len(self._attempts())}
+        return {"left": len(_attempts_in(self.folder))}
 
-    def _attempts(self) -> list[HostedAttempt]:
-        trials = os.path.join(self.folder, "trials")
-        found = []
-        for trial in os.listdir(trials) if os.path.isdir(trials) else []:
-            for number in os.listdir(os.path.join(trials, trial)):
-                path = os.path.join(trials, trial, number)
-                found.append(HostedAttempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
-        return found
 
-    def _remove_empty(self, keep_checkpoints: bool) -> None:
-        trials = os.path.join(self.folder, "trials")
-        for trial in os.listdir(trials) if os.path.isdir(trials) else []:
-            with contextlib.suppress(OSError):
-                os.rmdir(os.path.join(trials, trial))
-        if any(os.path.isdir(attempt.inner("")) for attempt in self._attempts()):
-            return  # jobs that go on need the rest
-        for name in os.listdir(self.folder):
-            path = os.path.join(self.folder, name)
-            if name.startswith("callback-") or name == "fork-server.log":
-                os.unlink(path)
-            elif name == "checkpoints":
-                tidy_up(path, keep_checkpoints)
-        for path in (trials, self.folder):
-            with contextlib.suppress(OSError):
-                os.rmdir(path)
+def _attempts_in(folder: str) -> list[HostedAttempt]:
+    """Return all attempts in an experiment's folder."""
+    trials = os.path.join(folder, "trials")
+    found = []
+    for trial in os.listdir(trials) if os.path.isdir(trials) else []:
+        for number in os.listdir(os.path.join(trials, trial)):
+            path = os.path.join(trials, trial, number)
+            found.append(HostedAttempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
+    return found
+
+
+def _remove_empty(folder: str, keep_checkpoints: bool) -> None:
+    """Remove what is left of an experiment's folder, unless jobs go on there."""
+    trials = os.path.join(folder, "trials")
+    for trial in os.listdir(trials) if os.path.isdir(trials) else []:
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(trials, trial))
+    if any(os.path.isdir(attempt.inner("")) for attempt in _attempts_in(folder)):
+        return
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith("callback-") or name == "fork-server.log":
+            os.unlink(path)
+        elif name == "checkpoints":
+            tidy_up(path, keep_checkpoints)
+    for path in (trials, folder):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def _look_after(path: str, needed: bool, keep_s: float) -> None:
