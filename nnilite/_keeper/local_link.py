@@ -3,6 +3,9 @@
     keeper    {"job": JOB, "token": TOKEN, "events": [...]}      one line of JSON for each batch
     manager   {"status": 200, ...}                               one line, the answer of the REST callback
 
+The line begins with the job and the token, in this order: the manager reads no further than 4 kB before it has checked
+them.
+
 A request over HTTP costs both sides more time than all else that is done for the reports of a short trial. Only this
 user can make or open the socket, so no proofs are needed. It is a shortcut and no more: if anything about it fails, the
 same batch goes to the REST callback, and the manager drops what it has already.

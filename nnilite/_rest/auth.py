@@ -123,13 +123,17 @@ class AccessGate:
 
     async def check_manager(self, request: HTTPServerRequest) -> None:
         """Check for the manager's token, a session or ticket, or, if that is allowed, for a program of this user."""
-        if same(bearer(request), self._keys.token):
+        if self.has_token(request):
             return
         if self.sign_in.sessions.valid(request.headers.get(SESSION_HEADER, "")):
             if request.method not in _SAFE and "Origin" not in request.headers:
                 raise HttpRefusal(403, "a signed-in browser must say its origin to change anything")
         elif not self._has_ticket(request) and not await self.is_own(request):
             raise HttpRefusal(401, f"sign in first: `{self._command}` prints a link, scripts send the manager's token")
+
+    def has_token(self, request: HTTPServerRequest) -> bool:
+        """Whether a request has the manager's token."""
+        return same(bearer(request), self._keys.token)
 
     async def is_own(self, request: HTTPServerRequest) -> bool:
         """Whether the request needs no key, as it is from a program of this user or a page of this start."""

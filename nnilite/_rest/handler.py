@@ -166,7 +166,7 @@ class Answering(RequestHandler):
         """Whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
         if {"Transfer-Encoding", "Expect"} & set(self.request.headers):  # after an `Expect`, none is on its way yet
             return False
-        known = self.is_users or self.sender() != self.request.remote_ip
+        known = self.is_users or self.sender() != self.request.remote_ip or self.site.gate.has_token(self.request)
         return self.claimed_bytes() <= (SERVER_BODY_MAX if known else STRANGERS_BODY_MAX)
 
     def _refuse_after_body(self, error: Exception) -> None:

@@ -70,7 +70,9 @@ def test_what_a_keeper_here_has_signed_goes_to_its_manager(port: Port, authoriza
 
 
 @pytest.mark.parametrize(
-    "authorization", ["", "Bearer wrong", "Nnilite a:b:1:c:d", "Nnilite :", signed(b"")[:-1] + "x"]
+    "authorization",
+    ["", "Bearer wrong", "Nnilite a:b:1:c:d", "Nnilite :", signed(b"")[:-1] + "x"],
+    ids=["none", "wrong token", "made up", "nothing", "wrong code"],
 )
 def test_without_the_proof_of_a_job_here_no_body_is_waited_for(port: Port, authorization: str) -> None:
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\nContent-Length: 16000000\r\n\r\n"
