@@ -119,8 +119,8 @@ Keepers do not send their trial's token. Both ends prove that they know it, with
 Batches are accepted only in the order of THEIRS and COUNT, so nobody who has listened can send one again. Keepers
 started by nnilite 0.1.0 send the token itself (`Authorization: Bearer TOKEN`), which is still accepted.
 
-The head of a request is checked before its body is read. A request with `Expect: 100-continue` is refused, or told to send
-its body, by the head alone. One job may have 16 MB of batches under way; beyond that the answer is 503.
+The head of a request is checked before its body is read. A request with `Expect: 100-continue` is refused, or told to
+send its body, by the head alone. One job may have 16 MB of batches under way; beyond that the answer is 503.
 """
 
 
