@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
-from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.service import JobState
 from nnilite_slurm import SlurmConfig, SlurmContainerConfig
-from nnilite_slurm._api import refusal
+from nnilite_slurm._api import SlurmApi, refusal
+from nnilite_slurm._folders import SlurmFolders
 from nnilite_slurm._listing import SlurmJob, from_json, from_sacct_text, from_squeue_text
-from nnilite_slurm._login import surroundings
+from nnilite_slurm._login import ThisMachine, surroundings
 from nnilite_slurm._reasons import how_it_ended, why_it_waits
 from nnilite_slurm._script import pythons_of, run_limit_s, script_of
 from nnilite_slurm._watch import SlurmWatch
@@ -250,3 +252,47 @@ def test_reasons_are_told_in_words():
 def test_the_variables_of_the_managers_own_job_are_not_handed_on():
     found = surroundings({"SLURM_JOB_ID": "5", "SLURM_CONF": "/x", "PATH": "/bin", "SBATCH_ACCOUNT": "me"})
     assert found == {"SLURM_CONF": "/x", "PATH": "/bin", "SBATCH_ACCOUNT": "me"}
+
+
+@pytest.fixture
+def api(tmp_path):
+    """Slurm's machine is this one, with the folder of one attempt."""
+    folder = tmp_path / "e/trials/t/0"
+    (folder / ".nni").mkdir(parents=True)
+    (folder / ".nni/started").write_text("small")
+    return SlurmApi(ThisMachine(None), str(tmp_path)), folder
+
+
+def test_one_trial_with_a_huge_file_or_a_link_for_a_note_does_not_keep_the_others(api):
+    slurm, folder = api
+    with (folder / ".nni/exit").open("wb") as file:
+        file.truncate(60 << 30)
+    (folder / "link").symlink_to("/etc/passwd")
+    names = [f"e/trials/t/0/{name}" for name in (".nni/exit", "link", "none", ".nni/started")]
+    assert asyncio.run(slurm.take(names)) == {names[-1]: b"small"}
+    assert asyncio.run(slurm.piece(names[1], 0, 10)) == b""
+
+
+def test_what_a_command_prints_is_not_all_held(api, monkeypatch):
+    monkeypatch.setattr("nnilite.ssh.answer_sink.MOST_ANSWER_BYTES", 1 << 20)
+    slurm, _ = api
+    with pytest.raises(ServiceError, match="printed more than 1 MB"):
+        asyncio.run(slurm.host.run("exec cat /dev/zero"))
+
+
+def test_a_folder_is_listed_with_any_names_and_files_come_one_by_one(api, tmp_path):
+    slurm, folder = api
+    odd = "a b'\"$\n.txt"
+    (folder / odd).write_text("odd")
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "code").mkdir()
+    (folder / "code/program.py").touch()
+    folders = SlurmFolders(slurm)
+    found = asyncio.run(folders.files("e/trials/t/0"))
+    assert sorted((one.path, one.size, one.kind) for one in found if one.kind == "file") == [(odd, 3, "file")]
+    assert [one.target for one in found if one.kind == "link"] == ["/etc/passwd"]
+    asyncio.run(folders.fetch_file("e/trials/t/0", odd, tmp_path / "here", 3))
+    assert (tmp_path / "here" / odd).read_text() == "odd"
+    for path in ("link", "code/program.py", "none"):
+        with pytest.raises(NotFound):
+            asyncio.run(folders.fetch_file("e/trials/t/0", path, tmp_path / "here", 99))

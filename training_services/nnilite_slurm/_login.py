@@ -13,7 +13,7 @@ import secrets
 import shlex
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ USUAL_S = 30.0
 TRANSFER_S = 1800.0
 _PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 _THREADS = 4
+_DRAIN_S = 5.0
 _CHUNK_BYTES = 1 << 18
 
 
@@ -99,41 +100,66 @@ class ThisMachine(LoginHost):
                 raise ServiceError(f"a command of Slurm did not answer within {limit_s:.0f} s") from None
             finally:
                 if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                    await process.wait()
+                    _kill(process)
+                    await _drain(process)
         return ShellAnswer(process.returncode or 0, sink.output, complaint.decode("utf-8", "replace"))
 
 
 async def _talk(process: asyncio.subprocess.Process, given: bytes | None, sink: AnswerSink) -> bytes:
     """Give a process its input and take what it prints; its complaints. Raises: ServiceError, OSError."""
-    output, errors = process.stdout, process.stderr
-    if output is None or errors is None:
-        raise ServiceError("a command of Slurm has no output")
+    complaint = bytearray()
 
-    async def give() -> None:
-        if process.stdin is not None:
-            # One that ends without reading has said why.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                process.stdin.write(given or b"")
-                await process.stdin.drain()
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                process.stdin.close()
-                await process.stdin.wait_closed()
+    def complain(piece: bytes) -> None:
+        complaint.extend(piece[: MOST_COMPLAINT_BYTES - len(complaint)])
 
-    async def take() -> None:
-        while piece := await output.read(_CHUNK_BYTES):
-            sink.take(piece)
-
-    async def complaints() -> bytes:
-        kept = b""
-        while piece := await errors.read(_CHUNK_BYTES):
-            kept = (kept + piece)[:MOST_COMPLAINT_BYTES]
-        return kept
-
-    *_, complaint = await asyncio.gather(give(), take(), complaints())
+    troubles = await asyncio.gather(
+        _give(process, given), _take(process, process.stdout, sink.take), _take(process, process.stderr, complain)
+    )
     await process.wait()
-    return complaint
+    for trouble in troubles:
+        if trouble is not None:
+            raise trouble
+    return bytes(complaint)
+
+
+async def _give(process: asyncio.subprocess.Process, data: bytes | None) -> None:
+    """Send the input. A process that ends without reading has said why."""
+    if process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(data or b"")
+        await process.stdin.drain()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.close()
+        await process.stdin.wait_closed()
+
+
+async def _take(
+    process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, take: Callable[[bytes], None]
+) -> ServiceError | OSError | None:
+    """Take what comes until the end. If it is not taken, the process is killed, and why is returned."""
+    trouble: ServiceError | OSError | None = None
+    while stream is not None and (piece := await stream.read(_CHUNK_BYTES)):
+        if trouble is None:
+            try:
+                take(piece)
+            except (ServiceError, OSError) as error:
+                trouble = error
+                _kill(process)
+    return trouble
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a killed process, which asyncio notices only once its output was read."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        for stream in (process.stdout, process.stderr):
+            await asyncio.wait_for(_take(process, stream, lambda piece: None), _DRAIN_S)
+        await asyncio.wait_for(process.wait(), _DRAIN_S)
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
