@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import Optional
 
 _LEAST = 19  # further back than this there is nothing
-_FIRST = -10  # nine times the share of others, of which manager and fork server use what little they need
+# Nine times the share of others. Manager and fork server use only what little they need of it.
+_FIRST = -10
 
 
 def go_first(proc: str = "/proc") -> None:

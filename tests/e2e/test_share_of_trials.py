@@ -11,7 +11,10 @@ import pytest
 from e2e.conftest import SPACE, Running, Start
 from nnilite._cli.nnictl import run
 from nnilite._documents import read_document, write_json
+from platforms.chromium import browser, open_page
 from schedulers import AUTOGROUP, first_of_this_user
+
+__all__ = ["browser", "open_page"]
 
 NOTE = "trials step back behind other programs (niceness 3)"
 BACK = {"platform": "local", "niceness": 3}
