@@ -173,16 +173,25 @@ def test_the_next_attempt_waits_and_says_so_where_the_earlier_one_cannot_be_kill
         bench.call(bench.service.submit(again(job, "exit 3")))
 
 
-def test_what_cannot_be_ended_is_told_at_the_end_of_the_service(bench, monkeypatch):
-    name, pid = running(bench)
+def test_what_cannot_be_ended_is_told_at_the_end_of_the_service(bench, monkeypatch, caplog):
+    name, pid = running(bench, grace_s=0)
     stop(bench.handles[name]["pid"])
-    bench.call(bench.service.cancel(bench.handles[name]))
     with monkeypatch.context() as patch:
         patch.setattr(_endings, "kill_groups", lambda *_: [4711])
+        bench.call(bench.service.cancel(bench.handles[name]))
+        eventually(lambda: "both are killed" in caplog.text)
         with pytest.raises(ServiceError, match=r"(?s)process group 4711 of .* cannot be killed"):
             bench.call(bench.service.close())
     bench.open()
     assert runs(pid)
+
+
+def test_what_was_just_told_to_end_keeps_its_grace_when_the_service_is_closed(bench):
+    saving = f"save() {{ sleep 1; echo saved >> {quoted(bench.mark())}; exit 0; }}; trap save TERM"
+    name, _ = running(bench, f"{saving}; while :; do sleep 0.05; done", grace_s=10)
+    bench.call(bench.service.cancel(bench.handles[name]))
+    bench.restart()
+    eventually(lambda: bench.lines() == ["saved"])
 
 
 def test_a_keeper_that_still_delivers_is_left_alone_by_the_next_attempt(bench):

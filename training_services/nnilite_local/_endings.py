@@ -46,6 +46,7 @@ class Endings:
         self._asked: dict[
             str, tuple[AttemptFolder, Handle]
         ] = {}  # jobs that were told to end, and are not known to have
+        self._overdue: set[str] = set()  # those of them whose grace is over
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, folder: AttemptFolder, handle: Handle) -> None:
@@ -58,6 +59,7 @@ class Endings:
     def over(self, job: str) -> None:
         """The job has ended."""
         task = self._tasks.pop(job, None)
+        self._overdue.discard(job)
         if self._asked.pop(job, None) is not None and task is not None:
             task.cancel()
 
@@ -72,8 +74,8 @@ class Endings:
                 raise NoCapacity(f"an earlier attempt of this trial must end first: {_told(folder, self._host, left)}")
 
     async def close(self) -> list[str]:
-        """End now what was told to end. Return sentences on what runs all the same."""
-        asked, self._asked = self._asked, {}
+        """End what was told to end and has had its grace. Return sentences on what runs all the same."""
+        asked = {job: self._asked[job] for job in self._overdue if job in self._asked}
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -88,6 +90,7 @@ class Endings:
         except ServiceError:
             grace_s = _USUAL_GRACE_S
         await asyncio.sleep(grace_s + _PATIENCE_S)
+        self._overdue.add(str(handle["job"]))
         await self._end_stuck(folder, handle)
 
     async def _end_stuck(self, folder: AttemptFolder, handle: Handle) -> list[int]:
