@@ -123,6 +123,7 @@ def test_what_is_heard_at_a_dead_managers_port_opens_no_later_manager(start: Any
 def test_after_a_resume_the_page_says_what_to_do(start: Any, open_page: Any) -> None:
     running = keyed(start)
     page, key = signed_in(open_page, running.client.sign_in_link())
+    page.get_by_text("Live", exact=True).wait_for()
     port = port_of(running.entry.url)
     running.kill_manager()
     resumed(running, port)
@@ -185,6 +186,7 @@ def test_live_updates_and_downloads_work_with_a_key_alone(start: Any, open_page:
     page.evaluate("location.hash = '#/trials'")
     trial = eventually(lambda: running.trials()[1:] and running.trials()[1])["id"]
     page.get_by_role("link", name=trial).wait_for()
+    running.wait_for(lambda: running.client.trial(trial)["state"] == "SUCCEEDED")
     page.evaluate("location.hash = '#/experiment/export'")
     for kind in ("CSV", "JSON"):
         with page.expect_download() as saving:
