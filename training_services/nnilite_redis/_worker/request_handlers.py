@@ -125,6 +125,9 @@ def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
             file.seek(offset)
             return Letter({}, file.read(max(0, min(limit, READ_LIMIT_BYTES))))
     except NotFound:
+        if name not in READABLE:
+            raise
+        # It is not there yet.
         return Letter({})
 
 
