@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +45,13 @@ def test_it_is_said_wherever_the_state_is_shown_that_trials_step_back(
     assert NOTE in running.client.profile()["hosts"][0]["details"]["note"]
 
 
-def test_a_dry_run_says_so_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_says_so_before_anything_starts(tmp_path: Path) -> None:
     config = {"searchSpace": SPACE, "trialCommand": "true", "trialConcurrency": 1, "maxTrialNumber": 1}
     path = tmp_path / "config.json"
     write_json(path, {**config, "tuner": {"name": "Random"}, "trainingService": BACK})
-    assert run(["create", "--config", str(path), "--dry-run"]) == 0
-    assert NOTE in capsys.readouterr().err
+    command = [sys.executable, "-m", "nnilite._cli", "create", "--config", str(path), "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert NOTE in done.stderr
 
 
 def test_the_page_says_so_too(start: Start, open_page: Any) -> None:
