@@ -126,7 +126,7 @@ function Picture({ trial, file }) {
     let gone = false;
     const fetchIt = async () => {
       try {
-        const found = await picture(place(trial, file), PICTURE_BYTES_MAX, AS_LISTED);
+        const found = await picture(place(trial, file), PICTURE_BYTES_MAX);
         if (gone) return;
         made = URL.createObjectURL(found);
         setSource(made);
