@@ -83,6 +83,7 @@ _MOST_TIME_S = 1e11
 # Entries that are looked at for one list: folders and what is left out count, too.
 _LOOKED_AT_MAX = 10 * LISTED_MAX
 
+_ENTRY_BYTES = 4096  # what a folder or an empty file takes on most disks
 GROWING = ("trial.stdout", "trial.stderr")
 """What the manager writes, too, as it comes: there may be more here than in a copy that was begun earlier."""
 
@@ -118,12 +119,20 @@ class TakenFiles:
     size_bytes: int = 0
     left_out: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    _folders: set[int] = field(default_factory=set)
 
-    def count(self, name: str) -> None:
-        """Count an entry. Raises: ForeignRefusal beyond the limit."""
-        self.entries += 1
+    def count(self, name: str, room: DiskRoom) -> None:
+        """Count an entry and the folders above it that are new. Raises: ForeignRefusal beyond the limit, NoRoom.
+
+        One name may stand for a hundred folders, and each of these takes a place on the disk, as an empty file does.
+        """
+        parts = parts_of(name)
+        above = {hash(tuple(parts[:depth])) for depth in range(1, len(parts))} - self._folders
+        self._folders |= above
+        self.entries += 1 + len(above)
         if self.entries > MOST_ENTRIES:
             raise ForeignRefusal(f"sent more than {MOST_ENTRIES} files; {name!a:.200} and what follows is not taken")
+        room.count(_ENTRY_BYTES * (1 + len(above)))
 
 
 def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | None = None) -> TakenFiles:
@@ -136,7 +145,7 @@ def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | Non
     try:
         with EnclosedFolder(str(target), make=True) as folder:
             for member in TarStream(source):
-                taken.count(member.name)
+                taken.count(member.name, room)
                 _take(member, folder, taken, _counter(taken, room, most_bytes))
     except DamagedTar as error:
         raise BrokenStream(f"the files are damaged on their way: {error}") from error
@@ -185,7 +194,9 @@ def _counter(taken: TakenFiles, room: DiskRoom, most_bytes: int | None) -> Calla
 
 def _take(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, count: Callable[[int], None]) -> None:
     parts = parts_of(member.name)
-    if member.kind == FOLDER:
+    if _is_in_place_of_output(parts, member.kind):
+        taken.left_out.append(member.name)
+    elif member.kind == FOLDER:
         folder.make_folder(member.name)
     elif member.kind != FILE:
         taken.left_out.append(member.name)
@@ -201,6 +212,11 @@ def _take(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, count: C
             return data
 
         folder.write(member.name, piece, member.mode, member.mtime_ns)
+
+
+def _is_in_place_of_output(parts: Sequence[str], kind: str) -> bool:
+    """Return whether this would take the place of a file that the manager writes itself: a folder, or what is in it."""
+    return bool(parts) and parts[0] in GROWING and (len(parts) > 1 or kind != FILE)
 
 
 def _overwrite(folder: EnclosedFolder, member: TarMember, count: Callable[[int], None]) -> None:
@@ -225,8 +241,10 @@ def copy_folder(source: Path, target: Path, *left_out: str) -> TakenFiles:
 
     with _opened(source) as here, EnclosedFolder(str(target), make=True) as there:
         for entry in here.walk(MOST_ENTRIES + 1, is_left_out, taken.unreadable.append):
-            taken.count(entry.path)
-            if entry.kind == FOLDER:
+            taken.count(entry.path, room)
+            if _is_in_place_of_output(parts_of(entry.path), entry.kind):
+                taken.left_out.append(entry.path)
+            elif entry.kind == FOLDER:
                 there.make_folder(entry.path)
             elif entry.kind == FILE:
                 try:

@@ -10,6 +10,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from nnilite._engine import messages as s
@@ -32,6 +33,7 @@ ASKED_TIMEOUT_S = 15.0  # a person waits for the answer
 POLL_EVERY_S = 5.0
 UNREAD_PATIENCE_S = 60.0
 _LONGEST_PAUSE_S = 60.0
+_OTHER_RUN = "what its job has left names another run than the one that has reported, of which nothing more came"
 
 
 class PluginFault(ServiceError):
@@ -350,27 +352,43 @@ class ServiceCaller:
             return
         if self._is_left_to_keeper(attempt, status):
             return
+        known: JobStatus | None = status
         if (status.state.ended or attempt.service in self._follow) and attempt.handle is not None:
-            try:
-                await self._take_reports(attempt, attempt.handle, status.state.ended)
-            except Fenced:
-                self._untaken.pop((attempt.trial, attempt.number), None)
-                # The keeper reported the end first, and the trial is being tried again. Or another run of this attempt
-                # reports: the one that the platform speaks of is not the one whose end counts.
-                return
-            except StoreError as error:
-                # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
-                log.warning("the reports of trial %s wait: %s", attempt.trial, error)
-                return
-            except (NniliteError, GapFound) as error:
-                if isinstance(error, ServiceError) and status.state.ended and self._may_come(attempt):
-                    log.warning("the reports of trial %s cannot be had now: %s", attempt.trial, error)
-                    return
-                log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
-            self._unread.pop((attempt.trial, attempt.number), None)
-        if status.state.ended:
+            known = await self._after_reports(attempt, attempt.handle, status)
+        if known is None:
+            return
+        if known.state.ended:
             self._untaken.pop((attempt.trial, attempt.number), None)
-        self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
+        self._inbox.put(s.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
+
+    async def _after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
+        """Take what the service has read of a job; its status then, or None if that has to wait for the next poll."""
+        key = (attempt.trial, attempt.number)
+        try:
+            await self._take_reports(attempt, handle, status.state.ended)
+        except Fenced:
+            self._untaken.pop(key, None)
+            if not self._is_owner_gone(attempt, status):
+                return None
+            status = replace(status, state=JobState.LOST, reason=_OTHER_RUN, exit_code=None)
+        except StoreError as error:
+            # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
+            log.warning("the reports of trial %s wait: %s", attempt.trial, error)
+            return None
+        except (NniliteError, GapFound) as error:
+            if isinstance(error, ServiceError) and status.state.ended and self._may_come(attempt):
+                log.warning("the reports of trial %s cannot be had now: %s", attempt.trial, error)
+                return None
+            log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
+        self._unread.pop(key, None)
+        return status
+
+    def _is_owner_gone(self, attempt: Attempt, status: JobStatus) -> bool:
+        """Whether the job of an attempt that belongs to another run has ended, and that run has had its time to report.
+
+        Otherwise its keeper has reported the end first, and the trial is being tried again.
+        """
+        return status.state.ended and self._inbox.is_live(attempt) and not self._may_come(attempt)
 
     def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
         """Whether to wait for the next poll, since the keeper of the ended command is still delivering by itself.

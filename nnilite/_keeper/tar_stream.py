@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 512
 _CHUNK_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 64 << 10
+_MOST_HEADERS = 8  # entries that only tell more of the next one, before it
 _MOST_SIZE_BYTES = 1 << 60
 _MOST_TIME_S = 1e11
 _MOST_ENTRIES = 200_000
@@ -52,6 +53,7 @@ class TarStream:
     def __iter__(self) -> Iterator[TarMember]:
         """Yield the members. The content of one can be read until the next is asked for. Raises: DamagedTar."""
         more: Dict[str, str] = {}
+        headers = 0
         while True:
             self._skip()
             block = self._block()
@@ -59,10 +61,14 @@ class TarStream:
                 return
             kind, size = block[156:157], _number(block[124:136])
             if kind in b"xgLK" and kind:
+                # Nobody counts these, so an endless row of them would fill the memory.
+                headers += 1
+                if headers > _MOST_HEADERS:
+                    raise DamagedTar("one of its files has more than {} headers".format(_MOST_HEADERS))
                 self._extend(kind, size, more)
                 continue
             member = _member(block, kind, more)
-            more = {}
+            more, headers = {}, 0
             # Whatever is not known has its bytes behind it, like a file.
             self._begin(0 if kind in _WITHOUT_DATA or member.kind in (FOLDER, LINK) else member.size)
             member.read = self._piece
@@ -197,13 +203,15 @@ def _text(field: bytes) -> str:
 def _records(data: bytes) -> Dict[str, str]:
     """Return the records of a POSIX header, `LENGTH KEY=VALUE` and a line end each. Raises: DamagedTar."""
     found: Dict[str, str] = {}
-    while data.strip(b"\0"):
-        digits, space, rest = data.partition(b" ")
-        length = int(digits) if digits.isdigit() and len(digits) < 8 else 0
-        end = length - len(digits) - 1
-        key, equals, value = rest[: max(end - 1, 0)].partition(b"=")
-        if not (space and equals) or length > len(data) or data[length - 1 : length] != b"\n":
+    data, at = data.rstrip(b"\0"), 0
+    while at < len(data):
+        space = data.find(b" ", at, at + 8)
+        digits = data[at : max(space, at)]
+        length = int(digits) if digits.isdigit() else 0
+        end = at + length
+        key, equals, value = data[space + 1 : max(end - 1, space + 1)].partition(b"=")
+        if not equals or end > len(data) or data[end - 1 : end] != b"\n":
             raise DamagedTar("one of its headers cannot be read")
         found[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
-        data = data[length:]
+        at = end
     return found

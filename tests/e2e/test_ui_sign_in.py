@@ -252,6 +252,7 @@ def test_a_page_that_a_stranger_left_at_the_hubs_port_starts_no_command(start: A
     with stranger(port_of(address)):
         left = open_page(f"http://127.0.0.1:{port_of(address)}/")
         left.expected_errors.append("401")
+        left.evaluate("navigator.serviceWorker.ready.then(() => true)")
     with hub("--port", str(port_of(address))):
         begin = STOP.replace("experiment/stop", "experiments")
         assert left.evaluate(begin) == 401

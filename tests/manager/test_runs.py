@@ -10,6 +10,7 @@ from engine_bench import Bench, play
 from test_rules_simulation import EMPTY, running
 
 from nnilite._engine import messages as s
+from nnilite._engine import service_caller
 from nnilite._engine.dedupe import Fenced, MetricCursor, fresh
 from nnilite._engine.rules import Rules
 from nnilite._store.writer import Store
@@ -34,6 +35,26 @@ from nnilite.testing.fakes import BadService
 
 JOB = ("t0", 0)
 DISK = "the trial's folder cannot be written: No space left on device"
+
+
+def test_a_job_that_names_another_run_than_the_owner_is_lost_and_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial can write to the record that names its run, and end its keeper."""
+    monkeypatch.setattr(service_caller, "UNREAD_PATIENCE_S", 0.1)
+    monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.02)
+
+    async def scenario(bench: Bench) -> None:
+        await bench.until(lambda: bench.engine.submitted())
+        await bench.engine.take(*JOB, curve("first", 0, 1))
+        bench.fake.jobs["nni-e-t0-0"].events = curve("second", 0, 1, 2)
+        bench.fake.jobs["nni-e-t0-0"].lose()
+        await bench.until(lambda: "nni-e-t0-1" in bench.fake.jobs)
+        known = await bench.store.recall(JOB)
+        assert known is not None
+        assert (known[1].state, known[2].metrics) == (JobState.LOST, 2)
+
+    play(tmp_path, scenario, retries_lost=1)
 
 
 class _Silent(BadService):

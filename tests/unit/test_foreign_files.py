@@ -304,6 +304,29 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         unpack(Sent(packed(*(file(f"f{number}") for number in range(5)))), tmp_path)
 
 
+def test_folders_that_one_name_stands_for_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_files, "MOST_ENTRIES", 100)
+    deep = [(f"{number}/" + "d/" * 40, tarfile.DIRTYPE, "", b"") for number in range(5)]
+    with pytest.raises(MachineError, match="more than 100 files"):
+        unpack(Sent(packed(*deep)), tmp_path)
+    assert sum(1 for _ in tmp_path.rglob("*")) <= 100
+
+
+def test_what_is_put_in_the_place_of_output_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "trial.stdout").write_text("kept here")
+    unpack(Sent(packed(file("trial.stdout/x"), ("trial.stdout", tarfile.DIRTYPE, "", b""), file("other"))), tmp_path)
+    assert (tmp_path / "trial.stdout").read_text() == "kept here"
+    assert (tmp_path / "other").exists()
+
+
+def test_headers_without_a_file_have_an_end(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = b"x", 512
+    one = header.tobuf(tarfile.GNU_FORMAT) + b"512 a=" + b"b" * 505 + b"\n"
+    with pytest.raises(LinkLost, match="more than 8 headers"):
+        unpack(Sent(one * 1000, 1 << 20), tmp_path)
+
+
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk on which only the reserve is free."""
