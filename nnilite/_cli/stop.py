@@ -37,9 +37,12 @@ def stop(options: argparse.Namespace) -> int:
         print("No experiment is DONE and still running." if options.done else "No experiment is running.")
     if options.force:
         return _killed(chosen, options)
+    # A manager that runs the experiment has taken care of what was left; one that only shows it leaves that word.
+    before = {entry.id: managers.left_behind(entry) for entry in chosen}
     asked = [entry for entry in chosen if _tried(entry, managers.ask_to_stop)]
     ended = [entry for entry in asked if _tried(entry, managers.wait_until_ended)]
-    left = {entry.id: managers.left_behind(entry) for entry in ended}
+    now = {entry.id: managers.left_behind(entry) for entry in ended}
+    left = {name: "" if what == before[name] else what for name, what in now.items()}
     for entry in ended:
         if not options.json:
             print(f"Experiment {entry.id} is stopped{', but something is left behind' if left[entry.id] else ''}.")
