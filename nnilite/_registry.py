@@ -86,6 +86,7 @@ class LastWord:
     tls_cert: str | None = None
     # A sentence on what a platform could not end or remove at the stop, with a cure.
     left: str = ""
+    mode: str = ""  # "view" for one that only shows the experiment
 
 
 def root() -> Path:
@@ -236,6 +237,7 @@ def read_manager(directory: Path) -> LastWord:
         url=url,
         tls_cert=found.text("tls_cert"),
         left=found.text("left") or "",
+        mode=found.text("mode") or "",
     )
 
 

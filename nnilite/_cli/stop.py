@@ -37,12 +37,11 @@ def stop(options: argparse.Namespace) -> int:
         print("No experiment is DONE and still running." if options.done else "No experiment is running.")
     if options.force:
         return _killed(chosen, options)
-    # A manager that runs the experiment has taken care of what was left; one that only shows it leaves that word.
-    before = {entry.id: managers.left_behind(entry) for entry in chosen}
+    # A view has nothing to stop: what was left behind before is not its failure.
+    views = {entry.id for entry in chosen if managers.is_view(entry)}
     asked = [entry for entry in chosen if _tried(entry, managers.ask_to_stop)]
     ended = [entry for entry in asked if _tried(entry, managers.wait_until_ended)]
-    now = {entry.id: managers.left_behind(entry) for entry in ended}
-    left = {name: "" if what == before[name] else what for name, what in now.items()}
+    left = {entry.id: "" if entry.id in views else managers.left_behind(entry) for entry in ended}
     for entry in ended:
         if not options.json:
             print(f"Experiment {entry.id} is stopped{', but something is left behind' if left[entry.id] else ''}.")

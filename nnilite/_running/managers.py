@@ -81,6 +81,11 @@ def left_behind(entry: RegistryEntry) -> str:
     return _registry.last_word(entry.directory).left
 
 
+def is_view(entry: RegistryEntry) -> bool:
+    """Whether the experiment's manager only shows it."""
+    return _registry.last_word(entry.directory).mode == "view"
+
+
 def ask_to_stop(entry: RegistryEntry) -> None:
     """Ask the manager to end its trials and then itself; by a signal if it does not answer.
 
