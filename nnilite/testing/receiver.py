@@ -121,6 +121,14 @@ class Receiver:
                 return None
             return status, self._cursors(received), signed
 
+    def is_known(self, job: str, path: str, authorization: str) -> bool:
+        """Whether the head of a batch has the proof of a job that is expected."""
+        received = self.jobs.get(job)
+        if received is None:
+            return False
+        signed = self.proofs.read(authorization, received.token, "POST", path)
+        return signed is not None or authorization == f"Bearer {received.token}"
+
     @staticmethod
     def _cursors(received: Received) -> Json:
         output = {stream: len(data) for stream, data in received.output.items()}
@@ -146,6 +154,14 @@ class Receiver:
 
 class _ReceiverHandler(Handler):
     owner: Receiver
+
+    def handle_expect_100(self) -> bool:
+        """Ask for the body of a request whose head proves its job, as a manager does, and refuse others at once."""
+        if self.owner.is_known(self.path.removeprefix(_PREFIX), self.path, self.authorization()):
+            return super().handle_expect_100()
+        self.close_connection = True
+        self._answer(401, "application/json", b'{"error": "wrong token"}', None)
+        return False
 
     def do_POST(self) -> None:
         job = self.path.removeprefix(_PREFIX)

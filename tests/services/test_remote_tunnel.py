@@ -20,7 +20,9 @@ import pytest
 
 pytest.importorskip("paramiko")
 
-from crowds import burden
+from paramiko.ssh_exception import SSHException
+
+from crowds import ANSWER_S, burden
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._keeper.link import RestLink
@@ -139,10 +141,10 @@ def forwarded(far: Any, connections: int) -> Iterator[str]:
     """The address of a port that is forwarded, as sshd does it, for some connections."""
 
     def pump(read: Callable[[int], bytes], write: Callable[[bytes], object], over: Callable[[], object]) -> None:
-        with suppress(OSError):
+        with suppress(OSError, EOFError, SSHException):
             while data := read(65536):
                 write(data)
-        with suppress(OSError):
+        with suppress(OSError, EOFError, SSHException):
             over()
 
     def accept() -> None:
@@ -242,7 +244,7 @@ def test_a_thousand_callers_of_the_tunnel_take_little(manager: Client, tmp_path:
         found = burden(pid, calling(far, texts[sent]), lambda: manager.get("/version"))
     assert found.megabytes < 20, str(found)
     assert found.threads < 8, str(found)
-    assert found.slowest_s < 1, str(found)
+    assert found.slowest_s < ANSWER_S, str(found)
 
 
 @contextmanager

@@ -111,8 +111,8 @@ class _TunnelCaller:
             data = data[sent:]
 
     def close(self) -> None:
-        with contextlib.suppress(*_Gone):  # closing says so to the other end, which may be gone
-            self._channel.close()
+        self._channel.in_buffer.set_event(threading.Event())  # in a cycle, what was read would outlive the connection
+        _close(self._channel)
 
 
 class TunnelGate:
@@ -133,12 +133,12 @@ class TunnelGate:
     def admit(self, channel: Any) -> None:
         """Serve a connection, which is a paramiko Channel, until it ends. Returns at once; for any thread."""
         with self._lock:
-            admitted = not self._closed and self._arriving.acquire(blocking=False)
-            if admitted:
-                self._running_loop().call_soon_threadsafe(self._begin, channel)
-        if not admitted:
-            with contextlib.suppress(*_Gone):
-                channel.close()
+            if not self._closed:
+                # Also those that are too many are closed there: closing may wait for what paramiko's own thread does.
+                take = self._begin if self._arriving.acquire(blocking=False) else _close
+                self._running_loop().call_soon_threadsafe(take, channel)
+                return
+        _close(channel)
 
     def close(self) -> None:
         """Close all connections, and take no others. Returns at once."""
@@ -267,6 +267,11 @@ class TunnelGate:
             await _send(caller, piece)
         if connection == "close":
             upstream.close()
+
+
+def _close(channel: Any) -> None:
+    with contextlib.suppress(*_Gone):  # closing says so to the other end, which may be gone
+        channel.close()
 
 
 async def _end_tasks() -> None:

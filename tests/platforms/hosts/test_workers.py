@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socketserver
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from crowds import AGAIN_A_S, CALLERS, CROWD, KINDS, SECONDS, burden
 from nnilite._keeper.local_link import with_short_name
 from nnilite.callback_address import callback_socket
 from nnilite.errors import ConfigError, ServiceError
@@ -113,6 +118,29 @@ def test_the_tunnel_lets_keepers_through_and_nobody_else(hosts, setting, bench_o
     ask = "python3 -c \"import urllib.request as u; print(u.urlopen('{}{}', timeout=5).status)\" 2>&1 || true"
     for path in ("/api/v1/experiment", "/", "/api/v1/callback/../experiment"):
         assert "403" in hosts[0].run(ask.format(address, path), user="tester")
+    assert bench.finish(bench.run("true")).exits[0]["code"] == 0
+
+
+# The stand-in for the manager has a thread for each caller whose head comes to it: tests/services measures those.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "body"])
+def test_a_thousand_callers_of_another_user_there_take_little(hosts, setting, bench_of, kind):
+    bench = bench_of(setting.config(setting.machine(hosts[0])))
+    address = hosts[0].run(f"cd {hosts[0].home}/nnilite; cat $(ls -d */callback-* | grep -v sock)")
+    head = "POST /api/v1/callback/x HTTP/1.1\r\nAuthorization: Bearer x\r\nContent-Length: 16000000\r\n\r\n"
+    words = ["AF_INET", ["127.0.0.1", urlsplit(address).port], kind, head, CALLERS, SECONDS, AGAIN_A_S]
+    program = f"import io, sys; sys.stdin = io.StringIO({json.dumps(words)!r})\n{CROWD}"
+    command = f"echo {base64.b64encode(program.encode()).decode()} | base64 -d | python3 -I -S -"
+    with ThreadPoolExecutor(1) as other:
+
+        @contextmanager
+        def attack():
+            made = other.submit(hosts[0].run, command, user="tester")
+            yield
+            assert int(made.result(60)) >= CALLERS
+
+        found = burden(os.getpid(), attack(), lambda: bench.service.hosts())
+    assert found.megabytes < 20, str(found)
+    assert [thread.name for thread in threading.enumerate()].count("tunnel") == 1
     assert bench.finish(bench.run("true")).exits[0]["code"] == 0
 
 
