@@ -28,7 +28,7 @@ SECONDS = 4.0
 AGAIN_A_S = 500  # so many of those that were closed come again in a second
 MB = 1 << 20
 ANSWER_S = 5.0
-"""An answer takes half a second where the processors are calm. The tests share them with others, and with the callers."""
+"""An answer takes half a second where the processors are calm. Tests share them with others, and with the callers."""
 KINDS = ("silent", "head", "body", "byte by byte")
 
 CROWD = r"""
