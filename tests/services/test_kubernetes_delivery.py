@@ -303,7 +303,7 @@ def test_a_pod_that_may_not_read_the_code_says_so(open_bench, machinery, s3, mad
         made_bucket.delete_object(Bucket="code-of-trials", Key=entry["Key"])
     name = run(bench)
     status = bench.wait(name)
-    assert status.state is JobState.FAILED
+    assert status.state is JobState.LOST
     assert "the keeper cannot be fetched from storage: HTTP Error 404" in status.reason
 
 

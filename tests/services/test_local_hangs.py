@@ -12,6 +12,7 @@ import pytest
 
 from nnilite._keeper import plain_file
 from nnilite.errors import NoCapacity, ServiceError
+from nnilite.foreign_files import open_below
 from nnilite.service import JobState
 from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import quoted, runs
@@ -30,8 +31,11 @@ class HangingDisk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folders: list[str] = []
         self.answers = threading.Event()
-        for place in ("_keeper.plain_file.read", "_keeper.spool.open_ordinary", "keeper_folder.open_ordinary"):
-            real = plain_file.read if place.endswith(".read") else plain_file.open_ordinary
+        for place, real in (
+            ("_keeper.plain_file.read", plain_file.read),
+            ("_keeper.spool.open_ordinary", plain_file.open_ordinary),
+            ("keeper_folder.open_below", open_below),
+        ):
             monkeypatch.setattr(f"nnilite.{place}", self._slow(real))
 
     def _slow(self, real):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from nnilite import foreign_files
 from nnilite._keeper import plain_file
 from nnilite.errors import CodeDirError, ConfigError, ServiceError
 from nnilite.service import JobState
@@ -270,10 +271,13 @@ def test_the_specification_of_a_keeper_at_work_is_removed_when_it_has_left(bench
     assert not list(bench.folder.rglob("spec.json"))
 
 
-def test_reports_that_cannot_be_read_now_are_not_taken_for_none(bench):
+def test_reports_that_cannot_be_read_now_are_not_taken_for_none(bench, monkeypatch):
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
     name = bench.run("true")
     bench.finish(name)
-    (Path(bench.handles[name]["directory"]) / ".nni" / "metrics").symlink_to("metrics")  # to open it is an error
+    monkeypatch.setattr("nnilite._keeper.spool.open_ordinary", fail)
     assert "cannot be read now" in str(bench.refusal(bench.service.reports(bench.handles[name])))
 
 
@@ -383,14 +387,14 @@ def test_gpus_that_this_machine_may_not_give_are_refused_before_anything_starts(
 def test_a_file_that_goes_while_a_trials_folder_is_copied_is_left_out(bench, monkeypatch):
     name = bench.run('echo weights > "$NNI_OUTPUT_DIR/model.bin"; echo passing > "$NNI_OUTPUT_DIR/draft"')
     bench.finish(name)
-    copy = shutil.copyfile
+    copy = foreign_files._copy_one
 
-    def late(source, target, **options):
-        if Path(source).name == "draft":
-            Path(source).unlink()
-        copy(source, target, **options)
+    def late(here, there, entry, *more):
+        if entry.path == "draft":
+            (Path(bench.handles[name]["directory"]) / "draft").unlink()
+        copy(here, there, entry, *more)
 
-    monkeypatch.setattr(shutil, "copyfile", late)
+    monkeypatch.setattr(foreign_files, "_copy_one", late)
     target = bench.scratch / "fetched"
     bench.call(bench.service.fetch(bench.handles[name], target))
     assert [path.name for path in target.rglob("*") if path.name in ("model.bin", "draft")] == ["model.bin"]

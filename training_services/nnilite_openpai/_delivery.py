@@ -132,7 +132,11 @@ class _StorageFiles:
 
     def put(self, name: str, source: Path) -> str:
         """Copy a file whose name tells its content; its path in tasks."""
-        if size_below(self._root, f"{self._folder}/{name}") != source.stat().st_size:
+        try:
+            known = size_below(self._root, f"{self._folder}/{name}")
+        except OSError:  # the attempt to write says what is wrong
+            known = None
+        if known != source.stat().st_size:
             self._write(name, source)
         return f"{self._there}/{name}"
 
