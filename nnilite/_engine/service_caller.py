@@ -368,7 +368,9 @@ class ServiceCaller:
             await self._take_reports(attempt, handle, status.state.ended)
         except Fenced:
             self._untaken.pop(key, None)
-            if not self._is_owner_gone(attempt, status):
+            # The keeper reported the end first, and the trial is being tried again. Or the attempt belongs to another
+            # run than that of the job, which may still report: it gets a while to do so.
+            if not (status.state.ended and self._inbox.is_live(attempt)) or self._may_come(attempt):
                 return None
             status = replace(status, state=JobState.LOST, reason=_OTHER_RUN, exit_code=None)
         except StoreError as error:
@@ -382,13 +384,6 @@ class ServiceCaller:
             log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
         self._unread.pop(key, None)
         return status
-
-    def _is_owner_gone(self, attempt: Attempt, status: JobStatus) -> bool:
-        """Whether the job of an attempt that belongs to another run has ended, and that run has had its time to report.
-
-        Otherwise its keeper has reported the end first, and the trial is being tried again.
-        """
-        return status.state.ended and self._inbox.is_live(attempt) and not self._may_come(attempt)
 
     def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
         """Whether to wait for the next poll, since the keeper of the ended command is still delivering by itself.
@@ -413,7 +408,9 @@ class ServiceCaller:
         """
         key = (attempt.trial, attempt.number)
         for again in (False, True):
-            found = self._checked_events(await self._guarded(self.service.reports(handle), CALL_TIMEOUT_S))
+            found = _checked_events(
+                self.service.name, await self._guarded(self.service.reports(handle), CALL_TIMEOUT_S)
+            )
             events = _in_order([*self._untaken.pop(key, ()), *found])
             try:
                 await self._inbox.take(*key, events, ended and again)
@@ -425,12 +422,6 @@ class ServiceCaller:
             except NniliteError:
                 self._untaken[key] = events
                 raise
-
-    def _checked_events(self, found: object) -> Sequence[KeeperEvent]:
-        """Check the events that a plugin has read from its platform. Raises: ServiceError."""
-        if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
-            raise ServiceError(f"{self.service.name} gave {found!r:.200} in place of a list of events")
-        return [event for event in found if not isinstance(event, Used)]  # what is read so may be old
 
 
 def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
@@ -446,3 +437,10 @@ def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
     # While a disk is in trouble, a service that repeats its reports would otherwise add another copy at each poll.
     known = {place(event): event for event in reversed(events)}
     return [known[key] for key in sorted(known)]
+
+
+def _checked_events(service: str, found: object) -> Sequence[KeeperEvent]:
+    """Check the events that a plugin has read from its platform. Raises: ServiceError."""
+    if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
+        raise ServiceError(f"{service} gave {found!r:.200} in place of a list of events")
+    return [event for event in found if not isinstance(event, Used)]  # what is read so may be old
