@@ -132,7 +132,7 @@ VERDICTS = [
     (with_records(), "OUT_OF_MEMORY", JobState.FAILED, "set `memory` higher"),
     (with_records(), "SUSPENDED", JobState.RUNNING, ""),
     (with_records(), "SOMETHING_NEW", JobState.UNKNOWN, "SOMETHING_NEW"),
-    (watch(failed="no Python"), "FAILED", JobState.LOST, "no Python"),
+    (watch(failed="no Python"), "FAILED", JobState.FAILED, "no Python"),
     (watch(again="started again"), "COMPLETED", JobState.LOST, "started again"),
 ]
 

@@ -115,9 +115,9 @@ class SlurmWatch:
             return JobStatus(JobState.LOST, "its folder is gone, and Slurm does not know it")
         if self.canceled:
             return JobStatus(JobState.CANCELED, "canceled before it began")
-        # Nothing of the user's has run: another node may do better.
+        # A set-up line of the user's, or a setting such as pythonPath: another node would fail alike.
         if "failed" in self.notes:
-            return JobStatus(JobState.LOST, self.text("failed"))
+            return JobStatus(JobState.FAILED, self.text("failed"))
         if self.for_s("missing") < SHOWN_LATE_S:
             return JobStatus(JobState.UNKNOWN, "Slurm does not list it")
         return JobStatus(JobState.LOST, f"Slurm does not know the job {self.id} any more, and it has left no word")
@@ -156,7 +156,7 @@ class SlurmWatch:
         if self.canceled or job.state == "CANCELLED":
             return JobState.CANCELED, "canceled" if self.canceled else f"{told}, but not by nnilite", None
         if "failed" in self.notes:
-            return JobState.LOST, self.text("failed"), None
+            return JobState.FAILED, self.text("failed"), job.exit_code
         if "again" in self.notes:
             return JobState.LOST, self.text("again"), None
         # Slurm's own word for what it has killed is enough.

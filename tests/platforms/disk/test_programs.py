@@ -72,14 +72,18 @@ def test_reports_that_stay_unreadable_are_given_up_and_that_is_said(
     monkeypatch.setattr(outbox, "_PATIENCE_S", 0.05)
     folder = Folder(str(tmp_path / "0"))
     folder.create()
-    Path(folder.metrics).symlink_to(folder.metrics)  # to open it is an error
+    monkeypatch.setattr("nnilite._keeper.spool.open_ordinary", unreadable)
     box = outbox.Outbox(folder, {})
     box.closed, box.exited = True, {"type": "exit", "message": ""}
-    why = os.strerror(errno.ELOOP)
+    why = os.strerror(errno.EIO)
     with pytest.raises(OSError, match=why):
         box.batch()
     pause(0.06, "its patience is at an end then")
     assert box.batch().events == [{"type": "exit", "message": f"its metrics cannot be read: {why}"}]
+
+
+def unreadable(path: str) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
 
 def test_an_end_that_could_not_be_written_down_is_written_when_the_disk_is_well(tmp_path: Path, on: Disk) -> None:

@@ -50,6 +50,6 @@ def test_the_output_of_a_trial_whose_keeper_cannot_deliver_it_comes_with_its_rep
     (here / "trial.stderr").unlink(missing_ok=True)
     events = bench.call(bench.service.reports(bench.handles[name]))
     assert [event for event in events if isinstance(event, Output)] == [
-        Output("stdout", 2, b"llo"),
-        Output("stderr", 0, b"trouble"),
+        Output("stdout", 2, b"llo", events[-1].run),
+        Output("stderr", 0, b"trouble", events[-1].run),
     ]

@@ -335,4 +335,5 @@ def test_output_that_has_not_come_to_the_manager_comes_with_the_reports(shared_s
     (here / "trial.stderr").unlink(missing_ok=True)
     events = bench.call(bench.service.reports(handle))
     found = [event for event in events if isinstance(event, Output)]
-    assert found == [Output("stdout", 2, b"llo"), Output("stderr", 0, b"trouble")]
+    run = events[-1].run
+    assert found == [Output("stdout", 2, b"llo", run), Output("stderr", 0, b"trouble", run)]
