@@ -121,18 +121,20 @@ class TakenFiles:
     unreadable: list[str] = field(default_factory=list)
     _folders: set[int] = field(default_factory=set)
 
-    def count(self, name: str, room: DiskRoom) -> None:
-        """Count an entry and the folders above it that are new. Raises: ForeignRefusal beyond the limit, NoRoom.
+    def count(self, name: str, kind: str, room: DiskRoom) -> None:
+        """Count an entry and the folders that are new by it. Raises: ForeignRefusal beyond the limit, NoRoom.
 
         One name may stand for a hundred folders, and each of these takes a place on the disk, as an empty file does.
         """
         parts = parts_of(name)
-        above = {hash(tuple(parts[:depth])) for depth in range(1, len(parts))} - self._folders
-        self._folders |= above
-        self.entries += 1 + len(above)
+        is_folder = kind == FOLDER
+        named = {hash(tuple(parts[:depth])) for depth in range(1, len(parts) + is_folder)}
+        new = len(named - self._folders) + (not is_folder)
+        self._folders |= named
+        self.entries += new
         if self.entries > MOST_ENTRIES:
             raise ForeignRefusal(f"sent more than {MOST_ENTRIES} files; {name!a:.200} and what follows is not taken")
-        room.count(_ENTRY_BYTES * (1 + len(above)))
+        room.count(_ENTRY_BYTES * new)
 
 
 def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | None = None) -> TakenFiles:
@@ -145,7 +147,7 @@ def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | Non
     try:
         with EnclosedFolder(str(target), make=True) as folder:
             for member in TarStream(source):
-                taken.count(member.name, room)
+                taken.count(member.name, member.kind, room)
                 _take(member, folder, taken, _counter(taken, room, most_bytes))
     except DamagedTar as error:
         raise BrokenStream(f"the files are damaged on their way: {error}") from error
@@ -241,7 +243,7 @@ def copy_folder(source: Path, target: Path, *left_out: str) -> TakenFiles:
 
     with _opened(source) as here, EnclosedFolder(str(target), make=True) as there:
         for entry in here.walk(MOST_ENTRIES + 1, is_left_out, taken.unreadable.append):
-            taken.count(entry.path, room)
+            taken.count(entry.path, entry.kind, room)
             if _is_in_place_of_output(parts_of(entry.path), entry.kind):
                 taken.left_out.append(entry.path)
             elif entry.kind == FOLDER:

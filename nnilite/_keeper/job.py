@@ -59,10 +59,7 @@ def run(words: Sequence[str]) -> int:
             start = plain_json.loads(file.read())
         os.unlink(words[0])
     except OSError as error:
-        options = bootstrap_program.read_options(words[1:])
-        end = {"code": None, "message": str(error), "cause": "machine"}
-        bootstrap_program.tell_end(options.get("message"), end)
-        return attempt_run.NOT_STARTED
+        return _not_started(bootstrap_program.read_options(words[1:]), error, by_machine=True)
     return attend(start, os.path.dirname(words[0]), words[1:])
 
 
@@ -73,15 +70,21 @@ def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
     options = bootstrap_program.read_options(words)
     try:
         return _do(start, options, place, wake)
-    except (SpecError, OSError, starting.NotStarted) as error:
-        by_machine = not isinstance(error, SpecError) and getattr(error, "by_machine", True)
-        end = {"code": None, "message": str(error), "cause": "machine" if by_machine else ""}
-        bootstrap_program.tell_end(options.get("message"), end)
-        return attempt_run.NOT_STARTED
+    except starting.NotStarted as error:
+        return _not_started(options, error, error.by_machine)
+    except (SpecError, OSError) as error:
+        return _not_started(options, error, isinstance(error, OSError))
     finally:
         import shutil
 
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _not_started(options: Mapping[str, str], error: Exception, by_machine: bool) -> int:
+    """Report an attempt that cannot be run, and whether that is this machine's fault. Returns the exit code."""
+    end = {"code": None, "message": str(error), "cause": "machine" if by_machine else ""}
+    bootstrap_program.tell_end(options.get("message"), end)
+    return attempt_run.NOT_STARTED
 
 
 def _do(start: Mapping[str, Any], options: Mapping[str, str], place: str, wake: Wake) -> int:

@@ -312,6 +312,13 @@ def test_folders_that_one_name_stands_for_are_counted(tmp_path: Path, monkeypatc
     assert sum(1 for _ in tmp_path.rglob("*")) <= 100
 
 
+def test_a_folder_and_what_is_in_it_count_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_files, "MOST_ENTRIES", 20)
+    members = [one for n in range(10) for one in ((f"d{n}", tarfile.DIRTYPE, "", b""), file(f"d{n}/x"))]
+    unpack(Sent(packed(*members)), tmp_path)
+    assert sum(1 for _ in tmp_path.rglob("*")) == 20
+
+
 def test_what_is_put_in_the_place_of_output_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "trial.stdout").write_text("kept here")
     unpack(Sent(packed(file("trial.stdout/x"), ("trial.stdout", tarfile.DIRTYPE, "", b""), file("other"))), tmp_path)
