@@ -25,7 +25,7 @@ SENT = [
     "ServiceState",
     "Experiment",
     "Listed",
-    "File",
+    "FileEntry",
     "OtherEntry",
     "FileListing",
 ]

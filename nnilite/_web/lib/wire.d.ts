@@ -164,7 +164,7 @@ export interface Listed {
   ended: Time | null;
 }
 
-export interface File {
+export interface FileEntry {
   path: string;
   size: number;
   modified: Time;
@@ -179,7 +179,7 @@ export interface OtherEntry {
 }
 
 export interface FileListing {
-  files: File[];
+  files: FileEntry[];
   others: OtherEntry[];
   note: string;
 }

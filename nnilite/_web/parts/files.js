@@ -11,7 +11,7 @@ import { Empty, messageOf, Scroll, Time } from "./bits.js";
 import { ServedLink } from "./served_link.js";
 
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { File, FileListing } from "../lib/wire.d.ts" */
+/** @import { FileEntry, FileListing } from "../lib/wire.d.ts" */
 
 const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
 const PICTURES_MAX = 24;
@@ -20,13 +20,13 @@ const TEXT_BYTES_MAX = 64_000;
 
 /**
  * A name that is not UTF-8 cannot be part of an address: such a file is listed only.
- * @param {File} file
+ * @param {FileEntry} file
  */
 const hasAddress = ({ path }) => !/\p{Surrogate}/u.test(path);
 
 /**
  * What is drawn of a trial's files, and how many pictures are not.
- * @param {File[]} files
+ * @param {FileEntry[]} files
  */
 function pictures(files) {
   const all = files.filter((file) => PICTURE.test(file.path) && file.size > 0 && hasAddress(file));
@@ -34,7 +34,7 @@ function pictures(files) {
   return { drawn, others: all.length - drawn.length };
 }
 
-/** @param {File} file */
+/** @param {FileEntry} file */
 const isShort = (file) => file.size > 0 && file.size <= TEXT_BYTES_MAX && !PICTURE.test(file.path) && hasAddress(file);
 
 /**
@@ -99,11 +99,11 @@ export function Files({ trial }) {
 /**
  * Where a file is read.
  * @param {Trial} trial
- * @param {File} file
+ * @param {FileEntry} file
  */
 const place = (trial, { path }) => `trials/${trial.id}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
 
-/** @param {{ trial: Trial, files: File[] }} props */
+/** @param {{ trial: Trial, files: FileEntry[] }} props */
 function Pictures({ trial, files }) {
   const { drawn, others } = pictures(files);
   if (!drawn.length && !others) return null;
@@ -115,7 +115,7 @@ function Pictures({ trial, files }) {
 
 /**
  * A picture is fetched when it comes into sight, by the page itself: an <img> sends no key.
- * @param {{ trial: Trial, file: File }} props
+ * @param {{ trial: Trial, file: FileEntry }} props
  */
 function Picture({ trial, file }) {
   const [isBroken, setBroken] = useState(false);
@@ -153,7 +153,7 @@ function Picture({ trial, file }) {
   </figure>`;
 }
 
-/** @param {{ trial: Trial, file: File }} props */
+/** @param {{ trial: Trial, file: FileEntry }} props */
 function Text({ trial, file }) {
   const [text, setText] = useState(/** @type {string | null | undefined} */ (undefined));
   const [problem, setProblem] = useState("");
