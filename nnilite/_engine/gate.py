@@ -53,6 +53,9 @@ class GateInbox(Protocol):
     def used(self, key: JobKey, used: Used) -> None:
         """Keep in memory what the trial uses."""
 
+    def heard(self, key: JobKey) -> None:
+        """Count this moment as a sign of life of the attempt."""
+
     async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
         """Wait until the records are committed; `taken` is called then. False: the events came too late."""
 
@@ -115,7 +118,16 @@ class EventGate:
 
     async def _in_turn(self, turn: _Turn, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         async with turn.lock:
-            return await self._take(key, events, over_gaps)
+            try:
+                return await self._take(key, events, over_gaps)
+            except StoreError:
+                # The keeper has reported. That the reports wait for a disk here is not its silence.
+                self._inbox.heard(key)
+                raise
+
+    def in_hand(self) -> list[JobKey]:
+        """Return the attempts of which a batch is being taken, which may last as long as the disk is in trouble."""
+        return [key for key, turn in self._turns.items() if turn.works]
 
     async def _take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         while True:

@@ -55,6 +55,12 @@ class Reports(Ends):
         if live.end is not None:
             self._take_end(live)
 
+    def heard(self, trial: str, attempt: int) -> None:
+        """Count this moment as a sign of life of the attempt, of which nothing else can be recorded now."""
+        live = self._current(trial, attempt)
+        if live is not None:
+            live.seen = self._lived
+
     def _heard_of(self, live: Live, message: s.LiveEvents) -> None:
         live.seen = self._lived
         if message.events:

@@ -171,8 +171,9 @@ class Chaos:
         return False
 
     def _end_passing(self) -> None:
-        now = time.monotonic()
-        for trouble in [trouble for trouble in self.passing if trouble.until < now]:
+        # The end of one may wait for the manager, and others end meanwhile.
+        while due := [trouble for trouble in self.passing if trouble.until < time.monotonic()]:
+            trouble = due[0]
             self.passing.remove(trouble)
             self._note(f"end of {trouble.name}")
             self.struck[trouble.name] += trouble.end()

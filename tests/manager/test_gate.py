@@ -25,6 +25,7 @@ from waiting import others_turn
 __all__ = ["impatient"]
 
 JOB = ("t0", 0)
+SILENCE_S = 0.5
 
 
 def metrics(*numbers: int) -> list[KeeperEvent]:
@@ -83,6 +84,40 @@ def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_when_i
         assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"hello"
 
     play(tmp_path, scenario, store=SlowDisk)
+
+
+@pytest.mark.parametrize("trouble", ["refused", "held up"])
+def test_an_attempt_whose_reports_wait_for_the_disk_of_the_manager_is_not_silent(trouble: str, tmp_path: Path) -> None:
+    async def scenario(running: Bench) -> None:
+        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
+        batch = [*metrics(0, 1), Output("stdout", 0, b"hello")]
+        taking: asyncio.Task[Any] | None = None
+        if trouble == "refused":
+            disk(running).free.set()
+            disk(running).error = OSError(24, "Too many open files")
+        else:
+            taking = asyncio.create_task(running.engine.take(*JOB, batch))
+        until = running.engine.now() + 4 * SILENCE_S
+
+        async def reported() -> bool:
+            if trouble == "refused":
+                with pytest.raises(StoreError):
+                    await running.engine.take(*JOB, batch)
+            return running.engine.now() > until
+
+        while not await reported():
+            await others_turn()
+        disk(running).error = None
+        disk(running).free.set()
+        answer = await (taking or running.engine.take(*JOB, batch))
+        assert (answer.metrics, await stored(running)) == (2, 2)
+
+    def service(*arguments: Any) -> fakes.LyingService:
+        made = fakes.LyingService(*arguments)
+        made.lie = "garbage"  # the platform says nothing of any job
+        return made
+
+    play(tmp_path, scenario, store=SlowDisk, service=service, silence_s=SILENCE_S)
 
 
 def test_a_trial_that_is_gone_leaves_no_trouble_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
