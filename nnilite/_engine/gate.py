@@ -132,11 +132,12 @@ class EventGate:
     async def _take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         while True:
             known = await self._known(key)
+            has_ended = known is not None
             cursor = self._cursors.get(key)
             if cursor is None:
                 known = known or await self._recall(key)
                 cursor = known[2]
-            if known is None and cursor.gives_way_to(events):
+            if not has_ended and cursor.gives_way_to(events):
                 cursor = MetricCursor()
             found = fresh(cursor, events, over_gaps)
             # Output is written before its batch is committed. The run must be known by then, or a crash could mix two.

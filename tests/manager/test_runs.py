@@ -12,6 +12,7 @@ from test_rules_simulation import EMPTY, running
 from nnilite._engine import messages as s
 from nnilite._engine import service_caller
 from nnilite._engine.dedupe import Fenced, MetricCursor, fresh
+from nnilite._engine.gate import EventGate
 from nnilite._engine.rules import Rules
 from nnilite._store.writer import Store
 from nnilite.errors import ServiceError
@@ -112,6 +113,26 @@ def test_a_run_that_began_replaces_one_that_could_not(tmp_path: Path) -> None:
         known = await bench.store.recall(JOB)
         assert known is not None
         assert (known[1].run, known[1].reported_end) == ("second", None)
+
+    play(tmp_path, scenario, service=_Silent)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_manager(answered: bool, tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.until(lambda: bench.engine.rules.live)
+        await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+        if answered:
+            # The service has begun another keeper, so that the end of the first one is not that of the attempt.
+            live = bench.engine.rules.live[JOB[0]]
+            live.unanswered = True
+            await bench.engine.do(s.Submitted(*JOB, "fake", {"job": "nni-e-t0-0"}, bench.engine.now()))
+            assert live.end is None
+        next_gate = EventGate(bench.store, bench.engine)
+        answer = await next_gate.take(JOB, curve("second", 0, 1))
+        assert (answer.cancel, answer.metrics) == (False, 2)
+        with pytest.raises(Fenced):
+            await next_gate.take(JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
 
     play(tmp_path, scenario, service=_Silent)
 
