@@ -1,4 +1,5 @@
 # make demo        a real search on this machine, from nothing (installs what it needs)
+# make check       lint, types, import contracts and all tests that start no process, in some minutes: before each commit
 # make test        lint, types, import contracts and the tests (installs what it needs)
 # make test-long   the same with long simulations and fuzz runs
 # make lint        lint, types and import contracts, of the web page as well
@@ -20,10 +21,13 @@ NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignor
 AZURITE := tests/platforms/azurite
 DIGITS := examples/sklearn_digits/config.yaml
 
-.PHONY: nni demo test test-long lint bench docs site clean
+.PHONY: nni demo check test test-long lint bench docs site clean
 
 demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
+
+check: lint
+	$(RUN)/python -m pytest -n 2 --dist loadgroup -q -m "not process and not long"
 
 test: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true  # tests that need it skip, and say why

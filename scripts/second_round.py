@@ -1,47 +1,64 @@
-"""Runs failed tests once more, one at a time: `make test` does so after four at once have kept the machine busy.
+"""Run the tests that failed once more, alone, if they are on the list of those that may have a second chance.
 
     scripts/second_round.py STATUS
 
-STATUS is the exit status of the first round. What passes only now has found something all the same, so it is listed at
-the end, and somebody has to look: a deadline that is too short, or a race of ours that needs a busy machine.
-
-Many failures are no accident. More than `MOST` of them, or a round that did not come to its end, fail at once.
+STATUS is the exit status of the first round. `tests/second_chances.yaml` names them, each with a date and a reason.
+A test that is not on it has no second chance: one that fails beside others and passes alone has found a race that needs
+a busy machine. A place on the list lasts `DAYS` days, in which the cause is to be found.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-MOST = 10
+import yaml
+
+DAYS = 30
 TESTS_FAILED = 1  # pytest's exit status; all others above 0 say that the round itself went wrong
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+CHANCES = Path("tests/second_chances.yaml")
 
 
 def failed_tests(cache: Path = LAST_FAILED) -> list[str]:
-    """The tests that failed, as pytest takes them. xdist's `--dist loadgroup` adds "@GROUP" to their names."""
+    """Return the names of the tests that failed. xdist's `--dist loadgroup` adds "@GROUP" to some, which is removed."""
     return sorted({re.sub(r"@[^\]]*$", "", name) for name in json.loads(cache.read_text())})
 
 
+def with_a_chance(today: datetime.date, chances: Path = CHANCES) -> set[str]:
+    """Return the tests on the list whose place has not run out. Raises: ValueError for an entry without a reason."""
+    tests = set()
+    for entry in yaml.safe_load(chances.read_text()) or []:
+        if not entry.get("reason"):
+            raise ValueError(f"{chances}: {entry['test']} has no reason")
+        if datetime.timedelta(0) <= today - entry["since"] < datetime.timedelta(days=DAYS):
+            tests.add(entry["test"])
+    return tests
+
+
 def run_again(tests: list[str]) -> int:
-    """The exit status of pytest, which runs the tests in one process."""
+    """Run the tests in one process and return the exit status of pytest."""
     return subprocess.run([sys.executable, "-m", "pytest", "-v", *tests], check=False).returncode
 
 
 def main(first: int) -> int:
-    if first != TESTS_FAILED:
+    if first != TESTS_FAILED or not LAST_FAILED.exists():
         return first
     tests = failed_tests()
-    if not 0 < len(tests) <= MOST:
-        print(f"{len(tests)} tests failed; only {MOST} or fewer are tried a second time")
+    chances = with_a_chance(datetime.date.today())
+    without = [test for test in tests if test not in chances and test.partition("[")[0] not in chances]
+    if without or not tests:
+        print("\nThese tests failed and have no second chance:", *without, sep="\n  ")
+        print(f"If one of them passes alone, it has found a race: mend it, or add it to {CHANCES} with the reason.")
         return first
-    print(f"\n{len(tests)} of the tests failed beside others, and are tried alone now:", *tests, sep="\n  ", flush=True)
+    print(f"\n{len(tests)} tests failed beside others and run alone now:", *tests, sep="\n  ", flush=True)
     status = run_again(tests)
     if status == 0:
-        print("these passed only at their second try; look at why the first failed:", *tests, sep="\n  ")
+        print("these passed only at their second try; find out why the first failed:", *tests, sep="\n  ")
     return status
 
 

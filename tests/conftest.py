@@ -16,10 +16,15 @@ from hypothesis import HealthCheck, settings
 from nnilite._rest.log_filter import SecretFilter
 from platforms.contract_cases import is_for_long_runs
 
+pytest_plugins = ["harness.process_starts", "harness.left_processes", "harness.durations"]
+
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py
 
 _DEAR = ("tests/platforms/hosts/", "tests/e2e/test_ui_", "tests/manager/test_rest_schemathesis")
 """Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`."""
+
+_WITH_PROCESSES = ("tests/e2e/", "tests/platforms/")
+"""Folders whose tests all start processes, or share fixtures that do."""
 
 # How long an example takes says more about the machine than about nnilite. Fixtures of one test serve all examples.
 _NO_FAULTS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -61,6 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_for_long_runs(item):
             item.add_marker(pytest.mark.long)
+        if item.nodeid.startswith(_WITH_PROCESSES):
+            item.add_marker(pytest.mark.process)
         if item.nodeid.startswith(_DEAR):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 

@@ -60,7 +60,6 @@ def survive(chaos: Chaos, faults: int, folder: Path, timeout_s: float) -> str:
     return check(chaos, folder)
 
 
-@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_or_doubled_whatever_happens(

@@ -129,7 +129,6 @@ def test_a_training_service_from_elsewhere_is_found_and_used(search: Any, run: A
     assert profile["best"]["value"]["niceness"] == os.nice(0) + 7
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_example_of_a_training_service_passes_the_contract(run: Any) -> None:
     folder = EXAMPLES / "plugin_training_service"

@@ -37,7 +37,6 @@ nnilite.report_final_result({"default": p["x"], "echo": p, "id": nnilite.get_tri
 SLOW = "import time, nnilite\nnnilite.report_intermediate_result(1.0)\ntime.sleep(60)\n"
 
 
-@pytest.mark.slow
 def test_recorded_is_what_ran_for_200_trials_side_by_side(start: Any) -> None:
     running = start(ECHO_ALL, searchSpace=NESTED, trialConcurrency=8, maxTrialNumber=200, tuner={"name": "TPE"})
     running.wait("DONE", timeout_s=110)

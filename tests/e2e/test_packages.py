@@ -24,7 +24,7 @@ tuner: {name: Random}
 trainingService: {platform: local}
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.real]
+pytestmark = [pytest.mark.real]
 
 
 def call(*command: str | Path, folder: Path = ROOT, **variables: str) -> str:

@@ -23,7 +23,6 @@ SERVICES = [
 ]
 
 
-@pytest.mark.slow
 def test_each_service_has_its_share_and_its_price_and_the_budget_ends_it(start: Start) -> None:
     running = start(trainingService=SERVICES, placement="cheapest", maxTrialNumber=None, maxCost=1.0)
     profile: dict[str, Any] = running.wait("DONE")
@@ -47,7 +46,6 @@ SPOT = {
 }
 
 
-@pytest.mark.slow
 def test_interrupted_trials_on_simulated_spot_nodes_report_each_step_once(start: Start, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("hour,price,interruption\n0,0.3,0.2\n")

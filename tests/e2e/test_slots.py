@@ -21,7 +21,6 @@ nnilite.report_final_result(p["x"])
 """
 
 
-@pytest.mark.slow
 def test_an_experiment_says_whom_it_waits_for_and_a_killed_manager_holds_nobody_up(
     start: Start, tmp_path: Path
 ) -> None:
@@ -42,7 +41,6 @@ def test_an_experiment_says_whom_it_waits_for_and_a_killed_manager_holds_nobody_
     low.stop()
 
 
-@pytest.mark.slow
 def test_an_experiment_whose_priority_is_raised_while_it_waits_comes_first_also_after_a_resume(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from platforms.chromium import browser, open_page
 from platforms.many_trials import many_trials
 
 __all__ = ["browser", "open_page"]
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

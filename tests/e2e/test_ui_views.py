@@ -236,7 +236,6 @@ def test_every_chart_is_drawn_and_saved(open_page: Any, experiment: Any) -> None
         assert saved(page, "CSV").count(b"\n") > 10, chart
 
 
-@pytest.mark.slow
 def test_the_importance_of_parameters_is_drawn_and_leads_to_their_contour(open_page: Any, experiment: Any) -> None:
     page = open_page(f"{experiment[0]}/#/charts/importance")
     page.locator(".chart[data-ready]").wait_for(timeout=100_000)

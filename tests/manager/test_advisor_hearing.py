@@ -9,10 +9,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nnilite._engine.messages import Ask, Assess, History
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite.records import CallKind
 from nnilite.tuner import Call
+
+pytestmark = pytest.mark.process
 
 ADVISOR = """
 import json

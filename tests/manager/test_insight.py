@@ -123,6 +123,7 @@ def test_curves_are_thinned_and_keep_their_end(store: Store, ask: Ask) -> None:
     assert (curve.steps[0], curve.steps[-1], curve.values[-1]) == (0, 999, -999.0)
 
 
+@pytest.mark.process
 def test_the_parameter_that_decides_is_found_to_matter_most(store: Store, ask: Ask) -> None:
     luck = random.Random(0)
     points = [(luck.random(), luck.choice("abc")) for _ in range(60)]
@@ -152,6 +153,7 @@ def test_a_parameter_that_some_trials_lack_still_counts() -> None:
     assert found == {"kind": ["A", "B", "A"], "kind.q": [1.0, 1.0, 5.0]}
 
 
+@pytest.mark.process
 def test_the_vendored_files_are_those_of_their_manifest() -> None:
     script = Path(__file__).parents[2] / "scripts" / "vendor-web"
     assert subprocess.run([sys.executable, str(script), "--check"], check=False, timeout=60).returncode == 0

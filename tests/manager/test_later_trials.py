@@ -223,6 +223,7 @@ def test_more_parameters_than_asked_for_are_the_tuners_mistake() -> None:
         opened(Generous()).generate_multiple_parameters([0, 1])
 
 
+@pytest.mark.process
 def test_an_experiment_with_such_a_tuner_runs_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
     (tmp_path / "sending.py").write_text(SENDING)

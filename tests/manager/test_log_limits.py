@@ -47,6 +47,7 @@ def test_files_that_a_tuner_keeps_beside_its_log_are_left_alone(limits: LogLimit
     assert (tmp_path / "log" / "own.log").stat().st_size == 2 * LIMIT
 
 
+@pytest.mark.process
 def test_whoever_prints_without_end_neither_waits_nor_fills_the_disk(limits: LogLimits, tmp_path: Path) -> None:
     path = tmp_path / "log" / "tuner.log"
     code = "import os\nfor _ in range(4000): os.write(1, b'x' * 10_000)\n"
@@ -99,6 +100,7 @@ def test_who_follows_a_log_reads_on_after_a_cut(
     assert capsysbinary.readouterr().out == b"before the cut\n" * 10 + b"after the cut\n"
 
 
+@pytest.mark.process
 def test_the_log_of_the_fork_server_is_emptied_when_preloaded_modules_fill_it(tmp_path: Path) -> None:
     path = tmp_path / "fork-server.log"
     path.write_bytes(b"x" * 2_000_000)

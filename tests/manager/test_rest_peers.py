@@ -43,11 +43,13 @@ def ask(client: Client, method: str, path: str, headers: str = "", body: str = "
     return ask_at(("AF_INET", "127.0.0.1", client.port), method, path, headers, body, user=user)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("method", "path", "headers"), EVERYTHING, ids=["rest", "stream"])
 def test_the_own_user_needs_no_token(client: Client, method: str, path: str, headers: str) -> None:
     assert ask(client, method, path, headers).split()[1] in ("200", "101")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("method", "path", "headers"), EVERYTHING, ids=["rest", "stream"])
 def test_another_user_needs_one(client: Client, method: str, path: str, headers: str) -> None:
     assert ask(client, method, path, headers, user=STRANGER).split()[1] == "401"
@@ -55,12 +57,14 @@ def test_another_user_needs_one(client: Client, method: str, path: str, headers:
     assert ask(client, method, path, token + headers, user=STRANGER).split()[1] in ("200", "101")
 
 
+@pytest.mark.process
 def test_another_user_cannot_change_anything(client: Client) -> None:
     assert ask(client, "POST", "/api/v1/experiment/stop", STOP, "{}", user=STRANGER).split()[1] == "401"
     assert not client.backend.stopped
     assert ask(client, "POST", "/api/v1/experiment/stop", STOP, "{}").split()[1] == "202"
 
 
+@pytest.mark.process
 def test_another_users_browser_is_let_in_by_a_link(client: Client) -> None:
     body = json.dumps({"link": client.post("/sign-in-links", {}).json["path"].removeprefix("/#key=")})
     headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
@@ -75,6 +79,7 @@ def test_a_link_makes_no_session_where_none_is_needed(client: Client) -> None:
     assert client.post("/sessions", {"link": link}, Authorization="").status == 401, "it is used up all the same"
 
 
+@pytest.mark.process
 def test_the_own_user_is_who_runs_the_manager(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client.application.site.gate, "_peers", Peers({known_user(STRANGER).pw_uid}))
     assert ask(client, "GET", "/api/v1/experiment", user=STRANGER).split()[1] == "200"
@@ -82,6 +87,7 @@ def test_the_own_user_is_who_runs_the_manager(client: Client, monkeypatch: pytes
     assert ask(client, "GET", "/api/v1/experiment", user="daemon").split()[1] == "401"
 
 
+@pytest.mark.process
 def test_a_user_who_hangs_up_at_once_is_not_taken_for_root(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed socket is listed as root's."""
     looks = slowly(monkeypatch)
@@ -110,6 +116,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> list[TheirSocket | None]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "header", ["X-Forwarded-For: 10.0.0.1", "Forwarded: for=10.0.0.1", "Via: 1.1 x", "X-Real-IP: x"]
 )
@@ -135,17 +142,20 @@ def test_where_the_kernel_tells_nothing_a_token_is_asked_for(client: Client, mon
     assert client.get("/experiment").status == 200
 
 
+@pytest.mark.process
 def test_without_the_option_the_own_user_needs_a_token_too(tmp_path: Path) -> None:
     with serving(filled(tmp_path)) as client:
         assert ask(client, "GET", "/api/v1/experiment").split()[1] == "401"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("user", "status"), [(None, "200"), (STRANGER, "401")])
 def test_an_ipv6_socket_that_reaches_the_ipv4_address_is_known(client: Client, user: str | None, status: str) -> None:
     place = ("AF_INET6", "::ffff:127.0.0.1", client.port)
     assert ask_at(place, "GET", "/api/v1/experiment", user=user).split()[1] == status
 
 
+@pytest.mark.process
 def test_root_in_a_user_namespace_of_ones_own_is_not_root(client: Client) -> None:
     before = ("unshare", "--user", "--map-root-user")
     known_user(STRANGER)
@@ -225,11 +235,13 @@ def through(tmp_path: Path, client: Client, name: str) -> str:
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["sshd", "sshd-session", "ssh", "socat", "kubectl", "systemd-socket-proxyd", "nginx"])
 def test_what_a_forwarding_program_passes_on_is_not_the_own_users(tmp_path: Path, client: Client, name: str) -> None:
     assert through(tmp_path, client, name) == "401"
 
 
+@pytest.mark.process
 def test_any_other_program_of_the_own_user_needs_no_token(tmp_path: Path, client: Client) -> None:
     assert through(tmp_path, client, "my sshd reader") == "200"
 

@@ -160,6 +160,7 @@ RestLink._send, RestLink._meet, ProofSession.proves = _send, lambda *_: None, la
 """
 
 
+@pytest.mark.process
 def test_a_keeper_of_an_earlier_version_still_delivers(client: Client, tmp_path: Path) -> None:
     keeper, spec = build(tmp_path / "keeper.pyz"), tmp_path / "spec.json"
     with ZipFile(keeper) as built, ZipFile(tmp_path / "old.pyz", "w") as old:

@@ -163,6 +163,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
+@pytest.mark.process
 def test_tls_is_spoken(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     with serving(filled(tmp_path, TOKEN), certificate=certificate[0], key=certificate[1]) as client:
         context = ssl.create_default_context(cafile=str(certificate[0]))

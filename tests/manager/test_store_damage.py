@@ -160,6 +160,7 @@ def test_missing_pages_are_told_or_do_no_harm(whole: bytes, tmp_path: Path, firs
     problem(tmp_path / "it's $HOME", data)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("damage", ["UPDATE trials SET created = 'yesterday'", "DROP TABLE metrics", "cut", "config"])
 def test_every_command_that_opens_it_says_a_sentence(
     whole: bytes, tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

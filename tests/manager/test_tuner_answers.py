@@ -22,6 +22,8 @@ from nnilite.errors import TunerError
 from nnilite.tuner import Call
 from waiting import eventually_async
 
+pytestmark = pytest.mark.process
+
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 PLAN = TunerPlan({"name": "Random"}, None, SPACE, Path("/nowhere"), 5.0)
 

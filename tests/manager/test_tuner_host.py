@@ -20,6 +20,8 @@ from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import StoreError, TunerError
 from nnilite.tuner import Call
 
+pytestmark = pytest.mark.process
+
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 COUNTING = """

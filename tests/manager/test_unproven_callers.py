@@ -20,6 +20,8 @@ from crowds import ANSWER_S, KINDS, MB, Burden, burden, crowd
 from manager.served_apart import TOKEN
 from other_user import STRANGER, known_user
 
+pytestmark = pytest.mark.process
+
 TESTS = Path(__file__).parent.parent
 HTTP_HEADS = {
     "a batch": "POST /api/v1/callback/{job} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -8,6 +8,8 @@ from nnilite.testing import ServiceContract
 from platforms.determined.bench import DeterminedBench, maker
 from platforms.determined.master import Master
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def master(tmp_path):

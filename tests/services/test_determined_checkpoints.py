@@ -119,6 +119,7 @@ def test_names_in_a_bucket_that_lead_out_of_the_folder_are_left_alone(s3, tmp_pa
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["in"]
 
 
+@pytest.mark.process
 def test_a_trial_goes_on_from_the_bucket_after_its_container_is_lost(s3, tmp_path):
     with Master(tmp_path / "cluster") as master:
         master.cluster.default_storage = {"type": "s3", "bucket": "det", "endpoint_url": s3, **KEYS}
@@ -136,6 +137,7 @@ def test_a_trial_goes_on_from_the_bucket_after_its_container_is_lost(s3, tmp_pat
             assert bench.finish(bench.submit(attempt)).output["stdout"] == b"saved\n"
 
 
+@pytest.mark.process
 def test_without_boto3_checkpoints_stay_in_the_container_and_the_log_says_so(tmp_path):
     config = json.dumps({"checkpoint_storage": {"type": "s3", "bucket": "det"}})
     missing = "import sys; sys.modules['boto3'] = None; exec(compile(open(sys.argv.pop(1)).read(), 'start', 'exec'))"

@@ -13,6 +13,8 @@ import example_runs
 from platforms.determined.bench import DeterminedBench, maker
 from platforms.determined.master import Master
 
+pytestmark = pytest.mark.process
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "determined" / "config.yaml"
 CLIENT = """
 import json, sys

@@ -22,6 +22,8 @@ from platforms.determined.bench import DeterminedBench, maker
 from platforms.determined.cluster import MISSING_IMAGE
 from platforms.determined.master import Master
 
+pytestmark = pytest.mark.process
+
 WAIT = "while ! test -e '{}'; do sleep 0.05; done"
 SAVE = """
 import nnilite, os, pathlib, signal, sys, time

@@ -9,6 +9,8 @@ from nnilite_dlc import _watch
 from platforms.dlc.bench import DlcBench
 from platforms.dlc.server import NAS, DlcServer
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def server(tmp_path):

@@ -17,6 +17,8 @@ from nnilite.testing import eventually
 from platforms.dlc.bench import section
 from platforms.dlc.server import KEY, NAS, DlcServer
 
+pytestmark = pytest.mark.process
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dlc" / "config.yaml"
 
 

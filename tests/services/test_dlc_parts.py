@@ -109,6 +109,7 @@ def test_where_dlc_is(fields, expected):
     assert address(DlcConfig(**{**PLACE, **fields})) == expected
 
 
+@pytest.mark.process
 def test_importing_the_service_does_not_import_alibabas_library():
     program = (
         "import sys, nnilite_dlc; print([name for name in sys.modules if name.startswith(('alibabacloud', 'Tea'))])"

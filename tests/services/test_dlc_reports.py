@@ -10,6 +10,8 @@ from nnilite_dlc import _api, _log, _watch
 from platforms.dlc.bench import DlcBench
 from platforms.dlc.server import KEY, NAS, DlcServer, refuse
 
+pytestmark = pytest.mark.process
+
 LOG = "/logs"
 REPORT = "import nnilite\nfor n in range(3): nnilite.report_intermediate_result(n)\nnnilite.report_final_result(9)"
 

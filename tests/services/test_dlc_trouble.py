@@ -17,6 +17,8 @@ from nnilite_dlc._sdk_calls import DlcCall, DlcCalls
 from platforms.dlc.bench import DlcBench
 from platforms.dlc.server import KEY, DlcServer, hang, refuse
 
+pytestmark = pytest.mark.process
+
 CREATE = "POST /api/v1/jobs"
 LIST = "GET /api/v1/jobs?"
 LOG = "/logs"

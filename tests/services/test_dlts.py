@@ -9,6 +9,8 @@ from nnilite_dlts import _watch
 from platforms.dlts.bench import DltsBench
 from platforms.dlts.dashboard import Dashboard
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def dashboard(tmp_path):

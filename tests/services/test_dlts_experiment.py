@@ -15,7 +15,7 @@ from platforms.dlts.dashboard import PASSWORD, Dashboard
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dlts" / "config.yaml"
 
-pytestmark = pytest.mark.xdist_group("dlts-experiment")
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dlts-experiment")]
 
 
 @pytest.fixture

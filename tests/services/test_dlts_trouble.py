@@ -17,6 +17,8 @@ from platforms.dlts.bench import DltsBench
 from platforms.dlts.dashboard import PASSWORD, Dashboard, answer
 from refusals import each_refusal
 
+pytestmark = pytest.mark.process
+
 BY_LOG = {"report": "stdout", "callback": None}
 REPORT = "import nnilite\nfor n in range(3): nnilite.report_intermediate_result(n)\nnnilite.report_final_result(9)"
 

@@ -8,6 +8,8 @@ from nnilite_kubernetes import KubernetesConfig, KubernetesService
 from platforms.kube.bench import ClusterContract, Platform
 from platforms.kube.cluster import IMAGE
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def platform():

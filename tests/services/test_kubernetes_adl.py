@@ -13,6 +13,8 @@ from platforms.kube.client import ADAPTDLJOBS, CLAIMS, PODS
 from platforms.kube.cluster import IMAGE
 from platforms.kube.other_operators import install_adaptdl
 
+pytestmark = pytest.mark.process
+
 _ADAPT = """
 import nnilite, os, time
 nnilite.report_intermediate_result(int(os.environ["ADAPTDL_NUM_REPLICAS"]))

@@ -70,6 +70,7 @@ def run(bench, **spec):
     return submitted(bench, bench.job(f"python3 -c '{_REPORT}'", **spec))
 
 
+@pytest.mark.process
 @pytest.mark.everywhere
 def test_a_volume_gets_the_code_by_a_pod_that_is_gone_afterwards(cluster, open_bench, machinery):
     bench = open_bench(storage=_CLAIM)
@@ -81,6 +82,7 @@ def test_a_volume_gets_the_code_by_a_pod_that_is_gone_afterwards(cluster, open_b
     assert all(set(secret["data"]) == {"spec", "callback"} for secret in cluster.secrets())
 
 
+@pytest.mark.process
 def test_the_code_is_sent_once_for_all_trials_and_managers(open_bench, machinery):
     bench = open_bench(storage=_NFS, code_from="storage")
     bench.put_code(**{"mod.py": "VALUE = 8"})
@@ -93,6 +95,7 @@ def test_the_code_is_sent_once_for_all_trials_and_managers(open_bench, machinery
     assert archive.stat().st_mtime_ns == written
 
 
+@pytest.mark.process
 def test_what_is_damaged_on_the_volume_is_found_out_and_mended(open_bench, machinery):
     bench = open_bench(storage=_NFS, code_from="storage")
     bench.put_code(**{"mod.py": "VALUE = 9"})
@@ -134,6 +137,7 @@ def test_the_rights_for_that_are_asked_for_before_anything_starts(cluster, open_
         open_bench(account, storage=_CLAIM, code_from="storage")
 
 
+@pytest.mark.process
 @pytest.mark.everywhere
 def test_no_other_rights_are_needed_for_that(cluster, open_bench, this_machine):
     bench = open_bench(cluster.limited(*_RIGHTS, *_MORE_RIGHTS), storage=_CLAIM, code_from="storage")
@@ -141,6 +145,7 @@ def test_no_other_rights_are_needed_for_that(cluster, open_bench, this_machine):
     assert bench.wait(run(bench)).state is JobState.SUCCEEDED
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("platform", [_MPI], indirect=True, ids=["MPIJob"])
 def test_workers_whose_command_is_the_operators_have_the_code_too(cluster, open_bench, machinery):
     bench = open_bench(storage=_CLAIM, code_from="storage", worker=RoleConfig(docker_image=IMAGE, replicas=2))
@@ -151,6 +156,7 @@ def test_workers_whose_command_is_the_operators_have_the_code_too(cluster, open_
     assert len(list((machinery.node.folder / "storage" / "shared" / "nni").rglob("mod.py"))) == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("platform", [_FC], indirect=True, ids=["Framework"])
 def test_task_roles_have_the_code_of_a_volume(open_bench, machinery):
     bench = open_bench(
@@ -267,6 +273,7 @@ def made_bucket(s3):
     return client
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("spec", [{}, _NO_WAY], ids=["rest", "log"])
 def test_pods_get_the_code_from_a_bucket_without_its_keys(cluster, open_bench, machinery, s3, made_bucket, spec):
     bench = open_bench(storage=bucket(s3, "code-of-trials"))
@@ -283,6 +290,7 @@ def test_pods_get_the_code_from_a_bucket_without_its_keys(cluster, open_bench, m
     assert made_bucket.head_object(Bucket="code-of-trials", Key=keys[-1])["LastModified"] == before
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("platform", [_ADL], indirect=True, ids=["AdaptDLJob"])
 def test_replicas_that_come_and_go_get_the_code_from_a_bucket(open_bench, machinery, s3, made_bucket):
     bench = open_bench(storage=bucket(s3, "code-of-trials"), adaptive=True)
@@ -295,6 +303,7 @@ def test_a_bucket_that_is_not_there_is_told_before_anything_starts(open_bench, s
         open_bench(storage=bucket(s3, "nowhere"))
 
 
+@pytest.mark.process
 def test_a_pod_that_may_not_read_the_code_says_so(open_bench, machinery, s3, made_bucket):
     bench = open_bench(storage=bucket(s3, "code-of-trials"))
     bench.put_code(**{"mod.py": "VALUE = 4"})
@@ -323,6 +332,7 @@ def share(azure, **fields):
     return StorageConfig(storage_type="azureStorage", **{**names, "azure_key": "c2VjcmV0IGtleQ==", **fields})
 
 
+@pytest.mark.process
 def test_a_file_share_gets_the_code_by_its_interface_and_the_accounts_key(cluster, open_bench, azure):
     bench = open_bench(storage=share(azure), code_from="storage")
     bench.put_code(**{"mod.py": "VALUE = 6", "data.bin": os.urandom(3_000_000).hex()})

@@ -40,6 +40,8 @@ from platforms.kube.cluster import IMAGE
 from platforms.kube.operators import install
 from platforms.kube.other_operators import install_adaptdl, install_frameworkcontroller
 
+pytestmark = pytest.mark.process
+
 _ROLE = RoleConfig(docker_image=IMAGE)
 _TASKS = [TaskRoleConfig(name="worker", docker_image=IMAGE)]
 _IMAGE = {"docker_image": IMAGE}
@@ -191,7 +193,6 @@ def test_a_pod_whose_node_does_not_answer_is_not_waited_for_for_ever(machinery, 
     run.frozen = False
 
 
-@pytest.mark.slow
 @only_job
 @pytest.mark.parametrize("way", [drain, delete_pod, preempt, starve, delete_object], ids=lambda way: way.__name__)
 def test_an_experiment_tries_it_again_and_says_why(machinery, cluster, key, nnictl, experiment, way):

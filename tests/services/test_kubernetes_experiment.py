@@ -13,6 +13,8 @@ from platforms.kube.bench import Platform
 from platforms.kube.cluster import IMAGE
 from platforms.kube.kubeconfig import write_kubeconfig
 
+pytestmark = pytest.mark.process
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "config.yaml"
 
 

@@ -14,6 +14,8 @@ from platforms.kube.client import FRAMEWORKS
 from platforms.kube.cluster import IMAGE
 from platforms.kube.other_operators import install_frameworkcontroller
 
+pytestmark = pytest.mark.process
+
 _TEMPLATE = """
 apiVersion: frameworkcontroller.microsoft.com/v1
 kind: Framework

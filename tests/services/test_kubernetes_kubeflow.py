@@ -14,6 +14,8 @@ from platforms.kube.client import MPIJOBS_V1, MPIJOBS_V2, PODS
 from platforms.kube.cluster import IMAGE, StandIn
 from platforms.kube.operators import install
 
+pytestmark = pytest.mark.process
+
 _FOLLOW = """
 import nnilite, os, subprocess, time
 folder = os.path.dirname(os.environ["OMPI_MCA_orte_default_hostfile"])

@@ -117,6 +117,7 @@ def limit(cluster, name, **hard):
     eventually(counted, cluster.limit_s)
 
 
+@pytest.mark.process
 @pytest.mark.everywhere
 @pytest.mark.parametrize("platform", [_TF], indirect=True, ids=["TFJob"])
 def test_a_trial_that_can_never_start_is_told_before_anything_does(cluster, open_bench):
@@ -127,6 +128,7 @@ def test_a_trial_that_can_never_start_is_told_before_anything_does(cluster, open
     assert cluster.secrets() == []
 
 
+@pytest.mark.process
 def test_trials_that_run_are_watched_though_no_other_could_start_any_more(cluster, open_bench):
     bench = open_bench(cpu_number=0.5, memory_size=64)
     name = bench.run("sleep 2; exit 3")
@@ -136,6 +138,7 @@ def test_trials_that_run_are_watched_though_no_other_could_start_any_more(cluste
     assert bench.wait(name).exit_code == 3
 
 
+@pytest.mark.process
 @pytest.mark.everywhere
 def test_what_is_used_up_is_waited_for_and_nothing_stays_of_the_try(cluster, open_bench):
     bench = open_bench(cpu_number=0.5, memory_size=64)
@@ -172,6 +175,7 @@ def test_a_quota_that_stays_used_up_is_not_asked_again_and_again(cluster, open_b
 # nothing stays, and nothing of others is touched
 
 
+@pytest.mark.process
 def test_a_job_that_the_cluster_has_is_found_though_others_are_refused_for_the_quota(cluster, open_bench):
     """Its answer was lost with the last manager. Were it called refused, another service would run it, too."""
     bench = open_bench()
@@ -192,6 +196,7 @@ def test_the_secret_of_a_refused_job_does_not_stay(cluster, open_bench):
     assert cluster.secrets() == []
 
 
+@pytest.mark.process
 def test_what_a_manager_left_half_made_is_deleted_by_the_next_one(cluster, open_bench):
     bench = open_bench()
     bench.finish(bench.run("true"))
@@ -202,6 +207,7 @@ def test_what_a_manager_left_half_made_is_deleted_by_the_next_one(cluster, open_
     eventually(lambda: [each["metadata"]["name"] for each in cluster.secrets()] == [secret["metadata"]["name"]])
 
 
+@pytest.mark.process
 def test_an_object_of_somebody_else_with_our_name_is_left_alone(cluster, open_bench):
     bench = open_bench()
     job = bench.job("true")

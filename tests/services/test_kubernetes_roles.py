@@ -24,6 +24,8 @@ from platforms.kube.cluster import IMAGE
 from platforms.kube.operators import install
 from platforms.kube.other_operators import install_frameworkcontroller
 
+pytestmark = pytest.mark.process
+
 _TF = Platform(KubeflowService, KubeflowConfig, {"operator": "tf-operator"}, install())
 _MPI = Platform(KubeflowService, KubeflowConfig, {"operator": "mpi-operator"}, install(MPIJOBS_V1))
 _FC = Platform(FrameworkControllerService, FrameworkControllerConfig, {"barrier": False}, install_frameworkcontroller())
@@ -152,7 +154,6 @@ def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(mac
         machinery.node.run_of(pod["metadata"]["name"]).kill()
 
 
-@pytest.mark.slow
 def test_people_read_what_pods_printed_when_all_is_over(nnictl, kubeflow_experiment, tmp_path, this_machine):
     report = "test -s mod.bin && python3 -c 'import nnilite; nnilite.report_final_result(1)'; sleep 1"
     section = {

@@ -18,6 +18,8 @@ from platforms.kube.cluster import IMAGE
 from platforms.kube.operators import install
 from platforms.kube.other_operators import install_adaptdl
 
+pytestmark = pytest.mark.process
+
 _FOLLOW = """
 import nnilite, os, subprocess, time
 script = os.path.join(os.path.dirname(os.environ["OMPI_MCA_orte_default_hostfile"]), "discover_hosts.sh")
@@ -50,7 +52,6 @@ def workers(cluster):
     return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
 
 
-@pytest.mark.slow
 def test_nnictl_scales_a_trial_that_goes_on_as_one_curve(cluster, nnictl, kubeflow_experiment, tmp_path, this_machine):
     section = {"operator": "mpi-operator", "minReplicas": 1, "maxReplicas": 4}
     config = kubeflow_experiment(

@@ -12,6 +12,8 @@ from platforms.kube.bench import Platform
 from platforms.kube.client import JOBS
 from platforms.kube.cluster import IMAGE
 
+pytestmark = pytest.mark.process
+
 _KEEP = """
 import nnilite, os, pathlib
 pathlib.Path(os.environ["NNI_OUTPUT_DIR"], "model.bin").write_text("weights")

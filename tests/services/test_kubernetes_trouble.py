@@ -19,6 +19,8 @@ from platforms.kube.cluster import IMAGE
 from platforms.kube.faults import Faults
 from platforms.kube.quota import quantity
 
+pytestmark = pytest.mark.process
+
 _BAD_IMAGE = "registry.invalid/no/such:image"
 _ROOM = "nnilite-test/room"
 _MESSAGE = "The node was low on resource: memory."

@@ -11,6 +11,8 @@ from nnilite.testing import ServiceBench, ServiceContract
 from nnilite.testing.probes import quoted
 from nnilite_local import LocalConfig, LocalService
 
+pytestmark = pytest.mark.process
+
 
 class TestLocalService(ServiceContract):
     own_copy = False

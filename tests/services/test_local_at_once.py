@@ -15,6 +15,8 @@ from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import quoted
 from nnilite_local import LocalConfig, LocalService
 
+pytestmark = pytest.mark.process
+
 
 def opened(folder: Path, **config: Any) -> ServiceBench:
     return ServiceBench(folder, lambda context: LocalService("local", LocalConfig(**config), context))

@@ -18,6 +18,8 @@ from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import quoted, runs
 from nnilite_local import LocalConfig, LocalService, _endings
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def bench(tmp_path):

@@ -22,6 +22,8 @@ from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import quoted, runs
 from nnilite_local import LocalConfig, LocalService
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def bench(tmp_path):
@@ -180,7 +182,6 @@ def test_a_manager_on_another_port_gets_what_its_predecessor_missed(bench):
     assert bench.finish(name).values == [5]
 
 
-@pytest.mark.slow
 def test_no_keeper_waits_for_a_manager_that_knows_the_end_already(bench):
     bench.receiver.stop()
     name = bench.run("true")

@@ -7,6 +7,8 @@ import pytest
 from nnilite.testing import ServiceContract
 from platforms.pai.bench import bench_on
 
+pytestmark = pytest.mark.process
+
 
 class TestOpenPaiService(ServiceContract):
     every_case = False

@@ -13,6 +13,8 @@ import yaml
 
 from nnilite.config import from_dict
 
+pytestmark = pytest.mark.process
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "openpai" / "config.yaml"
 
 

@@ -12,6 +12,8 @@ from nnilite.testing.probes import python, quoted
 from nnilite_openpai._config import PaiRoleConfig, RegistryLogin, RoleCompletion
 from platforms.pai.bench import config_for
 
+pytestmark = pytest.mark.process
+
 REPORT = "import nnilite; nnilite.report_final_result({})"
 DISCOVERY = """
 import nnilite, os

@@ -13,6 +13,8 @@ from nnilite.testing.probes import quoted
 from nnilite_openpai import _api, _service
 from platforms.pai.server import Answered, Fault, refused
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):

@@ -34,6 +34,8 @@ from nnilite.worker_side import fetch_command
 from platforms.aml import azurite
 from platforms.swift import server as swift
 
+pytestmark = pytest.mark.process
+
 SAVES = "import nnilite as n; f = n.checkpoint_dir() / 'deep' / 'epoch'; "
 COUNTS = (
     SAVES + "k = int(f.read_text()) + 1 if f.exists() else 0; f.parent.mkdir(exist_ok=True); f.write_text(str(k)); "

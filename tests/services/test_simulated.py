@@ -167,6 +167,7 @@ def job(trial: str, attempt: int = 0) -> Job:
     return Job(f"nni-e-{trial}-{attempt}", "e", trial, attempt, 0, {"parameters": {"parameters": {"x": 2.0}}})
 
 
+@pytest.mark.process
 def test_an_attempt_reports_its_curve_once_and_costs_its_time(tmp_path: Path) -> None:
     async def scenario() -> None:
         # Simulated time is real time, moved by the test.
@@ -187,6 +188,7 @@ def test_an_attempt_reports_its_curve_once_and_costs_its_time(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
+@pytest.mark.process
 def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limited(tmp_path: Path) -> None:
     async def scenario() -> None:
         simulated = service(tmp_path, slots=1, checkpoint_every=1, speed_up=1.0)
@@ -202,6 +204,7 @@ def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limited(tmp
     asyncio.run(scenario())
 
 
+@pytest.mark.process
 def test_an_objective_that_fails_says_why(tmp_path: Path) -> None:
     simulated = service(tmp_path, objective="objective.py:gone")
     asyncio.run(simulated.open())

@@ -263,6 +263,7 @@ def api(tmp_path):
     return SlurmApi(ThisMachine(None), str(tmp_path)), folder
 
 
+@pytest.mark.process
 def test_one_trial_with_a_huge_file_or_a_link_for_a_note_does_not_keep_the_others(api):
     slurm, folder = api
     with (folder / ".nni/exit").open("wb") as file:
@@ -273,6 +274,7 @@ def test_one_trial_with_a_huge_file_or_a_link_for_a_note_does_not_keep_the_other
     assert asyncio.run(slurm.piece(names[1], 0, 10)) == b""
 
 
+@pytest.mark.process
 def test_what_a_command_prints_is_not_all_held(api, monkeypatch):
     monkeypatch.setattr("nnilite.ssh.answer_sink.MOST_ANSWER_BYTES", 1 << 20)
     slurm, _ = api
@@ -280,6 +282,7 @@ def test_what_a_command_prints_is_not_all_held(api, monkeypatch):
         asyncio.run(slurm.host.run("exec cat /dev/zero"))
 
 
+@pytest.mark.process
 def test_a_folder_is_listed_with_any_names_and_files_come_one_by_one(api, tmp_path):
     slurm, folder = api
     odd = "a b'\"$\n.txt"

@@ -87,24 +87,20 @@ class TestBOHB(BuiltIn):
     finite = False
 
 
-@pytest.mark.slow
 class TestGP(BuiltIn):
     name = "GP"
     args: ClassVar = {"selection_num_warm_up": 100, "selection_num_starting_points": 50}
 
 
-@pytest.mark.slow
 class TestMetis(BuiltIn):
     name = "Metis"
     args: ClassVar = {"selection_num_starting_points": 100}
 
 
-@pytest.mark.slow
 class TestSMAC(BuiltIn):
     name = "SMAC"
 
 
-@pytest.mark.slow
 class TestDNGO(BuiltIn):
     name = "DNGO"
     args: ClassVar = {"num_epochs_per_training": 50, "trials_per_update": 10}

@@ -76,9 +76,8 @@ SLOW = {"GP", "Metis", "SMAC", "DNGO"}
 
 
 def marked(name: str, *more: str) -> object:
-    marks = [pytest.mark.slow] if name in SLOW else []
-    if name in SLOW and "numbers" in more:
-        marks.append(pytest.mark.long)  # all of them are in "flat", too
+    # All of the numbers are in "flat", too.
+    marks = [pytest.mark.long] if name in SLOW and "numbers" in more else []
     return pytest.param(name, *more, marks=marks)
 
 

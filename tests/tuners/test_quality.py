@@ -107,7 +107,6 @@ def test_a_tuner_beats_random_search(name, args, space, value, trials):
     assert wins(name, args, space, value, trials, MANY[0]) >= MANY[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "args", "space", "value", "trials"),
     [
@@ -120,7 +119,6 @@ def test_a_tuner_that_thinks_long_beats_random_search(name, args, space, value, 
     assert wins(name, args, space, value, trials, FEW[0]) >= FEW[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GP", "Metis"])
 def test_normal_parameters_are_learnt_as_well_as_uniform_ones(name):
     space = {axis: {"_type": "normal", "_value": [0, 1]} for axis in "xyz"}

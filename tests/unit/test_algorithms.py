@@ -42,6 +42,7 @@ def test_a_registered_tuner_is_found_by_its_name(folder: Path) -> None:
     assert "Lucky" in _plugins.names(_plugins.TUNERS)
 
 
+@pytest.mark.process
 def test_a_class_on_the_base_of_nni_is_registered_where_no_nni_is_installed(folder: Path) -> None:
     (folder / "nni_code.py").write_text("from nni.tuner import Tuner\nclass Old(Tuner): pass\n")
     arguments = ["-m", "nnilite._cli", "algo", "register", "--meta", meta(folder, className="nni_code.Old")]

@@ -53,6 +53,7 @@ SMALL = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", SMALL)
 def test_each_curve_is_measured_at_its_sizes(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = importlib.import_module(f"benchmarks.{name}")

@@ -20,6 +20,7 @@ def test_the_table_compares_with_the_first() -> None:
     ]
 
 
+@pytest.mark.process
 def test_one_that_fails_is_said_to_and_the_others_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "PROGRAMS", tmp_path)
     (tmp_path / "scripts_by_xargs.py").write_text("raise SystemExit(3)")
@@ -28,6 +29,7 @@ def test_one_that_fails_is_said_to_and_the_others_are_shown(tmp_path: Path, monk
     assert peers.shown([(XARGS, reason)]).splitlines()[2] == f"| {XARGS.name} | {reason} | | |"
 
 
+@pytest.mark.process
 def test_one_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "PROGRAMS", tmp_path)
     monkeypatch.setattr(peers, "_LIMIT_S", 0.3)

@@ -24,6 +24,8 @@ from nnilite.records import EndCause, Exited, Output, Reported
 from nnilite.testing import eventually
 from nnilite.testing.listener import Handler, Listener
 
+pytestmark = pytest.mark.process
+
 REPORT = '''"$PYTHON" -c "import nnilite; nnilite.report_final_result(7)"'''
 SHA256 = hashlib.sha256(zipapp().read_bytes()).hexdigest()
 

@@ -206,6 +206,7 @@ def test_a_download_that_cannot_be_written_leaves_the_client_usable(client: Clie
     assert client.version() == {"version": "1"}
 
 
+@pytest.mark.process
 def test_the_client_needs_nothing_but_the_standard_library() -> None:
     others = "m for m in sys.modules if m.split('.')[0] in ('tornado', 'rich', 'yaml')"
     code = f"import sys, nnilite._running.manager_client; print([{others}])"

@@ -130,6 +130,7 @@ def files_only(paths: list[str]) -> list[str]:
     return [p for p in paths if p not in folders]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @settings(max_examples=120)
 @given(PATHS, IGNORES)

@@ -300,6 +300,7 @@ def test_a_saved_config_can_be_loaded_and_read_only_by_its_owner(tmp_path, monke
     assert ExperimentConfig.load(tmp_path / "c.yaml").checked() == config.checked()
 
 
+@pytest.mark.process
 def test_importing_the_config_imports_nothing_heavy():
     code = "import nnilite.config, sys; print([m for m in ('optuna', 'numpy', 'tornado') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

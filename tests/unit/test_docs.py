@@ -31,6 +31,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
 
 
+@pytest.mark.process
 def test_pages_made_from_the_code_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "reference_pages.py"), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=100)

@@ -212,6 +212,7 @@ def _commands(text: str) -> Iterator[list[str]]:
                 words.append(word)
 
 
+@pytest.mark.process
 def test_sh_is_shell() -> None:
     for block in blocks("sh"):
         checked = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, timeout=60)

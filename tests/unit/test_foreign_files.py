@@ -272,6 +272,7 @@ def test_all_that_other_programs_write_is_read(tmp_path: Path, form: int) -> Non
         assert (tmp_path / "copy" / name).read_bytes() == (source / name).read_bytes()
 
 
+@pytest.mark.process
 def test_the_archive_of_gnu_tar_is_read(tmp_path: Path) -> None:
     program = shutil.which("tar")
     if program is None:

@@ -62,11 +62,13 @@ def lint(tree: Path) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.process
 def test_the_sources_as_they_are_keep_all_contracts(tree: Path) -> None:
     status, said = lint(tree)
     assert (status, "0 broken" in said) == (0, True), said
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("case", FORBIDDEN)
 def test_a_forbidden_import_is_refused_and_named(tree: Path, case: str) -> None:
     file, imported, named = FORBIDDEN[case]

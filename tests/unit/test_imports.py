@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 LATER = {
     "from nnilite import Search": "concurrent.futures difflib html random secrets sqlite3 tornado yaml "
     "nnilite.config nnilite.records",

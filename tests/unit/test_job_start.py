@@ -21,6 +21,8 @@ from nnilite._keeper import BEFORE_START, code_archive, plain_json
 from nnilite.bootstrap import Instructions, Supply, command, pack, with_bytecode
 from nnilite.codedir import pack as pack_code
 
+pytestmark = pytest.mark.process
+
 # To import any of these takes milliseconds, or tens of them where an image has no bytecode of the standard library.
 DEAR = {"base64", "collections", "contextlib", "enum", "functools", "hashlib", "http.client", "json", "re", "selectors"}
 DEAR |= {

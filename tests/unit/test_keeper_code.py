@@ -39,6 +39,7 @@ def test_a_package_is_unpacked_as_it_was(package, tmp_path):
     assert tree(tmp_path / "copy") == tree(package.root)
 
 
+@pytest.mark.process
 def test_a_trial_runs_in_its_own_copy(package, tmp_path):
     with Bench(tmp_path) as bench:
         assert bench.run("./run.sh; touch new", code={"archive": str(package.archive)}) == 0
@@ -47,6 +48,7 @@ def test_a_trial_runs_in_its_own_copy(package, tmp_path):
         assert not (package.root / "new").exists()
 
 
+@pytest.mark.process
 def test_a_trial_can_run_in_a_folder_of_the_user(tmp_path):
     with Bench(tmp_path) as bench:
         bench.run("touch new; echo $NNI_CODE_DIR", code={"in_place": str(tmp_path)})
@@ -54,6 +56,7 @@ def test_a_trial_can_run_in_a_folder_of_the_user(tmp_path):
         assert bench.text("stdout") == f"{tmp_path}\n"
 
 
+@pytest.mark.process
 def test_a_package_is_fetched_from_the_manager_through_trouble(package, tmp_path):
     with Bench(tmp_path) as bench:
         bench.callback.package = package.archive.read_bytes()
@@ -62,6 +65,7 @@ def test_a_package_is_fetched_from_the_manager_through_trouble(package, tmp_path
         assert bench.text("stdout") == "ran in code\n"
 
 
+@pytest.mark.process
 def test_a_damaged_package_is_refused_and_said(package, tmp_path):
     data = bytearray(package.archive.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -72,6 +76,7 @@ def test_a_damaged_package_is_refused_and_said(package, tmp_path):
         assert not (bench.folder / "code").exists()
 
 
+@pytest.mark.process
 def test_a_package_that_is_not_there_is_said(tmp_path):
     with Bench(tmp_path) as bench:
         assert bench.run("true", code={"archive": str(tmp_path / ("a" * 64 + ".tar.gz"))}) == 4

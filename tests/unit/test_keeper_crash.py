@@ -15,6 +15,8 @@ from nnilite import keeper_folder
 from nnilite._keeper import process
 from waiting import pause
 
+pytestmark = pytest.mark.process
+
 WORK = """"$PYTHON" -c "
 import nnilite, time
 print('up', flush=True)

@@ -15,6 +15,8 @@ from keeper_bench import Bench, Callback, running, until
 from nnilite._keeper.folder import is_gone
 from nnilite.records import Exited
 
+pytestmark = pytest.mark.process
+
 TEN = 'for i in 0 1 2 3 4 5 6 7 8 9; do echo "intermediate $i" >> "$NNILITE_METRICS"; sleep 0.03; done'
 
 

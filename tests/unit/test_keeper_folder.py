@@ -18,6 +18,8 @@ from nnilite.records import EndCause, Exited, Reported
 from nnilite.service import JobState
 from nnilite.testing import eventually
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def bench(tmp_path):

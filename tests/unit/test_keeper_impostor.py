@@ -34,6 +34,7 @@ def other_trials(request: BaseHTTPRequestHandler, body: bytes) -> Reply:
     return 200, {"nonce": "1.1", "proof": code("another", "manager", request.path.rpartition("=")[2], "1.1")}, {}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "answer", [insistent(200), insistent(409), insistent(410), insistent(401), mirror, other_trials]
 )
@@ -81,6 +82,7 @@ def unsigned(command: str, reply: Reply) -> Reply:
     return (reply[0], {**reply[1], "cancel": True}, {}) if command == "POST" else reply
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("change", [cancel, fence, unsigned])
 def test_an_answer_that_was_changed_on_its_way_is_not_believed(tmp_path, change):
     with Bench(tmp_path) as bench:

@@ -21,6 +21,8 @@ from nnilite.keeper_folder import read_events
 from nnilite.records import EndCause
 from waiting import pause
 
+pytestmark = pytest.mark.process
+
 REPORT = '"$PYTHON" -c "import nnilite as n; p = n.get_next_parameter(); {}"'
 
 

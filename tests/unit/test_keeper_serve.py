@@ -18,6 +18,8 @@ from nnilite._keeper.attempt_files import AttemptFiles
 from nnilite._keeper.fork_server import _Log
 from waiting import pause
 
+pytestmark = pytest.mark.process
+
 
 class Server:
     def __init__(self, bench):

@@ -395,6 +395,7 @@ def test_no_request_harms_others(side, line):
             assert json.loads(answers.readline())["status"] == 200
 
 
+@pytest.mark.process
 def test_a_keeper_goes_on_over_rest_when_the_socket_goes_and_back(tmp_path):
     """The trial reports in between; each report arrives once, whichever way."""
     with Bench(tmp_path) as bench:

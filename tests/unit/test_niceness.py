@@ -20,6 +20,8 @@ from nnilite._keeper.niceness import Niceness
 from other_user import STRANGER, known_user, shared_python
 from schedulers import AUTOGROUP, first_of_this_user, group_niceness
 
+pytestmark = pytest.mark.process
+
 TELL = (
     "import os, time; deadline = time.monotonic() + 5\n"
     "path = '/proc/self/autogroup'\n"

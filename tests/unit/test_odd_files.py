@@ -16,6 +16,7 @@ from nnilite.keeper_folder import KeeperFolder, copy_attempt
 FILES = ["exit", "exit.new", "delivered.new", "keeper.log", "metrics", "../trial.stdout"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["mkfifo", "mkdir", "ln -s /dev/zero"])
 @pytest.mark.parametrize("name", FILES)
 def test_a_trial_with_something_else_in_the_place_of_a_file_ends(tmp_path: Path, name: str, how: str) -> None:
@@ -26,6 +27,7 @@ def test_a_trial_with_something_else_in_the_place_of_a_file_ends(tmp_path: Path,
         assert bench.callback.values == [1]
 
 
+@pytest.mark.process
 def test_a_spool_that_is_a_pipe_is_said(tmp_path: Path) -> None:
     with Bench(tmp_path) as bench:
         assert bench.run('cd "$NNI_OUTPUT_DIR/.nni"; rm -f metrics; mkfifo metrics; exit 3') == 3

@@ -408,6 +408,7 @@ def secure(platform, tmp_path):
     return platform, pem
 
 
+@pytest.mark.process
 def test_an_authority_of_ones_own_is_trusted_if_it_is_named(secure):
     platform, pem = secure
     assert run(platform, GET, config=Config(ca_cert=pem))[0].json() == {"ok": True}
@@ -417,6 +418,7 @@ def test_an_authority_of_ones_own_is_trusted_if_it_is_named(secure):
     assert len(platform.seen) == 1
 
 
+@pytest.mark.process
 def test_who_does_not_look_at_certificates_is_warned_once(secure, caplog, monkeypatch):
     platform, pem = secure
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(pem.with_name("key.pem")))

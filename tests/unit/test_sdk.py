@@ -181,6 +181,7 @@ for step in range(100):
 """
 
 
+@pytest.mark.process
 def test_processes_can_report_at_once(trial):
     processes = [subprocess.Popen([sys.executable, "-c", REPORT_MUCH, str(number)]) for number in range(4)]
     assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
@@ -210,6 +211,7 @@ def test_without_a_manager_results_are_logged(sdk, monkeypatch, caplog):
     ]
 
 
+@pytest.mark.process
 def test_a_standalone_program_prints_its_results():
     program = "import nnilite; nnilite.report_final_result(0.5)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=bare_environment())
@@ -249,6 +251,7 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(sdk, trial):
     assert [file.read_text() for file in (trial / "checkpoint").iterdir()] == ["one"]
 
 
+@pytest.mark.process
 def test_importing_the_sdk_loads_next_to_nothing():
     program = "import sys; before = set(sys.modules); import nnilite; print(*sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.split()
@@ -285,6 +288,7 @@ print("json" in sys.modules, "re" in sys.modules)
 """
 
 
+@pytest.mark.process
 def test_parameters_and_reports_need_no_json_module(alone, trial):
     env = {**os.environ, **environment(trial), "PYTHONPATH": str(alone)}
     done = subprocess.run([sys.executable, "-S", "-c", USE], env=env, check=True, capture_output=True, text=True)
@@ -308,6 +312,7 @@ def test_parameters_that_are_not_json_are_refused(sdk, text):
         sdk._loads(text)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("python", pythons(), ids=lambda path: path.split("/")[-3])
 def test_the_sdk_alone_serves_every_python(alone, trial, python):
     program = "import nnilite as n; n.get_next_parameter(); n.report_final_result(float('nan')); print(n.__version__)"
@@ -316,6 +321,7 @@ def test_the_sdk_alone_serves_every_python(alone, trial, python):
     assert len(values(trial)) == 1
 
 
+@pytest.mark.process
 def test_an_installed_nnilite_lends_the_sdk_the_rest(alone):
     program = (
         "import nnilite, nnilite.space; from nnilite import Search, Tuner; print(nnilite.__file__, Tuner.__module__)"
@@ -325,6 +331,7 @@ def test_an_installed_nnilite_lends_the_sdk_the_rest(alone):
     assert done.stdout.strip().endswith("nnilite.tuner")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "name"), [("from nnilite import Search", "Search"), ("import nni.experiment.config", "Experiment")]
 )
@@ -353,6 +360,7 @@ def test_every_public_name_is_there():
 # `import nni`
 
 
+@pytest.mark.process
 def test_nni_has_the_calls_of_trial_code(alone, trial):
     program = (
         "import nni, nni.trial\n"
@@ -366,6 +374,7 @@ def test_nni_has_the_calls_of_trial_code(alone, trial):
     assert values(trial) == [1, 2]
 
 
+@pytest.mark.process
 def test_nni_has_the_bases_of_tuners_where_nnilite_is_installed(alone):
     program = (
         "import nni, nnilite\nfrom nni.tuner import Tuner\nfrom nni.assessor import Assessor, AssessResult\n"
@@ -378,6 +387,7 @@ def test_nni_has_the_bases_of_tuners_where_nnilite_is_installed(alone):
     assert run_alone(alone, program).stderr == ""
 
 
+@pytest.mark.process
 def test_what_nni_has_and_we_do_not_says_what_to_do(alone):
     done = run_alone(alone, "import nni; nni.retiarii")
     assert "nni.retiarii is not among the parts of NNI that nnilite offers" in done.stderr
@@ -386,6 +396,7 @@ def test_what_nni_has_and_we_do_not_says_what_to_do(alone):
     assert "ModuleNotFoundError: nni.nas is not among the parts of NNI that nnilite offers" in done.stderr
 
 
+@pytest.mark.process
 def test_programs_that_launch_experiments_find_nni_s_classes(alone):
     program = (
         "from nni.experiment import Experiment, ExperimentConfig, LocalConfig, RunMode, RemoteConfig\n"
@@ -402,6 +413,7 @@ def test_programs_that_launch_experiments_find_nni_s_classes(alone):
     assert "host='h', " in done.stdout
 
 
+@pytest.mark.process
 def test_a_program_for_nni_runs_by_hand(tmp_path):
     (tmp_path / "trial.py").write_text("import nni, sys\nprint(sys.argv[1:], __name__, nni.get_trial_id())")
     command = [sys.executable, "-m", "nnilite", "trial.py", "--epochs", "3"]
@@ -409,6 +421,7 @@ def test_a_program_for_nni_runs_by_hand(tmp_path):
     assert (done.stdout, done.stderr) == ("['--epochs', '3'] __main__ STANDALONE\n", "")
 
 
+@pytest.mark.process
 def test_the_real_nni_can_be_asked_for(alone, tmp_path):
     (tmp_path / "site" / "nni").mkdir(parents=True)
     (tmp_path / "site" / "nni" / "__init__.py").write_text("from nni.deep import depth\n")

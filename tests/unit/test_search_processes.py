@@ -203,6 +203,7 @@ def script(folder: Path, guard: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.process
 @pytest.mark.real
 def test_ctrl_c_in_a_terminal_ends_a_script_and_its_workers(tmp_path: Path) -> None:
     with script(tmp_path, 'if __name__ == "__main__":') as program:
@@ -213,6 +214,7 @@ def test_ctrl_c_in_a_terminal_ends_a_script_and_its_workers(tmp_path: Path) -> N
     assert not running(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.process
 @pytest.mark.real
 def test_a_script_without_a_guard_is_told_of_it(tmp_path: Path) -> None:
     with script(tmp_path, "if True:") as program:

@@ -87,6 +87,7 @@ def test_a_search_goes_on_where_an_earlier_one_ended_as_if_it_were_one(folder: P
     check_sound(folder)
 
 
+@pytest.mark.process
 def test_a_search_killed_in_the_middle_is_gone_on_with_and_nothing_is_lost_or_doubled(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_search_killed_in_the_middle_is_gone_on_with_and_nothing_is_lost_or_do
     check_sound(folder)
 
 
+@pytest.mark.process
 def test_a_trial_that_ends_its_process_each_time_fails_in_the_end(folder: Path, tmp_path: Path) -> None:
     for number in range(2):
         told = tmp_path / f"told {number}"
@@ -120,6 +122,7 @@ def test_a_trial_that_ends_its_process_each_time_fails_in_the_end(folder: Path, 
     check_sound(folder)
 
 
+@pytest.mark.process
 def test_several_processes_share_one_search(folder: Path, tmp_path: Path) -> None:
     processes = [start(folder, tmp_path / f"told {number}", 16) for number in range(2)]
     assert [process.wait(120) for process in processes] == [0, 0]
@@ -289,6 +292,7 @@ def test_a_pickled_search_knows_what_it_knew(tuner: str) -> None:
     assert copied.result().best == search.result().best
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="forks of programs with threads are warned of")
 def test_a_forked_process_has_turns_of_its_own(folder: Path) -> None:
     search = search_in(folder)

@@ -1,7 +1,8 @@
-"""Tests that failed beside others run once more, alone; what fails again, or in numbers, is a failure."""
+"""Only tests on a dated list run once more, alone; any other failure is final."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+pytestmark = pytest.mark.process
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "second_round.py"
 TESTS = """
@@ -40,11 +44,20 @@ def failed(folder: Path, names: list[str]) -> None:
     (cache / "lastfailed").write_text(json.dumps(dict.fromkeys(names, True)))
 
 
+def give_chances(folder: Path, *tests: str, days_ago: int = 0, reason: str = "the machine is slow") -> None:
+    """Write the list of tests that have a second chance."""
+    since = datetime.date.today() - datetime.timedelta(days=days_ago)
+    (folder / "tests").mkdir(exist_ok=True)
+    entries = [f"- {{test: {test!r}, since: {since}, reason: {reason!r}}}" for test in tests]
+    (folder / "tests" / "second_chances.yaml").write_text("\n".join(entries))
+
+
 @pytest.fixture
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with tests of which two fail in their first round, under xdist, which has its own names for some."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    give_chances(tmp_path, "test_it.py::test_that_fails_once", "test_it.py::test_that_always_fails")
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
         monkeypatch.delenv(name)
     return tmp_path
@@ -58,21 +71,44 @@ def test_what_fails_alone_too_fails_and_what_passes_alone_passes(suite: Path) ->
     assert "test_that_always_fails[me@host]" in said
 
 
-def test_tests_that_pass_alone_are_named(suite: Path) -> None:
+def test_tests_on_the_list_that_pass_alone_are_named(suite: Path) -> None:
     (suite / "test_it.runs").touch()
     failed(suite, ["test_it.py::test_that_fails_once@a@b"])
     status, said = second_round(suite, 1)
     assert status == 0, said
-    assert said.endswith("second try; look at why the first failed:\n  test_it.py::test_that_fails_once\n")
+    assert said.endswith("second try; find out why the first failed:\n  test_it.py::test_that_fails_once\n")
 
 
-def test_many_failures_are_not_tried_again(suite: Path) -> None:
-    failed(suite, [f"test_it.py::test_{number}" for number in range(11)])
+@pytest.mark.parametrize("days_ago", [-2, 30, 400])
+def test_a_flaky_test_that_is_not_on_the_list_turns_the_run_red(suite: Path, days_ago: int) -> None:
+    (suite / "test_it.runs").touch()
+    give_chances(suite, "test_it.py::test_that_fails_once", days_ago=days_ago)
+    failed(suite, ["test_it.py::test_that_fails_once@a@b"])
     status, said = second_round(suite, 1)
-    assert (status, said) == (1, "11 tests failed; only 10 or fewer are tried a second time\n")
+    assert (status, "have no second chance:\n  test_it.py::test_that_fails_once\n" in said) == (1, True), said
+
+
+def test_one_failure_without_a_chance_spares_the_second_round(suite: Path) -> None:
+    failed(suite, ["test_it.py::test_that_fails_once", "test_it.py::test_of_another_kind[x]"])
+    status, said = second_round(suite, 1)
+    assert (status, "test_that_fails_once" in said) == (1, False), said
+
+
+def test_a_chance_without_a_reason_is_refused(suite: Path) -> None:
+    give_chances(suite, "test_it.py::test_that_fails_once", reason="")
+    failed(suite, ["test_it.py::test_that_fails_once"])
+    status, said = second_round(suite, 1)
+    assert (status, "test_that_fails_once has no reason" in said) == (1, True), said
 
 
 @pytest.mark.parametrize("first", [2, 3, 4, 5, 137])
 def test_a_round_that_did_not_come_to_its_end_has_no_second(suite: Path, first: int) -> None:
     failed(suite, ["test_it.py::test_that_always_fails[x]"])
     assert second_round(suite, first) == (first, "")
+
+
+def test_the_list_of_the_repository_is_well_formed() -> None:
+    for entry in yaml.safe_load((SCRIPT.parents[1] / "tests" / "second_chances.yaml").read_text()):
+        assert set(entry) == {"test", "since", "reason"}
+        assert isinstance(entry["since"], datetime.date)
+        assert (SCRIPT.parents[1] / entry["test"].partition("::")[0]).exists()

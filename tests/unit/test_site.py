@@ -26,7 +26,8 @@ DOCS = ROOT / "docs"
 PUBLIC = {path.stem for path in (ROOT / "nnilite").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 BLOCKS = {"h2", "ol", "ul", "li", "table", "td", "pre"}
 
-pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(600)]  # it is built once, in 8 s of a processor
+# It is built once, in 8 s of a processor.
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("site"), pytest.mark.timeout(600)]
 
 
 def built(config: Path, folder: Path) -> list[str]:

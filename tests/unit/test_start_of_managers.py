@@ -24,6 +24,8 @@ from nnilite._running.manager_process import ManagerProcess
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[FileIO, int]]:

@@ -203,6 +203,7 @@ def test_mlflow_reads_back_each_value_once(store: Store, tmp_path: Path, monkeyp
     assert run.data.params == {"lr": "0.5", "layer._name": "conv", "layer.size": "3"}
 
 
+@pytest.mark.process
 def test_wandb_reads_back_each_value_once(store: Store, tmp_path: Path) -> None:
     from nnilite._trackers.wandb_runs import WandbRuns
 

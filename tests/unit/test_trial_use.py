@@ -207,6 +207,7 @@ def test_a_log_is_not_told_what_a_trial_uses(spec: Spec, monkeypatch: pytest.Mon
     assert batches.heard() == []
 
 
+@pytest.mark.process
 def test_a_short_trial_is_not_measured(tmp_path: Path) -> None:
     with Bench(tmp_path) as bench:
         bench.run(f"{shlex.quote(sys.executable)} -c pass", heartbeat_s=0.01)

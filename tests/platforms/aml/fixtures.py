@@ -12,7 +12,11 @@ from platforms.aml.cloud import StandInCloud
 from platforms.aml.contract import AzureContract
 
 # Azure's library is told by its own libraries what it should do otherwise.
-MARKS = [pytest.mark.xdist_group("azure"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+MARKS = [
+    pytest.mark.process,
+    pytest.mark.xdist_group("azure"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="session")

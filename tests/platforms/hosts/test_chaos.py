@@ -24,7 +24,7 @@ TRIALS = "[t]rial.py"
 BOOKS = "/books"
 FORK_SERVER = "[k]eeper-[0-9a-f]+.pyz serve$"
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real]
 
 
 @dataclass

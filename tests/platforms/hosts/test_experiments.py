@@ -17,7 +17,7 @@ from platforms.hosts.hosts import PASSWORD, USER
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "remote"
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 COUNTING = """
 import socket, sys, time

@@ -16,7 +16,7 @@ from platforms.kube.cluster import StandIn
 
 __all__ = ["start"]
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 STEPS = 40
 KEYS = {"accessKey": "key", "secretKey": "of the bucket"}

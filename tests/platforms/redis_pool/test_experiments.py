@@ -22,7 +22,7 @@ from nnilite.testing import eventually
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "redis"
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 BEATING = """
 import fcntl, os, sys, time

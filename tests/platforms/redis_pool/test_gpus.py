@@ -8,7 +8,7 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from platforms.gpu.conftest import machine, nvml_folder  # noqa: F401 - fixtures
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real]
 
 WHICH = "import os, time, nnilite; nnilite.report_final_result(os.environ.get('CUDA_VISIBLE_DEVICES')); {rest}"
 

@@ -8,7 +8,7 @@ from e2e.conftest import start  # noqa: F401 - a fixture
 from moving import REPORTING, check_moved
 from nnilite.testing import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
 def test_trials_that_no_worker_takes_move_and_report_once(start, shared_server, prefix):  # noqa: F811

@@ -18,7 +18,6 @@ from platforms.slurm.accounting import Accounting, missing
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.slow,
     pytest.mark.timeout(180),
     pytest.mark.xdist_group("slurm-lab"),
 ]

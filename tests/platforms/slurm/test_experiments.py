@@ -13,7 +13,7 @@ import yaml
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "slurm" / "config.yaml"
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from platforms.hosts.hosts import USER
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.slow,
     pytest.mark.timeout(180),
     pytest.mark.xdist_group("slurm-lab"),
 ]

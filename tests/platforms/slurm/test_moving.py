@@ -7,7 +7,7 @@ import pytest
 from moving import REPORTING, check_moved
 from nnilite.testing import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
 def test_trials_that_slurm_does_not_start_move_and_report_once(start, slurm, tmp_path):

@@ -8,7 +8,6 @@ from platforms.slurm.test_lab import COUNTING, attempts_of
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.slow,
     pytest.mark.timeout(180),
     pytest.mark.xdist_group("slurm-outages"),
 ]

@@ -28,6 +28,7 @@ def script(shell: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Path
     return made
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

@@ -51,6 +51,7 @@ def test_what_is_installed_is_described_in_whole_sentences(capsys: pytest.Captur
     assert [text for text in described if not text.endswith((".", "'"))] == []
 
 
+@pytest.mark.process
 def test_help_loads_nothing_heavy() -> None:
     code = "import sys; from nnilite._cli.nnictl import run\ntry: run(['create', '--help'])\nexcept SystemExit: pass\n"
     code += "print('\\nLOADED', {'rich', 'yaml', 'tornado', 'schema', 'optuna', 'sqlite3'} & set(sys.modules))"
@@ -95,6 +96,7 @@ def test_debug_shows_the_traceback(make: Make) -> None:
         run(["--debug", "experiment", "import", "-f", "/no/such.json"])
 
 
+@pytest.mark.process
 def test_a_reader_that_has_seen_enough_is_no_error(make: Make) -> None:
     make("abcd")
     command = f"{sys.executable} -m nnilite._cli algo list | head -n 1"
@@ -102,6 +104,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(make: Make) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.process
 def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
     code = "from nnilite._cli import nnictl; nnictl._carry_out = lambda o: 1 / 0; nnictl.run(['experiment', 'list'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -136,6 +136,7 @@ def starting(folder: Path, ends_after_s: float) -> Iterator[subprocess.Popen[byt
             process.kill()
 
 
+@pytest.mark.process
 def test_a_manager_that_is_just_being_started_is_stopped(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("abcd", running=False)
     (folder / "manager.json").unlink()
@@ -144,6 +145,7 @@ def test_a_manager_that_is_just_being_started_is_stopped(make: Make, capsys: pyt
         assert process.wait(60) == 0
 
 
+@pytest.mark.process
 def test_a_manager_that_gets_ready_while_its_start_is_undone_is_waited_for(make: Make) -> None:
     """Else `create` says that it runs while it ends, and its folder stays."""
     folder = make("abcd", running=False)
@@ -176,6 +178,7 @@ def manager_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("inside", [False, True])
 def test_force_ends_the_manager_of_this_folder_and_of_no_other(make: Make, tmp_path: Path, inside: bool) -> None:
     """A manager that stood by at first has nothing of the experiment on its command line."""
