@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from nnilite._engine import messages as s
 from nnilite._engine import service_caller
@@ -114,20 +112,8 @@ class Bench:
             await self.until(lambda: fresh() or over())
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short pauses, in each module that imports it."""
-    monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.05)
-    monkeypatch.setattr(service_caller, "CALL_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(service_caller, "_LONGEST_PAUSE_S", 0.1)
-    monkeypatch.setattr(service_caller, "UNREAD_PATIENCE_S", 0.3)
-    monkeypatch.setattr("nnilite._engine.live_trial._LONGEST_RETRY_DELAY_S", 0.05)
-    monkeypatch.setattr("nnilite._engine.engine._TICK_S", 0.05)
-
-
 @contextlib.asynccontextmanager
-async def bench(
+async def open_bench(
     folder: Path,
     service: Callable[..., TrainingService] = FakeService,
     store: Callable[[Store, Path], AsyncStore] = AsyncStore,
@@ -164,14 +150,5 @@ async def bench(
         kept.close()
 
 
-Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
-
-
-def play(folder: Path, scenario: Scenario, **more: Any) -> None:
-    """Run a scenario on a bench of its own."""
-
-    async def run() -> None:
-        async with bench(folder, **more) as running:
-            await scenario(running)
-
-    asyncio.run(run())
+StartBench = Callable[..., Awaitable[Bench]]
+"""What the fixture `start_bench` is: it takes the settings of `open_bench`."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +63,22 @@ class Stored:
         return self.histories
 
 
-def play(folder: Path, scenario: Callable[[TunerHost, Stored], Awaitable[Any]]) -> Any:
-    (folder / "log").mkdir()
-    (folder / "chain.py").write_text(ADVISOR)
-    plan = TunerPlan({"className": "chain.Chain", "codeDirectory": str(folder)}, None, {}, folder, 60.0)
+@pytest.fixture
+def stored() -> Stored:
+    return Stored()
 
-    async def run() -> Any:
-        stored = Stored()
-        host = TunerHost(plan, stored.until, stored.all_histories)
-        try:
-            assert await host.open(0), "an advisor wants intermediate results"
-            return await scenario(host, stored)
-        finally:
-            await host.close()
 
-    return asyncio.run(run())
+@pytest.fixture
+async def host(tmp_path: Path, stored: Stored) -> AsyncIterator[TunerHost]:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "chain.py").write_text(ADVISOR)
+    plan = TunerPlan({"className": "chain.Chain", "codeDirectory": str(tmp_path)}, None, {}, tmp_path, 60.0)
+    host = TunerHost(plan, stored.until, stored.all_histories)
+    try:
+        assert await host.open(0), "an advisor wants intermediate results"
+        yield host
+    finally:
+        await host.close()
 
 
 async def _propose(host: TunerHost, stored: Stored, number: int, trial: str) -> Any:
@@ -91,56 +91,46 @@ def _periodical(name: str, trial: str, *values: Any) -> list[Any]:
     return [[name, trial, "PERIODICAL", place, value] for place, value in enumerate(values)]
 
 
-def test_a_new_process_of_an_advisor_hears_no_result_twice_and_misses_none(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, stored: Stored) -> Any:
-        await _propose(host, stored, 0, "a")
-        stored.histories = [("a", 0, [0.1, 0.2, 0.3], False, False)]
-        assert await host.call(Assess("a", 0, 0, (0.1, 0.2, 0.3), 1, 0))
-        # The second proposal is owed to the third result: a new process has to hear that one before it.
-        assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 0.1, 0.2, 0.3)
-        os.kill(host.pid or 0, signal.SIGKILL)
-        stored.histories = [("a", 0, [0.1, 0.2, 0.3], False, False), ("b", 0, [5, 6, 7], False, False)]
-        assert await host.call(Assess("b", 0, 0, (5, 6), 2, 1))
-        assert await host.call(Assess("b", 0, 2, (7,), 2, 1))
-        return await _propose(host, stored, 2, "c")
-
-    heard = play(tmp_path, scenario)
+async def test_a_new_process_of_an_advisor_hears_no_result_twice_and_misses_none(
+    host: TunerHost, stored: Stored
+) -> None:
+    await _propose(host, stored, 0, "a")
+    stored.histories = [("a", 0, [0.1, 0.2, 0.3], False, False)]
+    assert await host.call(Assess("a", 0, 0, (0.1, 0.2, 0.3), 1, 0))
+    # The second proposal is owed to the third result: a new process has to hear that one before it.
+    assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 0.1, 0.2, 0.3)
+    os.kill(host.pid or 0, signal.SIGKILL)
+    stored.histories = [("a", 0, [0.1, 0.2, 0.3], False, False), ("b", 0, [5, 6, 7], False, False)]
+    assert await host.call(Assess("b", 0, 0, (5, 6), 2, 1))
+    assert await host.call(Assess("b", 0, 2, (7,), 2, 1))
+    heard = await _propose(host, stored, 2, "c")
     assert heard == _periodical("p1", "a", 0.1, 0.2, 0.3) + _periodical("p2", "b", 5, 6, 7)
 
 
-def test_a_replay_tells_the_results_of_a_trial_before_its_end(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, stored: Stored) -> Any:
-        await _propose(host, stored, 0, "a")
-        os.kill(host.pid or 0, signal.SIGKILL)
-        stored.histories = [("a", 0, [1, 2, 3], True, True), ("mine", 0, [4], False, False)]
-        stored.calls.append(Call(CallKind.RESULT, 0, "a", {}, 9))
-        stored.calls.append(Call(CallKind.END, 0, "a", success=True))
-        # A trial of the user's own has no parameter id; the new process hears what it had reported earlier, too.
-        assert await host.call(Assess("mine", 0, 1, (5, 6), 3))
-        assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 1, 2, 3)
-        return await _propose(host, stored, 2, "c")
-
+async def test_a_replay_tells_the_results_of_a_trial_before_its_end(host: TunerHost, stored: Stored) -> None:
     end = [["p1", "a", "FINAL", 0, 9], ["a", "SUCCEEDED"]]
     mine = [[None, "mine", "PERIODICAL", place, value] for place, value in enumerate((4, 5, 6))]
-    assert play(tmp_path, scenario) == _periodical("p1", "a", 1, 2, 3) + end + mine
+    await _propose(host, stored, 0, "a")
+    os.kill(host.pid or 0, signal.SIGKILL)
+    stored.histories = [("a", 0, [1, 2, 3], True, True), ("mine", 0, [4], False, False)]
+    stored.calls.append(Call(CallKind.RESULT, 0, "a", {}, 9))
+    stored.calls.append(Call(CallKind.END, 0, "a", success=True))
+    # A trial of the user's own has no parameter id; the new process hears what it had reported earlier, too.
+    assert await host.call(Assess("mine", 0, 1, (5, 6), 3))
+    assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 1, 2, 3)
+    assert await _propose(host, stored, 2, "c") == _periodical("p1", "a", 1, 2, 3) + end + mine
 
 
-def test_a_further_attempt_counts_from_0_again(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, stored: Stored) -> Any:
-        await _propose(host, stored, 0, "a")
-        await host.call(Assess("a", 0, 0, (1, 2), 1, 0))
-        await host.call(Assess("a", 1, 0, (1, 2, 3), 1, 0))
-        return await _propose(host, stored, 1, "b")
-
-    assert play(tmp_path, scenario) == _periodical("p1", "a", 1, 2) + _periodical("p1", "a", 1, 2, 3)
+async def test_a_further_attempt_counts_from_0_again(host: TunerHost, stored: Stored) -> None:
+    await _propose(host, stored, 0, "a")
+    await host.call(Assess("a", 0, 0, (1, 2), 1, 0))
+    await host.call(Assess("a", 1, 0, (1, 2, 3), 1, 0))
+    assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 1, 2) + _periodical("p1", "a", 1, 2, 3)
 
 
-def test_a_trial_that_an_advisor_ends_ends_also_if_its_process_dies(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, stored: Stored) -> None:
-        await _propose(host, stored, 0, "a")
-        assert await host.call(Assess("a", 0, 0, (1,), 1, 0))
-        os.kill(host.pid or 0, signal.SIGKILL)
-        stored.histories = [("a", 0, [1, "bad"], False, False)]
-        assert not await host.call(Assess("a", 0, 1, ("bad",), 1, 0))
-
-    play(tmp_path, scenario)
+async def test_a_trial_that_an_advisor_ends_ends_also_if_its_process_dies(host: TunerHost, stored: Stored) -> None:
+    await _propose(host, stored, 0, "a")
+    assert await host.call(Assess("a", 0, 0, (1,), 1, 0))
+    os.kill(host.pid or 0, signal.SIGKILL)
+    stored.histories = [("a", 0, [1, "bad"], False, False)]
+    assert not await host.call(Assess("a", 0, 1, ("bad",), 1, 0))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, impatient, play
+from engine_bench import Bench, StartBench
 
 from nnilite._engine import messages as s
 from nnilite._engine.call_queue import CallQueue
@@ -15,7 +14,7 @@ from nnilite.records import Attempt, Exited, Started, Trial
 from nnilite.testing import fakes
 from waiting import eventually_async, others_turn
 
-__all__ = ["impatient"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def submit(number: int) -> s.Submit:
@@ -92,28 +91,25 @@ class MeetingOfThree(Meeting):
 
 
 @pytest.mark.parametrize(("service", "most"), [(Meeting, 1), (MeetingOfThree, 3)])
-def test_a_service_gets_as_many_submissions_at_once_as_it_takes(tmp_path: Path, service: Any, most: int) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.run_all(12)
-        assert isinstance(running.fake, Meeting)
-        assert running.fake.most == most
-
-    play(tmp_path, scenario, service=service, concurrency=4, max_trials=12)
-
-
-def test_what_is_left_of_an_attempt_is_removed_before_the_next_one_is_submitted(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        running.fake.jobs["nni-e-t0-0"].lose()
-        running.wake.ring()
-        await running.until(lambda: "submit nni-e-t0-1" in running.fake.calls)
-        calls = running.fake.calls
-        assert calls.index("remove nni-e-t0-0") < calls.index("submit nni-e-t0-1")
-
-    play(tmp_path, scenario)
+async def test_a_service_gets_as_many_submissions_at_once_as_it_takes(
+    start_bench: StartBench, service: Any, most: int
+) -> None:
+    bench = await start_bench(service=service, concurrency=4, max_trials=12)
+    await bench.run_all(12)
+    assert isinstance(bench.fake, Meeting)
+    assert bench.fake.most == most
 
 
-def test_a_job_finds_at_once_the_room_that_only_an_ended_job_still_has(tmp_path: Path) -> None:
+async def test_what_is_left_of_an_attempt_is_removed_before_the_next_one_is_submitted(bench: Bench) -> None:
+    await bench.until(lambda: bench.engine.submitted())
+    bench.fake.jobs["nni-e-t0-0"].lose()
+    bench.wake.ring()
+    await bench.until(lambda: "submit nni-e-t0-1" in bench.fake.calls)
+    calls = bench.fake.calls
+    assert calls.index("remove nni-e-t0-0") < calls.index("submit nni-e-t0-1")
+
+
+async def test_a_job_finds_at_once_the_room_that_only_an_ended_job_still_has(start_bench: StartBench) -> None:
     class OneRoom(fakes.FakeService):
         async def submit(self, job: Any) -> Any:
             if any(not other.removed for name, other in self.jobs.items() if name != job.name):
@@ -121,11 +117,9 @@ def test_a_job_finds_at_once_the_room_that_only_an_ended_job_still_has(tmp_path:
                 raise NoCapacity("one at a time")
             return await super().submit(job)
 
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        await running.engine.take("t0", 0, [Started(1.0), Exited(2.0, 0)])
-        await eventually_async(lambda: "submit nni-e-t1-0" in running.fake.calls, 10.0)
-        at = running.fake.calls.index("full nni-e-t1-0")
-        assert running.fake.calls[at : at + 3] == ["full nni-e-t1-0", "remove nni-e-t0-0", "submit nni-e-t1-0"]
-
-    play(tmp_path, scenario, service=OneRoom, concurrency=1)
+    bench = await start_bench(service=OneRoom, concurrency=1)
+    await bench.until(lambda: bench.engine.submitted())
+    await bench.engine.take("t0", 0, [Started(1.0), Exited(2.0, 0)])
+    await eventually_async(lambda: "submit nni-e-t1-0" in bench.fake.calls, 10.0)
+    at = bench.fake.calls.index("full nni-e-t1-0")
+    assert bench.fake.calls[at : at + 3] == ["full nni-e-t1-0", "remove nni-e-t0-0", "submit nni-e-t1-0"]

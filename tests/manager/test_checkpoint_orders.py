@@ -191,22 +191,23 @@ RULES = [
 ]
 
 
+async def live(folder: Path, rule: CheckpointRule, ops: list[tuple[str, str]]) -> None:
+    world = World(folder, rule)
+    for op, name in ops:
+        await world.do(op, name)
+    await world.finish()
+    world.task.cancel()
+    await asyncio.wait([world.task])
+
+
 @settings(max_examples=350, deadline=None)
 @given(
     st.sampled_from(RULES),
     st.lists(st.tuples(st.sampled_from(OPS), st.sampled_from(NAMES)), min_size=10, max_size=60),
 )
 def test_no_order_loses_a_file_or_leaves_one(rule: CheckpointRule, ops: list[tuple[str, str]]) -> None:
-    async def scenario(folder: Path) -> None:
-        world = World(folder, rule)
-        for op, name in ops:
-            await world.do(op, name)
-        await world.finish()
-        world.task.cancel()
-        await asyncio.wait([world.task])
-
     folder = Path(tempfile.mkdtemp())
     try:
-        asyncio.run(scenario(folder))
+        asyncio.run(live(folder, rule, ops))
     finally:
         shutil.rmtree(folder)

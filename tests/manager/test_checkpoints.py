@@ -181,35 +181,34 @@ def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time_only(
     place.answers.set()
 
 
-def test_a_trial_waits_for_its_start_while_its_old_checkpoints_are_set_aside(folder: Path) -> None:
-    async def scenario() -> None:
-        known, going = rules(), asyncio.Event()
+async def test_a_trial_waits_for_its_start_while_its_old_checkpoints_are_set_aside(folder: Path) -> None:
+    known, going = rules(), asyncio.Event()
 
-        async def blocking(work: Any) -> Any:
-            if getattr(work, "__name__", "") == "set_aside":
-                await going.wait()
-            return work()
+    async def blocking(work: Any) -> Any:
+        if getattr(work, "__name__", "") == "set_aside":
+            await going.wait()
+        return work()
 
-        tidying = tidier(folder, "none", known=known, blocking=blocking)
-        start = starting_after([tidying], lambda trial, attempt: "a job")  # type: ignore[arg-type, return-value]
-        tidying.committed([s.SaveTrial(trial("b"))])
-        working = asyncio.create_task(tidying.tidy_up())
-        await eventually_async(lambda: tidying.holds("b"))
-        known.live["b"] = None
-        # Whoever is canceled here does not end the step that has begun.
-        working.cancel()
-        await asyncio.wait([working])
-        with pytest.raises(NoCapacity, match="old checkpoints"):
-            start(trial("b"), Attempt("b", 1))
-        assert start(trial("a"), Attempt("a", 1)) == "a job"
-        going.set()
-        await eventually_async(lambda: not tidying.holds("b"))
-        assert start(trial("b"), Attempt("b", 1)) == "a job"
-
-    asyncio.run(scenario())
+    tidying = tidier(folder, "none", known=known, blocking=blocking)
+    start = starting_after([tidying], lambda trial, attempt: "a job")  # type: ignore[arg-type, return-value]
+    tidying.committed([s.SaveTrial(trial("b"))])
+    working = asyncio.create_task(tidying.tidy_up())
+    await eventually_async(lambda: tidying.holds("b"))
+    known.live["b"] = None
+    # Whoever is canceled here does not end the step that has begun.
+    working.cancel()
+    await asyncio.wait([working])
+    with pytest.raises(NoCapacity, match="old checkpoints"):
+        start(trial("b"), Attempt("b", 1))
+    assert start(trial("a"), Attempt("a", 1)) == "a job"
+    going.set()
+    await eventually_async(lambda: not tidying.holds("b"))
+    assert start(trial("b"), Attempt("b", 1)) == "a job"
 
 
-def test_a_folder_of_checkpoints_that_hangs_holds_up_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_of_checkpoints_that_hangs_holds_up_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint_tidying, "_SLOW_S", 0.2)
     monkeypatch.setattr(checkpoint_tidying, "_PAUSE_S", (0.01, 0.05))
     answers, real = threading.Event(), CheckpointFolders.look
@@ -220,17 +219,13 @@ def test_a_folder_of_checkpoints_that_hangs_holds_up_no_other(folder: Path, monk
         return real(place, trial, *more)
 
     monkeypatch.setattr(CheckpointFolders, "look", look)
-
-    async def play() -> None:
-        tidying, over = tidier(folder, "none"), asyncio.Event()
-        running = asyncio.create_task(tidying.run(over))
-        tidying.committed([s.SaveTrial(trial(name)) for name in "ab"])
-        before = threading.active_count()
-        await eventually_async(lambda: left(folder) == ["a/1 'x'\n.pt", "a/2.pt"])
-        assert threading.active_count() - before < 4
-        answers.set()
-        await eventually_async(lambda: left(folder) == [])
-        over.set()
-        await running
-
-    asyncio.run(play())
+    tidying, over = tidier(folder, "none"), asyncio.Event()
+    running = asyncio.create_task(tidying.run(over))
+    tidying.committed([s.SaveTrial(trial(name)) for name in "ab"])
+    before = threading.active_count()
+    await eventually_async(lambda: left(folder) == ["a/1 'x'\n.pt", "a/2.pt"])
+    assert threading.active_count() - before < 4
+    answers.set()
+    await eventually_async(lambda: left(folder) == [])
+    over.set()
+    await running

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from manager.engine_bench import Bench, impatient, play
+from manager.engine_bench import Bench
 from nnilite._answers.queries import TrialQuery
 from nnilite._manager.__main__ import Program, parse
 from nnilite._manager.starter import Starter
@@ -21,7 +20,7 @@ from nnilite._store.writer import Store
 from nnilite.errors import NniliteError, NotFound, ServiceError
 from waiting import eventually_async
 
-__all__ = ["impatient"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 async def _refusal(asked: Awaitable[Any]) -> NniliteError:
@@ -38,31 +37,28 @@ async def _refusal(asked: Awaitable[Any]) -> NniliteError:
         lambda manager: manager.directory("t0"),
     ],
 )
-def test_a_read_after_the_reader_was_closed_is_tried_again(
-    tmp_path: Path, ask: Callable[[Any], Awaitable[Any]]
+async def test_a_read_after_the_reader_was_closed_is_tried_again(
+    bench: Bench, ask: Callable[[Any], Awaitable[Any]]
 ) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: bool(running.fake.jobs), 60.0)
-        running.manager.reader.close()
-        error = await _refusal(ask(running.manager))
-        assert status_of(error) == 503
-        assert "this manager is ending" in str(error)
-
-    play(tmp_path, scenario)
+    await bench.until(lambda: bool(bench.fake.jobs), 60.0)
+    bench.manager.reader.close()
+    error = await _refusal(ask(bench.manager))
+    assert status_of(error) == 503
+    assert "this manager is ending" in str(error)
 
 
-def test_a_report_after_the_store_was_closed_is_sent_again(tmp_path: Path) -> None:
+async def test_a_report_after_the_store_was_closed_is_sent_again(tmp_path: Path) -> None:
     store = AsyncStore(Store.create(tmp_path / "nnilite.sqlite", "e", 1.0), tmp_path)
     store.close()
-    assert status_of(asyncio.run(_refusal(store.recall(("t0", 0))))) == 503
+    assert status_of(await _refusal(store.recall(("t0", 0)))) == 503
 
 
 _SUBMITTED = "SELECT t.id FROM trials t JOIN attempts a ON a.trial = t.sequence WHERE a.handle IS NOT NULL"
 
 
-async def _submitted(running: Bench) -> str:
+async def _submitted(bench: Bench) -> str:
     """A trial whose handle is stored, which is later than the moment at which the engine knows it."""
-    rows = await eventually_async(lambda: running.manager.reader._rows(_SUBMITTED))
+    rows = await eventually_async(lambda: bench.manager.reader._rows(_SUBMITTED))
     return str(rows[0][0])
 
 
@@ -76,23 +72,20 @@ async def _submitted(running: Bench) -> str:
         (NotFound("there is no stream"), 404),
     ],
 )
-def test_output_that_the_platform_cannot_give_now(tmp_path: Path, raised: Exception, status: int) -> None:
-    async def scenario(running: Bench) -> None:
-        trial = await _submitted(running)
+async def test_output_that_the_platform_cannot_give_now(bench: Bench, raised: Exception, status: int) -> None:
+    trial = await _submitted(bench)
 
-        async def logs(*arguments: Any) -> bytes:
-            raise raised
+    async def logs(*arguments: Any) -> bytes:
+        raise raised
 
-        running.fake.logs = logs  # type: ignore[method-assign]
-        error = await _refusal(running.manager.output(trial, None, "stdout", 0, 100))
-        assert status_of(error) == status
-        assert str(raised) in str(error)
-
-    play(tmp_path, scenario)
+    bench.fake.logs = logs  # type: ignore[method-assign]
+    error = await _refusal(bench.manager.output(trial, None, "stdout", 0, 100))
+    assert status_of(error) == status
+    assert str(raised) in str(error)
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_the_tuner_hears_whether_all_that_it_was_told_is_committed(tmp_path: Path, settled: bool) -> None:
+async def test_the_tuner_hears_whether_all_that_it_was_told_is_committed(tmp_path: Path, settled: bool) -> None:
     """What it saves must not be ahead of the database. The end may come while a commit is held up by the disk."""
     told: list[bool] = []
 
@@ -109,11 +102,11 @@ def test_the_tuner_hears_whether_all_that_it_was_told_is_committed(tmp_path: Pat
     engine = SimpleNamespace(rules=SimpleNamespace(abandoned=()))
     parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=nothing, engine=engine)
     program = Program(parse(["--directory", str(tmp_path), "--mode", "resume"]), Starter(None))
-    asyncio.run(program._close(parts))
+    await program._close(parts)
     assert told == [settled]
 
 
-def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(tmp_path: Path) -> None:
+async def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(tmp_path: Path) -> None:
     class Tuner:
         async def close(self, *, committed: bool) -> None:
             """It has no state."""
@@ -126,7 +119,7 @@ def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(tmp_pa
     engine = SimpleNamespace(rules=SimpleNamespace(abandoned=tuple("abcdefg")))
     parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=store, engine=engine)
     program = Program(parse(["--directory", str(tmp_path), "--mode", "resume"]), Starter(None))
-    asyncio.run(program._close(parts))
+    await program._close(parts)
     left = json.loads((tmp_path / "manager.json").read_text())["left"]
     assert left.startswith("the end of trial a, b, c, d, e and 2 more was not confirmed by its platform")
     assert left.endswith("; process group 7 still runs")

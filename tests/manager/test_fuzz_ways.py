@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, bench, impatient
+from engine_bench import Bench, open_bench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ from nnilite.errors import ServiceError, StoreError
 from nnilite.keeper_folder import MARK, read_events, read_log
 from nnilite.records import KeeperEvent
 
-__all__ = ["impatient"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 INPUTS = 2000
 MEMORY = Path("/dev/shm")
@@ -111,7 +111,7 @@ def taking() -> Iterator[Taking]:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         limits: dict[str, Any] = {"max_trials": 10**9, "concurrency": 1, "retries_lost": 10**9, "stop_on_same_error": 0}
         for work in (None, "resumed"):
-            manager = bench(Path(folder), **limits, assess=True)
+            manager = open_bench(Path(folder), **limits, assess=True)
             running = loop.run_until_complete(manager.__aenter__())
             try:
                 if work is None:

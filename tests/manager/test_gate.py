@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, impatient, play
+from engine_bench import Bench, StartBench, open_bench
 
 from nnilite._engine import messages as s
 from nnilite._engine import service_caller
@@ -22,7 +22,7 @@ from nnilite.service import JobState, JobStatus
 from nnilite.testing import fakes
 from waiting import others_turn
 
-__all__ = ["impatient"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 JOB = ("t0", 0)
 SILENCE_S = 0.5
@@ -52,142 +52,125 @@ class SlowDisk(AsyncStore):
         super()._write_output(*arguments)
 
 
-def disk(running: Bench) -> SlowDisk:
-    assert isinstance(running.store, SlowDisk)
-    return running.store
+def disk(bench: Bench) -> SlowDisk:
+    assert isinstance(bench.store, SlowDisk)
+    return bench.store
 
 
-async def stored(running: Bench, trial: str = "t0", attempt: int = 0) -> int:
-    known = await running.store.recall((trial, attempt))
+async def stored(bench: Bench, trial: str = "t0", attempt: int = 0) -> int:
+    known = await bench.store.recall((trial, attempt))
     assert known is not None
     return known[2].metrics
 
 
-async def committed(running: Bench) -> None:
+async def committed(bench: Bench) -> None:
     """Until all that the rules have seen so far is in the store."""
-    await running.engine.do(s.Tick(running.engine.now(), 0.0))
+    await bench.engine.do(s.Tick(bench.engine.now(), 0.0))
 
 
-def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_when_it_comes_again(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        disk(running).free.set()
-        disk(running).error = OSError(28, "No space left on device")
-        batch = [*metrics(0, 1), Output("stdout", 0, b"hello")]
-        with pytest.raises(StoreError, match="No space left on device"):
-            await running.engine.take(*JOB, batch)
-        assert "No space left" in running.engine.trouble
-        assert await stored(running) == 0
-        disk(running).error = None
-        assert (await running.engine.take(*JOB, batch)).metrics == 2
-        assert (await stored(running), running.engine.trouble) == (2, "")
-        assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"hello"
-
-    play(tmp_path, scenario, store=SlowDisk)
+async def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_when_it_comes_again(
+    start_bench: StartBench, tmp_path: Path
+) -> None:
+    bench = await start_bench(store=SlowDisk)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    disk(bench).free.set()
+    disk(bench).error = OSError(28, "No space left on device")
+    batch = [*metrics(0, 1), Output("stdout", 0, b"hello")]
+    with pytest.raises(StoreError, match="No space left on device"):
+        await bench.engine.take(*JOB, batch)
+    assert "No space left" in bench.engine.trouble
+    assert await stored(bench) == 0
+    disk(bench).error = None
+    assert (await bench.engine.take(*JOB, batch)).metrics == 2
+    assert (await stored(bench), bench.engine.trouble) == (2, "")
+    assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"hello"
 
 
 @pytest.mark.parametrize("trouble", ["refused", "held up"])
-def test_an_attempt_whose_reports_wait_for_the_disk_of_the_manager_is_not_silent(trouble: str, tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        batch = [*metrics(0, 1), Output("stdout", 0, b"hello")]
-        taking: asyncio.Task[Any] | None = None
-        if trouble == "refused":
-            disk(running).free.set()
-            disk(running).error = OSError(24, "Too many open files")
-        else:
-            taking = asyncio.create_task(running.engine.take(*JOB, batch))
-        until = running.engine.now() + 4 * SILENCE_S
-
-        async def reported() -> bool:
-            if trouble == "refused":
-                with pytest.raises(StoreError):
-                    await running.engine.take(*JOB, batch)
-            return running.engine.now() > until
-
-        while not await reported():
-            await others_turn()
-        disk(running).error = None
-        disk(running).free.set()
-        answer = await (taking or running.engine.take(*JOB, batch))
-        assert (answer.metrics, await stored(running)) == (2, 2)
-
+async def test_an_attempt_whose_reports_wait_for_the_disk_of_the_manager_is_not_silent(
+    start_bench: StartBench, trouble: str
+) -> None:
     def service(*arguments: Any) -> fakes.LyingService:
         made = fakes.LyingService(*arguments)
         made.lie = "garbage"  # the platform says nothing of any job
         return made
 
-    play(tmp_path, scenario, store=SlowDisk, service=service, silence_s=SILENCE_S)
+    bench = await start_bench(store=SlowDisk, service=service, silence_s=SILENCE_S)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    batch = [*metrics(0, 1), Output("stdout", 0, b"hello")]
+    until = bench.engine.now() + 4 * SILENCE_S
+    if trouble == "refused":
+        disk(bench).free.set()
+        disk(bench).error = OSError(24, "Too many open files")
+        while bench.engine.now() < until:
+            with pytest.raises(StoreError):
+                await bench.engine.take(*JOB, batch)
+        disk(bench).error = None
+        answer = await bench.engine.take(*JOB, batch)
+    else:
+        taking = asyncio.create_task(bench.engine.take(*JOB, batch))
+        await bench.until(lambda: bench.engine.now() > until)
+        disk(bench).free.set()
+        answer = await taking
+    assert (answer.metrics, await stored(bench)) == (2, 2)
 
 
-def test_a_trial_that_is_gone_leaves_no_trouble_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_trial_that_is_gone_leaves_no_trouble_behind(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nnilite._engine.gate._TROUBLE_HOLDS_S", 0.2)
-
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        disk(running).free.set()
-        disk(running).error = OSError(28, "No space left on device")
-        with pytest.raises(StoreError):
-            await running.engine.take(*JOB, [Output("stdout", 0, b"hello")])
-        assert running.engine.trouble
-        disk(running).error = None
-        await running.until(lambda: not running.engine.trouble)
-
-    play(tmp_path, scenario, store=SlowDisk)
+    bench = await start_bench(store=SlowDisk)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    disk(bench).free.set()
+    disk(bench).error = OSError(28, "No space left on device")
+    with pytest.raises(StoreError):
+        await bench.engine.take(*JOB, [Output("stdout", 0, b"hello")])
+    assert bench.engine.trouble
+    disk(bench).error = None
+    await bench.until(lambda: not bench.engine.trouble)
 
 
-def test_the_rest_and_the_end_do_not_overtake_a_batch_that_waits_for_the_disk(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        first = asyncio.create_task(running.engine.take(*JOB, [*metrics(0, 1), Output("stdout", 0, b"x")]))
-        await running.until(lambda: disk(running).writing)
-        running.fake.jobs["nni-e-t0-0"].events = [Started(1.0), *metrics(0, 1, 2), Exited(3.0, 0)]
-        running.fake.jobs["nni-e-t0-0"].finish()
-        running.wake.ring()
-        disk(running).free.set()
-        assert (await first).metrics in (2, 3)
-        await running.until(lambda: "t0" not in running.engine.rules.live)
-        await committed(running)
-        assert await stored(running) == 3
-
-    play(tmp_path, scenario, store=SlowDisk)
+async def test_the_rest_and_the_end_do_not_overtake_a_batch_that_waits_for_the_disk(start_bench: StartBench) -> None:
+    bench = await start_bench(store=SlowDisk)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    first = asyncio.create_task(bench.engine.take(*JOB, [*metrics(0, 1), Output("stdout", 0, b"x")]))
+    await bench.until(lambda: disk(bench).writing)
+    bench.fake.jobs["nni-e-t0-0"].events = [Started(1.0), *metrics(0, 1, 2), Exited(3.0, 0)]
+    bench.fake.jobs["nni-e-t0-0"].finish()
+    bench.wake.ring()
+    disk(bench).free.set()
+    assert (await first).metrics in (2, 3)
+    await bench.until(lambda: "t0" not in bench.engine.rules.live)
+    await committed(bench)
+    assert await stored(bench) == 3
 
 
-def test_events_that_come_when_their_trial_has_just_ended_are_kept_all_the_same(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        over = s.Polled(*JOB, JobStatus(JobState.FAILED, "gone", 1), running.engine.now())
-        running.engine.put(over)  # is looked at first, in the same round
-        assert (await running.engine.take(*JOB, metrics(0, 1))).metrics == 2
-        assert await stored(running) == 2
-
-    play(tmp_path, scenario)
+async def test_events_that_come_when_their_trial_has_just_ended_are_kept_all_the_same(bench: Bench) -> None:
+    await bench.until(lambda: bench.engine.submitted())
+    over = s.Polled(*JOB, JobStatus(JobState.FAILED, "gone", 1), bench.engine.now())
+    bench.engine.put(over)  # is looked at first, in the same round
+    assert (await bench.engine.take(*JOB, metrics(0, 1))).metrics == 2
+    assert await stored(bench) == 2
 
 
-def test_a_batch_of_an_attempt_that_was_just_replaced_is_not_acknowledged(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        running.engine.put(s.Polled(*JOB, JobStatus(JobState.LOST, "gone"), running.engine.now()))
-        with pytest.raises(Fenced):
-            await running.engine.take(*JOB, metrics(0, 1))
-
-    play(tmp_path, scenario)
+async def test_a_batch_of_an_attempt_that_was_just_replaced_is_not_acknowledged(bench: Bench) -> None:
+    await bench.until(lambda: bench.engine.submitted())
+    bench.engine.put(s.Polled(*JOB, JobStatus(JobState.LOST, "gone"), bench.engine.now()))
+    with pytest.raises(Fenced):
+        await bench.engine.take(*JOB, metrics(0, 1))
 
 
-def test_a_caller_that_gives_up_while_its_batch_is_committed_doubles_nothing(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        impatient_one = asyncio.create_task(running.engine.take(*JOB, metrics(0, 1, 2)))
-        await others_turn()
-        impatient_one.cancel()
-        assert (await running.engine.take(*JOB, metrics(0, 1, 2, 3))).metrics == 4
-        assert running.engine.rules.live["t0"].reported == 4
-        assert await stored(running) == 4
-
-    play(tmp_path, scenario)
+async def test_a_caller_that_gives_up_while_its_batch_is_committed_doubles_nothing(bench: Bench) -> None:
+    await bench.until(lambda: bench.engine.submitted())
+    impatient_one = asyncio.create_task(bench.engine.take(*JOB, metrics(0, 1, 2)))
+    await others_turn()
+    impatient_one.cancel()
+    assert (await bench.engine.take(*JOB, metrics(0, 1, 2, 3))).metrics == 4
+    assert bench.engine.rules.live["t0"].reported == 4
+    assert await stored(bench) == 4
 
 
-def test_of_a_new_attempt_the_store_is_not_asked_and_of_an_earlier_managers_it_is(
+async def test_of_a_new_attempt_the_store_is_not_asked_and_of_an_earlier_managers_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, int]] = []
@@ -197,52 +180,44 @@ def test_of_a_new_attempt_the_store_is_not_asked_and_of_an_earlier_managers_it_i
         asked.append(key)
         return await recall(store, key)
 
-    async def first(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
+    async with open_bench(tmp_path) as first:
+        await first.until(lambda: first.engine.submitted())
         monkeypatch.setattr(AsyncStore, "recall", noted)
-        assert ((await running.engine.take(*JOB, metrics(0))).metrics, asked) == (1, [])
-
-    async def second(running: Bench) -> None:
-        assert ((await running.engine.take(*JOB, metrics(0, 1))).metrics, asked) == (2, [JOB])
-
-    play(tmp_path, first)
-    play(tmp_path, second)
+        assert ((await first.engine.take(*JOB, metrics(0))).metrics, asked) == (1, [])
+    async with open_bench(tmp_path) as second:
+        assert ((await second.engine.take(*JOB, metrics(0, 1))).metrics, asked) == (2, [JOB])
 
 
-def test_batches_that_are_sent_again_and_again_do_not_all_wait_in_memory(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        batch = [Output("stdout", 0, b"x")]
-        waiting = [asyncio.create_task(running.engine.take(*JOB, batch)) for _ in range(2)]
-        await running.until(lambda: disk(running).writing)
-        with pytest.raises(ServiceError, match="still wait for the disk"):
-            await running.engine.take(*JOB, batch)
-        disk(running).free.set()
-        assert [answer.output for answer in await asyncio.gather(*waiting)] == [{"stdout": 1}] * 2
-
-    play(tmp_path, scenario, store=SlowDisk)
+async def test_batches_that_are_sent_again_and_again_do_not_all_wait_in_memory(start_bench: StartBench) -> None:
+    bench = await start_bench(store=SlowDisk)
+    await bench.until(lambda: bench.engine.submitted())
+    batch = [Output("stdout", 0, b"x")]
+    waiting = [asyncio.create_task(bench.engine.take(*JOB, batch)) for _ in range(2)]
+    await bench.until(lambda: disk(bench).writing)
+    with pytest.raises(ServiceError, match="still wait for the disk"):
+        await bench.engine.take(*JOB, batch)
+    disk(bench).free.set()
+    assert [answer.output for answer in await asyncio.gather(*waiting)] == [{"stdout": 1}] * 2
 
 
-def test_the_end_of_a_job_waits_until_what_it_reported_can_be_stored(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        disk(running).error = OSError(5, "Input/output error")
-        disk(running).free.set()
-        job = running.fake.jobs["nni-e-t0-0"]
-        job.events = [Started(1.0), *metrics(0, 1), Output("stdout", 0, b"x"), Exited(3.0, 0)]
-        job.finish()
-        await running.until(lambda: running.engine.trouble)
-        await running.until(lambda: disk(running).writing > 2)
-        assert "t0" in running.engine.rules.live
-        disk(running).error = None
-        await running.until(lambda: "t0" not in running.engine.rules.live)
-        await committed(running)
-        assert await stored(running) == 2
-
-    play(tmp_path, scenario, store=SlowDisk)
+async def test_the_end_of_a_job_waits_until_what_it_reported_can_be_stored(start_bench: StartBench) -> None:
+    bench = await start_bench(store=SlowDisk)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    disk(bench).error = OSError(5, "Input/output error")
+    disk(bench).free.set()
+    job = bench.fake.jobs["nni-e-t0-0"]
+    job.events = [Started(1.0), *metrics(0, 1), Output("stdout", 0, b"x"), Exited(3.0, 0)]
+    job.finish()
+    await bench.until(lambda: bench.engine.trouble)
+    await bench.until(lambda: disk(bench).writing > 2)
+    assert "t0" in bench.engine.rules.live
+    disk(bench).error = None
+    await bench.until(lambda: "t0" not in bench.engine.rules.live)
+    await committed(bench)
+    assert await stored(bench) == 2
 
 
-def test_the_end_of_a_job_waits_until_its_reports_can_be_read(tmp_path: Path) -> None:
+async def test_the_end_of_a_job_waits_until_its_reports_can_be_read(start_bench: StartBench) -> None:
     class Away(fakes.FakeService):
         troubles = 3
 
@@ -252,14 +227,12 @@ def test_the_end_of_a_job_waits_until_its_reports_can_be_read(tmp_path: Path) ->
                 raise ServiceError("the log cannot be read now")
             return await super().reports(handle)
 
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        running.fake.jobs["nni-e-t0-0"].events = [Started(1.0), *metrics(0, 1), Exited(3.0, 0)]
-        running.fake.jobs["nni-e-t0-0"].finish()
-        await running.until(lambda: "t0" not in running.engine.rules.live)
-        assert await stored(running) == 2
-
-    play(tmp_path, scenario, service=Away)
+    bench = await start_bench(service=Away)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    bench.fake.jobs["nni-e-t0-0"].events = [Started(1.0), *metrics(0, 1), Exited(3.0, 0)]
+    bench.fake.jobs["nni-e-t0-0"].finish()
+    await bench.until(lambda: "t0" not in bench.engine.rules.live)
+    assert await stored(bench) == 2
 
 
 ODD = ["1" + "0" * 400, "[" * 400 + "]" * 400, '{"\\ud800": 1}', "1e999", "[", '{"default": 1' + "0" * 400 + "}"]
@@ -271,38 +244,31 @@ def from_log(number: int, text: str, kind: str = "FINAL") -> KeeperEvent:
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_no_value_ends_the_manager_and_the_next_one_goes_on(tmp_path: Path, text: str) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        job = running.fake.jobs["nni-e-t0-0"]
+async def test_no_value_ends_the_manager_and_the_next_one_goes_on(tmp_path: Path, text: str) -> None:
+    async with open_bench(tmp_path, assess=True) as first:
+        await first.until(lambda: "nni-e-t0-0" in first.fake.jobs)
+        job = first.fake.jobs["nni-e-t0-0"]
         job.events = [Started(1.0), from_log(0, text, "PERIODICAL"), from_log(1, text), Exited(3.0, 0)]
         job.finish()
-        await running.until(lambda: running.engine.rules.counts[TrialState.SUCCEEDED])
-        await committed(running)
-        assert await stored(running) == 2
-
-    async def resumed(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-
-    play(tmp_path, scenario, assess=True)
-    play(tmp_path, resumed, assess=True)
+        await first.until(lambda: first.engine.rules.counts[TrialState.SUCCEEDED])
+        await committed(first)
+        assert await stored(first) == 2
+    async with open_bench(tmp_path, assess=True) as second:
+        await second.until(lambda: second.engine.submitted())
 
 
-def test_a_value_that_cannot_be_kept_is_told_at_its_trial_while_it_runs_and_after_its_end(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        await running.engine.take(*JOB, [Started(1.0), from_log(0, "1" * 400, "PERIODICAL")])
-        why = "metric 0 was not kept: a whole number in it has more than 300 digits"
-        assert running.engine.rules.live["t0"].trial.reason == why
-        await running.engine.take(*JOB, [from_log(1, "2" * 400, "PERIODICAL"), from_log(2, "0.5"), Exited(2.0, 0)])
-        trial, attempts = await running.manager.reader.trial("t0")
-        assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
-        assert trial.reason == attempts[0].message == why + ", and others after it"
-
-    play(tmp_path, scenario)
+async def test_a_value_that_cannot_be_kept_is_told_at_its_trial_while_it_runs_and_after_its_end(bench: Bench) -> None:
+    await bench.until(lambda: bench.engine.submitted())
+    await bench.engine.take(*JOB, [Started(1.0), from_log(0, "1" * 400, "PERIODICAL")])
+    why = "metric 0 was not kept: a whole number in it has more than 300 digits"
+    assert bench.engine.rules.live["t0"].trial.reason == why
+    await bench.engine.take(*JOB, [from_log(1, "2" * 400, "PERIODICAL"), from_log(2, "0.5"), Exited(2.0, 0)])
+    trial, attempts = await bench.manager.reader.trial("t0")
+    assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
+    assert trial.reason == attempts[0].message == why + ", and others after it"
 
 
-def test_a_hole_in_the_numbers_is_asked_for_again_and_told_at_the_trial(tmp_path: Path) -> None:
+async def test_a_hole_in_the_numbers_is_asked_for_again_and_told_at_the_trial(start_bench: StartBench) -> None:
     asked: list[str] = []
 
     class Rotated(fakes.FakeService):
@@ -310,24 +276,22 @@ def test_a_hole_in_the_numbers_is_asked_for_again_and_told_at_the_trial(tmp_path
             asked.append(handle["job"])
             return await super().reports(handle)
 
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        job = running.fake.jobs["nni-e-t0-0"]
-        job.events = [*metrics(3), from_log(4, "0.5"), Exited(3.0, 0)]
-        job.finish()
-        await running.until(lambda: "t0" not in running.engine.rules.live)
-        await committed(running)
-        trial, _ = await running.manager.reader.trial("t0")
-        assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
-        assert trial.reason == "metrics 0 to 2 did not arrive"
-        assert asked[:2] == ["nni-e-t0-0"] * 2
-
-    play(tmp_path, scenario, service=Rotated)
+    bench = await start_bench(service=Rotated)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    job = bench.fake.jobs["nni-e-t0-0"]
+    job.events = [*metrics(3), from_log(4, "0.5"), Exited(3.0, 0)]
+    job.finish()
+    await bench.until(lambda: "t0" not in bench.engine.rules.live)
+    await committed(bench)
+    trial, _ = await bench.manager.reader.trial("t0")
+    assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
+    assert trial.reason == "metrics 0 to 2 did not arrive"
+    assert asked[:2] == ["nni-e-t0-0"] * 2
 
 
 @pytest.mark.parametrize("trouble", [OSError(28, "No space left on device"), None])
-def test_what_a_service_gives_only_once_is_not_lost_when_it_cannot_be_taken(
-    tmp_path: Path, trouble: OSError | None
+async def test_what_a_service_gives_only_once_is_not_lost_when_it_cannot_be_taken(
+    start_bench: StartBench, trouble: OSError | None
 ) -> None:
     class Once(fakes.FakeService):
         async def reports(self, handle: Any) -> Any:
@@ -335,21 +299,19 @@ def test_what_a_service_gives_only_once_is_not_lost_when_it_cannot_be_taken(
             events, job.events = job.events, []
             return events
 
-    async def scenario(running: Bench) -> None:
-        disk(running).free.set()
-        disk(running).error = trouble
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        job = running.fake.jobs["nni-e-t0-0"]
-        job.start()
-        late = [Output("stdout", 0, b"x"), *metrics(2)]
-        job.events = late if trouble is None else [Started(1.0), *metrics(0, 1), *late]
-        await running.until(lambda: not job.events)
-        job.events = [] if trouble else [Started(1.0), *metrics(0, 1)]
-        await running.until(lambda: running.engine.trouble or not job.events)
-        disk(running).error = None
-        await running.until(lambda: running.engine.rules.live["t0"].reported == 3)
-
-    play(tmp_path, scenario, service=Once, store=SlowDisk, follow={"fake"})
+    bench = await start_bench(service=Once, store=SlowDisk, follow={"fake"})
+    disk(bench).free.set()
+    disk(bench).error = trouble
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    job = bench.fake.jobs["nni-e-t0-0"]
+    job.start()
+    late = [Output("stdout", 0, b"x"), *metrics(2)]
+    job.events = late if trouble is None else [Started(1.0), *metrics(0, 1), *late]
+    await bench.until(lambda: not job.events)
+    job.events = [] if trouble else [Started(1.0), *metrics(0, 1)]
+    await bench.until(lambda: bench.engine.trouble or not job.events)
+    disk(bench).error = None
+    await bench.until(lambda: bench.engine.rules.live["t0"].reported == 3)
 
 
 def test_readings_that_overlap_do_not_pile_up() -> None:
@@ -359,44 +321,39 @@ def test_readings_that_overlap_do_not_pile_up() -> None:
     assert (len(once), once[0], once[-1]) == (6, Started(1.0), Exited(3.0, 0))
 
 
-def test_texts_from_outside_that_cannot_be_encoded_do_not_end_the_manager(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: running.engine.submitted())
-        seen = s.Polled(*JOB, JobStatus(JobState.RUNNING, "", host="h\ud800", url="u\ud800"), running.engine.now())
-        await running.engine.do(seen)
-        await running.engine.do(s.TunerFailed("Traceback: \ud800"))
-        assert running.engine.rules.reason == "Traceback: \ud800"
-        assert not running.ended.done()
-
-    play(tmp_path, scenario)
+async def test_texts_from_outside_that_cannot_be_encoded_do_not_end_the_manager(bench: Bench) -> None:
+    await bench.until(lambda: bench.engine.submitted())
+    seen = s.Polled(*JOB, JobStatus(JobState.RUNNING, "", host="h\ud800", url="u\ud800"), bench.engine.now())
+    await bench.engine.do(seen)
+    await bench.engine.do(s.TunerFailed("Traceback: \ud800"))
+    assert bench.engine.rules.reason == "Traceback: \ud800"
+    assert not bench.ended.done()
 
 
 @pytest.mark.parametrize("handle", [None, "x", {"data": b"x"}, {"deep": 10**400}])
-def test_a_handle_that_is_no_json_object_is_refused(tmp_path: Path, handle: Any) -> None:
+async def test_a_handle_that_is_no_json_object_is_refused(start_bench: StartBench, handle: Any) -> None:
     class Odd(fakes.FakeService):
         async def submit(self, job: Any) -> Any:
             await super().submit(job)
             return handle
 
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: any("in place of a handle" in t.reason for t in running.live))
-        assert not running.ended.done()
-
-    play(tmp_path, scenario, service=Odd)
+    bench = await start_bench(service=Odd)
+    await bench.until(lambda: any("in place of a handle" in t.reason for t in bench.live))
+    assert not bench.ended.done()
 
 
 @pytest.mark.parametrize("events", [None, "x", [1], [{"type": "exit"}]])
-def test_reports_that_are_no_events_are_refused(tmp_path: Path, events: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reports_that_are_no_events_are_refused(
+    start_bench: StartBench, events: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
 
     class Odd(fakes.FakeService):
         async def reports(self, handle: Any) -> Any:
             return events
 
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: "nni-e-t0-0" in running.fake.jobs)
-        running.fake.jobs["nni-e-t0-0"].finish(1)
-        await running.until(lambda: running.engine.rules.counts[TrialState.FAILED])
-        assert "in place of a list of events" in caplog.text
-
-    play(tmp_path, scenario, service=Odd)
+    bench = await start_bench(service=Odd)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    bench.fake.jobs["nni-e-t0-0"].finish(1)
+    await bench.until(lambda: bench.engine.rules.counts[TrialState.FAILED])
+    assert "in place of a list of events" in caplog.text

@@ -25,57 +25,47 @@ def hybrid(members: tuple[FakeService, FakeService], tmp_path: Path) -> HybridSe
     return hybrid_of(tmp_path, Member(members[0], "near command", 0), Member(members[1], "far command", 2))
 
 
-def test_jobs_are_spread_and_run_with_what_their_service_says(
+async def test_jobs_are_spread_and_run_with_what_their_service_says(
     hybrid: HybridService, members: tuple[FakeService, ...]
 ) -> None:
-    async def play() -> None:
-        await hybrid.open()
-        for number in range(4):
-            await hybrid.submit(job(number))
-
-    asyncio.run(play())
+    await hybrid.open()
+    for number in range(4):
+        await hybrid.submit(job(number))
     near, far = members
     assert [len(near.jobs), len(far.jobs)] == [2, 2]
     assert {j.job.spec["command"] for j in far.jobs.values()} == {"far command"}
     assert {j.job.gpus for j in far.jobs.values()} == {2}
 
 
-def test_a_full_service_is_passed_over(hybrid: HybridService, members: tuple[FakeService, ...]) -> None:
+async def test_a_full_service_is_passed_over(hybrid: HybridService, members: tuple[FakeService, ...]) -> None:
     members[0].refuse_with = NoCapacity("no room")
-
-    async def play() -> None:
-        for number in range(3):
-            await hybrid.submit(job(number))
-
-    asyncio.run(play())
+    for number in range(3):
+        await hybrid.submit(job(number))
     assert len(members[1].jobs) == 3
 
 
-def test_without_room_anywhere_the_reasons_of_all_are_told(
+async def test_without_room_anywhere_the_reasons_of_all_are_told(
     hybrid: HybridService, members: tuple[FakeService, ...]
 ) -> None:
     members[0].refuse_with = NoCapacity("no room")
     members[1].refuse_with = NoCapacity("the queue is full")
     with pytest.raises(NoCapacity, match="near: no room; far: the queue is full"):
-        asyncio.run(hybrid.submit(job(0)))
+        await hybrid.submit(job(0))
 
 
-def test_a_service_that_cannot_tell_does_not_hide_the_others_jobs(
+async def test_a_service_that_cannot_tell_does_not_hide_the_others_jobs(
     hybrid: HybridService, members: tuple[FakeService, ...]
 ) -> None:
     async def unreachable(handles: object) -> list[object]:
         raise ServiceError("connection refused")
 
-    async def play() -> list[JobState]:
-        handles = [await hybrid.submit(job(number)) for number in range(2)]
-        members[0].jobs["nni-e-t0-0"].finish(0)
-        members[1].poll = unreachable  # type: ignore[method-assign,assignment]
-        return [status.state for status in await hybrid.poll(handles)]
-
-    assert asyncio.run(play()) == [JobState.SUCCEEDED, JobState.UNKNOWN]
+    handles = [await hybrid.submit(job(number)) for number in range(2)]
+    members[0].jobs["nni-e-t0-0"].finish(0)
+    members[1].poll = unreachable  # type: ignore[method-assign,assignment]
+    assert [status.state for status in await hybrid.poll(handles)] == [JobState.SUCCEEDED, JobState.UNKNOWN]
 
 
-def test_one_service_that_cannot_be_opened_is_set_aside(tmp_path: Path) -> None:
+async def test_one_service_that_cannot_be_opened_is_set_aside(tmp_path: Path) -> None:
     class Down(BadService):
         async def open(self) -> None:
             raise ServiceError("host unreachable")
@@ -83,17 +73,13 @@ def test_one_service_that_cannot_be_opened_is_set_aside(tmp_path: Path) -> None:
     context = fake_context(tmp_path)
     down, up = Down("down", None, context), FakeService("up", None, context)
     hybrid = hybrid_of(tmp_path, Member(down, "a", None), Member(up, "b", None))
-
-    async def play() -> None:
-        await hybrid.open()
-        await hybrid.submit(job(0))
-
-    asyncio.run(play())
+    await hybrid.open()
+    await hybrid.submit(job(0))
     assert [(host.name, host.state, host.reason) for host in hybrid.hosts()] == [("down", "down", "host unreachable")]
     assert list(up.jobs) == ["nni-e-t0-0"]
 
 
-def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(
+async def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Away(FakeService):
@@ -107,36 +93,32 @@ def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(
     context = fake_context(tmp_path)
     away, up = Away("away", None, context), FakeService("up", None, context)
     hybrid = hybrid_of(tmp_path, Member(away, "a", None), Member(up, "b", None))
-
-    async def play() -> list[JobState]:
-        handle = {"service": "away", "handle": await away.submit(job(0))}
-        await hybrid.open()
-        states = [status.state for status in await hybrid.poll([handle])]
-        with pytest.raises(ServiceError, match="host unreachable"):
-            await hybrid.remove(handle)
-        away.there = True
-        assert (await hybrid.poll([handle]))[0].state is JobState.UNKNOWN
-        assert away.tries == 2, "once at the start, and once in a minute"
-        monkeypatch.setattr(hybrid, "_next_try", {})
-        return [*states, *(status.state for status in await hybrid.poll([handle]))]
-
-    assert asyncio.run(play()) == [JobState.UNKNOWN, JobState.WAITING]
+    handle = {"service": "away", "handle": await away.submit(job(0))}
+    await hybrid.open()
+    states = [status.state for status in await hybrid.poll([handle])]
+    with pytest.raises(ServiceError, match="host unreachable"):
+        await hybrid.remove(handle)
+    away.there = True
+    assert (await hybrid.poll([handle]))[0].state is JobState.UNKNOWN
+    assert away.tries == 2, "once at the start, and once in a minute"
+    monkeypatch.setattr(hybrid, "_next_try", {})
+    assert [*states, *(status.state for status in await hybrid.poll([handle]))] == [JobState.UNKNOWN, JobState.WAITING]
     assert hybrid.hosts() == away.hosts() + up.hosts()
 
 
-def test_services_that_were_all_away_can_be_opened_later(tmp_path: Path) -> None:
+async def test_services_that_were_all_away_can_be_opened_later(tmp_path: Path) -> None:
     context = fake_context(tmp_path)
     away = BadService("away", None, context)
     away.bad, away.error = frozenset({"open"}), ServiceError("host unreachable")
     hybrid = hybrid_of(tmp_path, Member(away, "a", None))
     with pytest.raises(ServiceError, match="host unreachable"):
-        asyncio.run(hybrid.open())
+        await hybrid.open()
     away.bad = frozenset()
-    asyncio.run(hybrid.open())
+    await hybrid.open()
     assert hybrid.hosts() == []
 
 
-def test_what_a_service_leaves_behind_is_told_and_the_others_are_closed_all_the_same(tmp_path: Path) -> None:
+async def test_what_a_service_leaves_behind_is_told_and_the_others_are_closed_all_the_same(tmp_path: Path) -> None:
     closed = []
 
     class Leaving(FakeService):
@@ -147,11 +129,11 @@ def test_what_a_service_leaves_behind_is_told_and_the_others_are_closed_all_the_
     context = fake_context(tmp_path)
     members = [Member(Leaving(name, None, context), "a", None) for name in ("near", "far")]
     with pytest.raises(ServiceError, match="near was away; far was away"):
-        asyncio.run(HybridService("hybrid", members, context).close())
+        await HybridService("hybrid", members, context).close()
     assert closed == ["near", "far"]
 
 
-def test_what_is_left_behind_is_told_though_another_service_cannot_be_closed(
+async def test_what_is_left_behind_is_told_though_another_service_cannot_be_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Leaving(FakeService):
@@ -166,7 +148,7 @@ def test_what_is_left_behind_is_told_though_another_service_cannot_be_closed(
     made = [kind(name, None, fake_context(tmp_path)) for name, kind in (("far", Hanging), ("near", Leaving))]
     hybrid = HybridService("hybrid", [Member(service, "a", None) for service in made], fake_context(tmp_path))
     with pytest.raises(ServiceError, match=r"^near was away$"):
-        asyncio.run(asyncio.wait_for(hybrid.close(), 5))
+        await asyncio.wait_for(hybrid.close(), 5)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +158,9 @@ def test_what_is_left_behind_is_told_though_another_service_cannot_be_closed(
         ({"near": "has 1 GPU", "far": "has none"}, "no service can run a trial: near: has 1 GPU; far: has none"),
     ],
 )
-def test_a_dry_run_says_which_services_can_never_run_a_trial(tmp_path: Path, faults: dict[str, str], says: str) -> None:
+async def test_a_dry_run_says_which_services_can_never_run_a_trial(
+    tmp_path: Path, faults: dict[str, str], says: str
+) -> None:
     class Small(FakeService):
         async def check(self) -> None:
             if self.name in faults:
@@ -185,4 +169,4 @@ def test_a_dry_run_says_which_services_can_never_run_a_trial(tmp_path: Path, fau
     context = fake_context(tmp_path)
     members = [Member(Small(name, None, context), "a", 2) for name in ("near", "far")]
     with pytest.raises(ConfigError, match=says):
-        asyncio.run(HybridService("hybrid", members, context).check())
+        await HybridService("hybrid", members, context).check()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import bench
+from engine_bench import open_bench
 from gate_world import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,7 +171,7 @@ class Silent(NeverService):
         return await super().submit(job)
 
 
-def test_a_manager_that_comes_back_asks_the_member_that_the_last_one_asked(tmp_path: Path) -> None:
+async def test_a_manager_that_comes_back_asks_the_member_that_the_last_one_asked(tmp_path: Path) -> None:
     platforms: dict[str, Any] = {}
 
     def service(name: str, config: Any, context: Any) -> TrainingService:
@@ -182,14 +182,11 @@ def test_a_manager_that_comes_back_asks_the_member_that_the_last_one_asked(tmp_p
         order = made if len(platforms["near"]) == 0 else made[::-1]
         return HybridService("hybrid", [Member(one, "true", None) for one in order], context)
 
-    async def scenario() -> None:
-        async with bench(tmp_path, service, max_trials=1) as first:
-            await first.until(lambda: platforms["near"])
-        async with bench(tmp_path, service, max_trials=1) as second:
-            await second.until(second.engine.submitted)
-            assert second.engine.submitted()[0].service == "near"
-
-    asyncio.run(scenario())
+    async with open_bench(tmp_path, service, max_trials=1) as first:
+        await first.until(lambda: platforms["near"])
+    async with open_bench(tmp_path, service, max_trials=1) as second:
+        await second.until(second.engine.submitted)
+        assert second.engine.submitted()[0].service == "near"
     assert list(platforms["near"]) == ["nni-e-t0-0"]
     assert not platforms["far"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -35,88 +34,80 @@ def hybrid(near: FakeService, far: FakeService, tmp_path: Path) -> HybridService
     return hybrid_of(tmp_path, Member(near, "true", None), Member(far, "true", None))
 
 
-def test_a_member_that_refuses_a_job_for_good_is_not_asked_for_it_again(
+async def test_a_member_that_refuses_a_job_for_good_is_not_asked_for_it_again(
     hybrid: HybridService, near: FakeService, far: FakeService
 ) -> None:
     near.refuse_with, far.refuse_with = NEVER, NoCapacity("the queue is full")
     for _ in range(3):
         with pytest.raises(NoCapacity, match=r"far: the queue is full; near: a node has 1 GPU"):
-            asyncio.run(hybrid.submit(job(0)))
+            await hybrid.submit(job(0))
     assert near.calls == ["submit nni-e-t0-0"]
     far.refuse_with = None
-    assert asyncio.run(hybrid.submit(job(0)))["service"] == "far"
+    assert (await hybrid.submit(job(0)))["service"] == "far"
 
 
-def test_a_member_that_refuses_all_jobs_for_good_gets_no_more_and_says_why(
+async def test_a_member_that_refuses_all_jobs_for_good_gets_no_more_and_says_why(
     hybrid: HybridService, near: FakeService, far: FakeService
 ) -> None:
     near.refuse_with = NEVER
     for number in range(6):
-        asyncio.run(hybrid.submit(job(number)))
+        await hybrid.submit(job(number))
     assert len(near.calls) == 3
     assert len(far.jobs) == 6
     assert hybrid.aside() == {"near": "it refuses all trials: a node has 1 GPU"}
 
 
-def test_a_refusal_of_one_job_keeps_no_other_job_from_a_member(hybrid: HybridService, near: FakeService) -> None:
+async def test_a_refusal_of_one_job_keeps_no_other_job_from_a_member(hybrid: HybridService, near: FakeService) -> None:
     for number in range(12):
         near.refuse_with = NEVER if number % 4 == 0 else None
-        asyncio.run(hybrid.submit(job(number)))
+        await hybrid.submit(job(number))
     assert hybrid.aside() == {}
     assert near.jobs
 
 
-def test_a_trial_that_all_have_refused_for_good_fails_with_the_reasons(
+async def test_a_trial_that_all_have_refused_for_good_fails_with_the_reasons(
     hybrid: HybridService, near: FakeService, far: FakeService
 ) -> None:
     near.refuse_with, far.refuse_with = NEVER, PluginError("the library is gone")
     for number in range(5):
         with pytest.raises(ConfigError, match=r"no service can run this trial: .*near: a node has 1 GPU"):
-            asyncio.run(hybrid.submit(job(number)))
+            await hybrid.submit(job(number))
 
 
 @pytest.mark.parametrize("error", [ConfigError("wrong password"), PluginError("no library"), ServiceError("away")])
-def test_at_a_resume_a_member_that_cannot_be_opened_keeps_no_trial_from_the_others(
+async def test_at_a_resume_a_member_that_cannot_be_opened_keeps_no_trial_from_the_others(
     error: NniliteError, far: FakeService, tmp_path: Path
 ) -> None:
     near = BadService("near", None, fake_context(tmp_path))
     near.bad, near.error = frozenset({"open"}), error
     hybrid = hybrid_of(tmp_path, Member(near, "true", None), Member(far, "true", None))
-
-    async def play() -> None:
-        await hybrid.open(resumed=True)
-        for number in range(3):
-            await hybrid.submit(job(number))
-        assert [status.state for status in await hybrid.poll([{"service": "near", "handle": {}}])] == [JobState.UNKNOWN]
-
-    asyncio.run(play())
+    await hybrid.open(resumed=True)
+    for number in range(3):
+        await hybrid.submit(job(number))
+    assert [status.state for status in await hybrid.poll([{"service": "near", "handle": {}}])] == [JobState.UNKNOWN]
     assert len(far.jobs) == 3
     assert str(error) in hybrid.aside()["near"]
 
 
-def test_a_new_experiment_is_refused_where_a_member_can_never_work(far: FakeService, tmp_path: Path) -> None:
+async def test_a_new_experiment_is_refused_where_a_member_can_never_work(far: FakeService, tmp_path: Path) -> None:
     near = BadService("near", None, fake_context(tmp_path))
     near.bad, near.error = frozenset({"open"}), ConfigError("wrong password")
     hybrid = hybrid_of(tmp_path, Member(near, "true", None), Member(far, "true", None))
     with pytest.raises(ConfigError, match="wrong password"):
-        asyncio.run(hybrid.open())
+        await hybrid.open()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), ConfigError("wrong password")])
-def test_a_member_that_breaks_when_polled_does_not_hide_the_others_jobs(
+async def test_a_member_that_breaks_when_polled_does_not_hide_the_others_jobs(
     error: Exception, far: FakeService, tmp_path: Path
 ) -> None:
     near = BadService("near", None, fake_context(tmp_path))
     near.bad, near.error = frozenset({"poll"}), error
     hybrid = hybrid_of(tmp_path, Member(near, "true", None), Member(far, "true", None))
-
-    async def play() -> list[JobState]:
-        await hybrid.open()
-        handles = [await hybrid.submit(job(number)) for number in range(2)]
-        far.jobs["nni-e-t1-0"].start()
-        return [status.state for status in await hybrid.poll(handles)]
-
-    assert asyncio.run(play()) == [JobState.UNKNOWN, JobState.RUNNING]
+    await hybrid.open()
+    handles = [await hybrid.submit(job(number)) for number in range(2)]
+    far.jobs["nni-e-t1-0"].start()
+    assert [status.state for status in await hybrid.poll(handles)] == [JobState.UNKNOWN, JobState.RUNNING]
 
 
 def test_a_fault_that_hardly_passes_is_tried_some_times_and_then_ends_the_trial() -> None:

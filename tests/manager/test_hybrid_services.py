@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, impatient, play
+from engine_bench import Bench, StartBench
 
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.placement import Placement, Share
@@ -17,7 +16,7 @@ from nnilite.records import TrialState
 from nnilite.service import Handle, JobStatus
 from nnilite.testing.fakes import FakeService
 
-__all__ = ["impatient"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 class Mortal(FakeService):
@@ -76,80 +75,69 @@ async def finish_all(bench: Bench, names: list[str], trials: int) -> None:
         await bench.until(lambda: fresh() or stored(bench, TrialState.SUCCEEDED) >= trials, 60.0)
 
 
-def test_one_that_dies_half_way_and_one_that_is_full_cost_no_result(tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        member(bench, "full").refuse_with = NoCapacity("the queue is full")
-        await bench.until(lambda: homes(bench) == {"own": 2, "cluster": 2}, 60.0)
-        for job in member(bench, "cluster").jobs.values():
-            job.start()
-        member(bench, "cluster").is_dead = True
-        await bench.until(lambda: "cluster" in bench.service.aside(), 60.0)  # type: ignore[attr-defined]
-        await finish_all(bench, ["own"], 8)
-        lost = [attempt for number in range(8) for attempt in (await bench.manager.trial(f"t{number}"))[1][:-1]]
-        assert [attempt.service for attempt in lost] == ["cluster", "cluster"]
-        finals = [one for k in range(8) for one in [(await bench.manager.trial(f"t{k}"))[0].value]]
-        assert finals == [1.0] * 8
-
+async def test_one_that_dies_half_way_and_one_that_is_full_cost_no_result(start_bench: StartBench) -> None:
     made = services(full=Share(3), own=Share(2), cluster=Share(2))
-    play(tmp_path, scenario, service=made, concurrency=4, max_trials=8, silence_s=1.0, retries_lost=1)
+    bench = await start_bench(service=made, concurrency=4, max_trials=8, silence_s=1.0, retries_lost=1)
+    member(bench, "full").refuse_with = NoCapacity("the queue is full")
+    await bench.until(lambda: homes(bench) == {"own": 2, "cluster": 2}, 60.0)
+    for job in member(bench, "cluster").jobs.values():
+        job.start()
+    member(bench, "cluster").is_dead = True
+    await bench.until(lambda: "cluster" in bench.service.aside(), 60.0)  # type: ignore[attr-defined]
+    await finish_all(bench, ["own"], 8)
+    lost = [attempt for number in range(8) for attempt in (await bench.manager.trial(f"t{number}"))[1][:-1]]
+    assert [attempt.service for attempt in lost] == ["cluster", "cluster"]
+    finals = [one for k in range(8) for one in [(await bench.manager.trial(f"t{k}"))[0].value]]
+    assert finals == [1.0] * 8
 
 
-def test_one_that_was_set_aside_comes_back_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_was_set_aside_comes_back_by_itself(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nnilite._engine.hybrid._ASIDE_S", 0.05)
-
-    async def scenario(bench: Bench) -> None:
-        near = member(bench, "near")
-        near.is_dead = True
-        await bench.until(lambda: bench.service.aside(), 60.0)  # type: ignore[attr-defined]
-        assert bench.service.aside() == {"near": "no route to host"}  # type: ignore[attr-defined]
-        near.is_dead = False
-        await bench.until(lambda: near.jobs and not bench.service.aside(), 60.0)  # type: ignore[attr-defined]
-
-    play(tmp_path, scenario, service=services(near=Share(), far=Share()), max_trials=1)
+    bench = await start_bench(service=services(near=Share(), far=Share()), max_trials=1)
+    near = member(bench, "near")
+    near.is_dead = True
+    await bench.until(lambda: bench.service.aside(), 60.0)  # type: ignore[attr-defined]
+    assert bench.service.aside() == {"near": "no route to host"}  # type: ignore[attr-defined]
+    near.is_dead = False
+    await bench.until(lambda: near.jobs and not bench.service.aside(), 60.0)  # type: ignore[attr-defined]
 
 
-def test_a_trial_leaves_a_queue_for_a_service_with_room(tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.until(lambda: homes(bench) == {"busy": 1}, 60.0)
-        await bench.until(lambda: homes(bench) == {"idle": 1}, 60.0)
-        await bench.until(lambda: member(bench, "busy").jobs["nni-e-t0-0"].removed, 60.0)
-        await finish_all(bench, ["idle"], 1)
-        trial, attempts = await bench.manager.trial("t0")
-        assert (trial.attempt, trial.service, len(attempts)) == (1, "idle", 2)
-        assert "waited long in the queue of busy and idle has room" in attempts[0].message
-
+async def test_a_trial_leaves_a_queue_for_a_service_with_room(start_bench: StartBench) -> None:
     made = services(busy=Share(), idle=Share())
-    play(tmp_path, scenario, service=made, max_trials=1, move_after_s=0.1, retries_lost=0)
+    bench = await start_bench(service=made, max_trials=1, move_after_s=0.1, retries_lost=0)
+    await bench.until(lambda: homes(bench) == {"busy": 1}, 60.0)
+    await bench.until(lambda: homes(bench) == {"idle": 1}, 60.0)
+    await bench.until(lambda: member(bench, "busy").jobs["nni-e-t0-0"].removed, 60.0)
+    await finish_all(bench, ["idle"], 1)
+    trial, attempts = await bench.manager.trial("t0")
+    assert (trial.attempt, trial.service, len(attempts)) == (1, "idle", 2)
+    assert "waited long in the queue of busy and idle has room" in attempts[0].message
 
 
-def test_a_trial_stays_in_its_queue_where_no_other_has_room(tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.until(lambda: homes(bench) == {"busy": 1, "other": 1}, 60.0)
-        await bench.until(lambda: len(bench.engine.stuck()) == 2, 60.0)
-        polls = member(bench, "other").calls.count("poll")
-        await bench.until(lambda: member(bench, "other").calls.count("poll") > polls + 2, 60.0)
-        assert homes(bench) == {"busy": 1, "other": 1}
-
+async def test_a_trial_stays_in_its_queue_where_no_other_has_room(start_bench: StartBench) -> None:
     made = services(busy=Share(1), other=Share(1))
-    play(tmp_path, scenario, service=made, max_trials=2, move_after_s=0.05)
+    bench = await start_bench(service=made, max_trials=2, move_after_s=0.05)
+    await bench.until(lambda: homes(bench) == {"busy": 1, "other": 1}, 60.0)
+    await bench.until(lambda: len(bench.engine.stuck()) == 2, 60.0)
+    polls = member(bench, "other").calls.count("poll")
+    await bench.until(lambda: member(bench, "other").calls.count("poll") > polls + 2, 60.0)
+    assert homes(bench) == {"busy": 1, "other": 1}
 
 
-def test_a_retry_goes_elsewhere_first(tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.until(lambda: homes(bench) == {"spot": 1}, 60.0)
-        member(bench, "spot").jobs["nni-e-t0-0"].lose()
-        await bench.until(lambda: homes(bench) == {"own": 1}, 60.0)
-
-    play(tmp_path, scenario, service=services(spot=Share(), own=Share()), max_trials=1)
+async def test_a_retry_goes_elsewhere_first(start_bench: StartBench) -> None:
+    bench = await start_bench(service=services(spot=Share(), own=Share()), max_trials=1)
+    await bench.until(lambda: homes(bench) == {"spot": 1}, 60.0)
+    member(bench, "spot").jobs["nni-e-t0-0"].lose()
+    await bench.until(lambda: homes(bench) == {"own": 1}, 60.0)
 
 
-def test_a_trial_that_no_service_can_run_fails_with_the_reasons(tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        for name in ("near", "far"):
-            member(bench, name).refuse_with = ConfigError("a trial asks for 8 GPUs, and there are 2")
-        await bench.until(lambda: stored(bench, TrialState.FAILED) >= 1, 60.0)
-        trial, _ = await bench.manager.trial("t0")
-        assert trial.reason.startswith("no service can run this trial: near: a trial asks for 8 GPUs")
-
+async def test_a_trial_that_no_service_can_run_fails_with_the_reasons(start_bench: StartBench) -> None:
     made = services(near=Share(), far=Share())
-    play(tmp_path, scenario, service=made, max_trials=1, concurrency=1)
+    bench = await start_bench(service=made, max_trials=1, concurrency=1)
+    for name in ("near", "far"):
+        member(bench, name).refuse_with = ConfigError("a trial asks for 8 GPUs, and there are 2")
+    await bench.until(lambda: stored(bench, TrialState.FAILED) >= 1, 60.0)
+    trial, _ = await bench.manager.trial("t0")
+    assert trial.reason.startswith("no service can run this trial: near: a trial asks for 8 GPUs")

@@ -59,20 +59,16 @@ def test_whoever_prints_without_end_neither_waits_nor_fills_the_disk(limits: Log
     assert path.stat().st_size <= LIMIT
 
 
-def test_a_log_that_cannot_be_cut_is_said_once(
-    limits: LogLimits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_log: pytest.LogCaptureFixture
+async def test_a_log_that_cannot_be_cut_is_said_once(
+    limits: LogLimits, monkeypatch: pytest.MonkeyPatch, kept_log: pytest.LogCaptureFixture
 ) -> None:
     def failing(self: LogLimits) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(log_limits, "_LOOK_S", 0.001)
     monkeypatch.setattr(LogLimits, "look", failing)
-
-    async def scenario() -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(keep_logs_small(limits), 0.1)
-
-    asyncio.run(scenario())
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(keep_logs_small(limits), 0.1)
     said = [record for record in kept_log.records if record.levelno == logging.ERROR]
     assert len(said) == 1
     assert "a log cannot be cut" in said[0].getMessage()

@@ -142,18 +142,14 @@ def test_a_kept_connection_that_asks_no_more_is_closed_too(tmp_path: Path) -> No
         assert is_closed(keeper.kept.sock, 10)  # type: ignore[union-attr]
 
 
-def test_a_server_that_ends_keeps_its_port_and_answers_nobody(tmp_path: Path) -> None:
+async def test_a_server_that_ends_keeps_its_port_and_answers_nobody(tmp_path: Path) -> None:
     """Programs that take it for alive send the token there: nobody else may have the port so long."""
-
-    async def end() -> None:
-        server = listen(make_application(filled(tmp_path)), "127.0.0.1", 0)
-        server.turn_away()
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        assert await asyncio.wait_for(reader.read(), 20) == b""
-        writer.close()
-        with pytest.raises(OSError, match="in use"):
-            socket.create_server(("127.0.0.1", server.port))
-        server.stop()
-        socket.create_server(("127.0.0.1", server.port)).close()
-
-    asyncio.run(end())
+    server = listen(make_application(filled(tmp_path)), "127.0.0.1", 0)
+    server.turn_away()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    assert await asyncio.wait_for(reader.read(), 20) == b""
+    writer.close()
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("127.0.0.1", server.port))
+    server.stop()
+    socket.create_server(("127.0.0.1", server.port)).close()

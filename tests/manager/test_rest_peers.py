@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -304,17 +303,13 @@ def test_the_own_users_browser_is_sent_to_the_page_name(named: Client, host: str
     assert (reply.status, reply.headers["Location"]) == ((303, there) if wanted else (404, None))
 
 
-def test_a_server_with_a_page_name_listens_on_both_addresses_of_it(tmp_path: Path) -> None:
+async def test_a_server_with_a_page_name_listens_on_both_addresses_of_it(tmp_path: Path) -> None:
     """A browser tries ::1 first: whoever listens there alone would be this page."""
-
-    async def start() -> list[str]:
-        server = listen(make_application(filled(tmp_path), Options(page_name=NAME)), "127.0.0.1", 0)
-        found = [one.getsockname()[:2] for one in server._sockets.values()]
-        server.stop()
-        assert {port for _, port in found} == {server.port}
-        return sorted(address for address, _ in found)
-
-    assert asyncio.run(start()) == ["127.0.0.1", "::1"]
+    server = listen(make_application(filled(tmp_path), Options(page_name=NAME)), "127.0.0.1", 0)
+    found = [one.getsockname()[:2] for one in server._sockets.values()]
+    server.stop()
+    assert {port for _, port in found} == {server.port}
+    assert sorted(address for address, _ in found) == ["127.0.0.1", "::1"]
 
 
 def test_a_port_that_another_has_at_the_other_address_is_taken(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
@@ -190,13 +189,10 @@ def test_an_impossible_address_gets_a_sentence(tmp_path: Path, host: str, port: 
         listen(make_application(FakeBackend(tmp_path, TOKEN)), host, port)
 
 
-def test_localhost_gets_one_port_for_all_its_addresses(tmp_path: Path) -> None:
-    async def start() -> int:
-        server = listen(make_application(FakeBackend(tmp_path)), "localhost", 0)
-        server.stop()
-        return server.port
-
-    assert asyncio.run(start()) > 0
+async def test_localhost_gets_one_port_for_all_its_addresses(tmp_path: Path) -> None:
+    server = listen(make_application(FakeBackend(tmp_path)), "localhost", 0)
+    server.stop()
+    assert server.port > 0
 
 
 # The OpenAPI document and the table of routes

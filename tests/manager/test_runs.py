@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from engine_bench import Bench, play
+from engine_bench import Bench, StartBench
 from test_rules_simulation import EMPTY, running
 
 from nnilite._engine import messages as s
@@ -38,24 +38,21 @@ JOB = ("t0", 0)
 DISK = "the trial's folder cannot be written: No space left on device"
 
 
-def test_a_job_that_names_another_run_than_the_owner_is_lost_and_not_waited_for_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_job_that_names_another_run_than_the_owner_is_lost_and_not_waited_for_for_ever(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trial can write to the record that names its run, and end its keeper."""
     monkeypatch.setattr(service_caller, "UNREAD_PATIENCE_S", 0.1)
     monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.02)
-
-    async def scenario(bench: Bench) -> None:
-        await bench.until(lambda: bench.engine.submitted())
-        await bench.engine.take(*JOB, curve("first", 0, 1))
-        bench.fake.jobs["nni-e-t0-0"].events = curve("second", 0, 1, 2)
-        bench.fake.jobs["nni-e-t0-0"].lose()
-        await bench.until(lambda: "nni-e-t0-1" in bench.fake.jobs)
-        known = await bench.store.recall(JOB)
-        assert known is not None
-        assert (known[1].state, known[2].metrics) == (JobState.LOST, 2)
-
-    play(tmp_path, scenario, retries_lost=1)
+    bench = await start_bench(retries_lost=1)
+    await bench.until(lambda: bench.engine.submitted())
+    await bench.engine.take(*JOB, curve("first", 0, 1))
+    bench.fake.jobs["nni-e-t0-0"].events = curve("second", 0, 1, 2)
+    bench.fake.jobs["nni-e-t0-0"].lose()
+    await bench.until(lambda: "nni-e-t0-1" in bench.fake.jobs)
+    known = await bench.store.recall(JOB)
+    assert known is not None
+    assert (known[1].state, known[2].metrics) == (JobState.LOST, 2)
 
 
 class _Silent(BadService):
@@ -90,51 +87,46 @@ def test_events_without_a_run_are_those_of_earlier_keepers_and_are_taken() -> No
     assert fresh(MetricCursor(metrics=2, started=True), curve("", 2)).cursor.metrics == 3
 
 
-def test_a_second_run_is_fenced_also_by_the_next_manager(tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.until(lambda: bench.engine.submitted())
-        await bench.engine.take(*JOB, curve("first", 0, 1))
-        with pytest.raises(Fenced):
-            await bench.engine.take(*JOB, curve("second", 0, 1, 2))
-        known = await bench.store.recall(JOB)
-        assert known is not None
-        assert (known[1].run, known[2].run, known[2].metrics) == ("first", "first", 2)
-
-    play(tmp_path, scenario)
+async def test_a_second_run_is_fenced_also_by_the_next_manager(bench: Bench) -> None:
+    await bench.until(lambda: bench.engine.submitted())
+    await bench.engine.take(*JOB, curve("first", 0, 1))
+    with pytest.raises(Fenced):
+        await bench.engine.take(*JOB, curve("second", 0, 1, 2))
+    known = await bench.store.recall(JOB)
+    assert known is not None
+    assert (known[1].run, known[2].run, known[2].metrics) == ("first", "first", 2)
 
 
-def test_a_run_that_began_replaces_one_that_could_not(tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.until(lambda: bench.engine.rules.live)
-        could_not = Exited(1.0, None, DISK, EndCause.MACHINE, "first")
-        await bench.engine.take(*JOB, [could_not])
-        answer = await bench.engine.take(*JOB, curve("second", 0, 1))
-        assert (answer.cancel, answer.metrics) == (False, 2)
-        known = await bench.store.recall(JOB)
-        assert known is not None
-        assert (known[1].run, known[1].reported_end) == ("second", None)
-
-    play(tmp_path, scenario, service=_Silent)
+async def test_a_run_that_began_replaces_one_that_could_not(start_bench: StartBench) -> None:
+    bench = await start_bench(service=_Silent)
+    await bench.until(lambda: bench.engine.rules.live)
+    could_not = Exited(1.0, None, DISK, EndCause.MACHINE, "first")
+    await bench.engine.take(*JOB, [could_not])
+    answer = await bench.engine.take(*JOB, curve("second", 0, 1))
+    assert (answer.cancel, answer.metrics) == (False, 2)
+    known = await bench.store.recall(JOB)
+    assert known is not None
+    assert (known[1].run, known[1].reported_end) == ("second", None)
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_manager(answered: bool, tmp_path: Path) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.until(lambda: bench.engine.rules.live)
-        await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
-        if answered:
-            # The service has begun another keeper, so that the end of the first one is not that of the attempt.
-            live = bench.engine.rules.live[JOB[0]]
-            live.unanswered = True
-            await bench.engine.do(s.Submitted(*JOB, "fake", {"job": "nni-e-t0-0"}, bench.engine.now()))
-            assert live.end is None
-        next_gate = EventGate(bench.store, bench.engine)
-        answer = await next_gate.take(JOB, curve("second", 0, 1))
-        assert (answer.cancel, answer.metrics) == (False, 2)
-        with pytest.raises(Fenced):
-            await next_gate.take(JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
-
-    play(tmp_path, scenario, service=_Silent)
+async def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_manager(
+    start_bench: StartBench, answered: bool
+) -> None:
+    bench = await start_bench(service=_Silent)
+    await bench.until(lambda: bench.engine.rules.live)
+    await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+    if answered:
+        # The service has begun another keeper, so that the end of the first one is not that of the attempt.
+        live = bench.engine.rules.live[JOB[0]]
+        live.unanswered = True
+        await bench.engine.do(s.Submitted(*JOB, "fake", {"job": "nni-e-t0-0"}, bench.engine.now()))
+        assert live.end is None
+    next_gate = EventGate(bench.store, bench.engine)
+    answer = await next_gate.take(JOB, curve("second", 0, 1))
+    assert (answer.cancel, answer.metrics) == (False, 2)
+    with pytest.raises(Fenced):
+        await next_gate.take(JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
 
 
 def failed_by_the_machine(rules: Rules, attempt: int) -> None:

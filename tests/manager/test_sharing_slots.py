@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, impatient, play
+from engine_bench import Bench, StartBench
 
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.slots import SlotTerms
 from nnilite.testing.fakes import FakeService, fake_context
 
-__all__ = ["impatient"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 Asked = tuple[int | None, int | None]
 
@@ -46,66 +46,54 @@ class QueueService(SharingService):
         self.terms = self.own.changed(limit, priority)
 
 
-def limits_of(running: Bench) -> Asked:
-    limits = running.engine.rules.settings.limits
+def limits_of(bench: Bench) -> Asked:
+    limits = bench.engine.rules.settings.limits
     return (limits.max_slots, limits.priority)
 
 
-def test_the_service_hears_what_is_changed_and_only_that(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.manager.update({"max_slots": 3})
-        await running.manager.update({"concurrency": 1})
-        await running.manager.update({"priority": -2})
-        await running.manager.update({"max_slots": None, "priority": None})
-        told = [call for call in running.fake.calls if call.startswith("share")]
-        assert told == ["share 3 None", "share 3 -2", "share None None"]
-        assert (await running.manager.profile()).limits.max_slots is None
-
-    play(tmp_path, scenario, service=SharingService)
+async def test_the_service_hears_what_is_changed_and_only_that(start_bench: StartBench) -> None:
+    bench = await start_bench(service=SharingService)
+    await bench.manager.update({"max_slots": 3})
+    await bench.manager.update({"concurrency": 1})
+    await bench.manager.update({"priority": -2})
+    await bench.manager.update({"max_slots": None, "priority": None})
+    told = [call for call in bench.fake.calls if call.startswith("share")]
+    assert told == ["share 3 None", "share 3 -2", "share None None"]
+    assert (await bench.manager.profile()).limits.max_slots is None
 
 
-def test_what_has_no_effect_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        with pytest.raises(ConfigError, match=r"trials of fake share no slots, .* trialConcurrency limits how many"):
-            await running.manager.update({"priority": 5, "concurrency": 1})
-        assert (limits_of(running), running.engine.rules.settings.concurrency) == ((None, None), 2)
-
-    play(tmp_path, scenario)
+async def test_what_has_no_effect_is_refused_and_changes_nothing(bench: Bench) -> None:
+    with pytest.raises(ConfigError, match=r"trials of fake share no slots, .* trialConcurrency limits how many"):
+        await bench.manager.update({"priority": 5, "concurrency": 1})
+    assert (limits_of(bench), bench.engine.rules.settings.concurrency) == ((None, None), 2)
 
 
-def test_a_service_that_fails_when_it_is_told_ends_nothing(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        running.service.broken = True  # type: ignore[attr-defined]
-        with pytest.raises(ServiceError, match="fake failed with ZeroDivisionError"):
-            await running.manager.update({"max_slots": 5})
-        assert limits_of(running) == (None, None)
-        await running.run_all(4)
-
-    play(tmp_path, scenario, service=SharingService)
+async def test_a_service_that_fails_when_it_is_told_ends_nothing(start_bench: StartBench) -> None:
+    bench = await start_bench(service=SharingService)
+    bench.service.broken = True  # type: ignore[attr-defined]
+    with pytest.raises(ServiceError, match="fake failed with ZeroDivisionError"):
+        await bench.manager.update({"max_slots": 5})
+    assert limits_of(bench) == (None, None)
+    await bench.run_all(4)
 
 
 @pytest.mark.parametrize("service", [SharingService, FakeService])
-def test_after_a_resume_the_service_is_told_before_it_gets_a_trial(tmp_path: Path, service: Any) -> None:
+async def test_after_a_resume_the_service_is_told_before_it_gets_a_trial(start_bench: StartBench, service: Any) -> None:
     """One that refuses by then, as another version of a plugin may, runs the trials all the same."""
-
-    async def scenario(running: Bench) -> None:
-        await running.run_all(4)
-        if service is SharingService:
-            assert running.fake.calls[:2] == ["share 2 5", "open"]
-        assert limits_of(running) == (2, 5)
-
-    play(tmp_path, scenario, service=service, max_slots=2, priority=5)
+    bench = await start_bench(service=service, max_slots=2, priority=5)
+    await bench.run_all(4)
+    if service is SharingService:
+        assert bench.fake.calls[:2] == ["share 2 5", "open"]
+    assert limits_of(bench) == (2, 5)
 
 
-def test_changes_that_come_together_are_all_kept(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        changes: list[dict[str, Any]] = [{"max_slots": 2}, {"priority": 7}, {"concurrency": 1}, {"max_trials": 3}]
-        await asyncio.gather(*(running.manager.update(change) for change in changes))
-        known = running.engine.rules.settings
-        assert (known.max_slots, known.priority, known.concurrency, known.max_trials) == (2, 7, 1, 3)
-        assert running.service.terms == SlotTerms(2, 7)  # type: ignore[attr-defined]
-
-    play(tmp_path, scenario, service=SharingService)
+async def test_changes_that_come_together_are_all_kept(start_bench: StartBench) -> None:
+    bench = await start_bench(service=SharingService)
+    changes: list[dict[str, Any]] = [{"max_slots": 2}, {"priority": 7}, {"concurrency": 1}, {"max_trials": 3}]
+    await asyncio.gather(*(bench.manager.update(change) for change in changes))
+    known = bench.engine.rules.settings
+    assert (known.max_slots, known.priority, known.concurrency, known.max_trials) == (2, 7, 1, 3)
+    assert bench.service.terms == SlotTerms(2, 7)  # type: ignore[attr-defined]
 
 
 def services(tmp_path: Path, *classes: type[FakeService]) -> tuple[HybridService, list[Any]]:

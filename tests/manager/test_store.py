@@ -227,18 +227,15 @@ def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once
         assert again.snapshot(True).live[0].trial.id == "t0"
 
 
-def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -> None:
-    async def look() -> list[int]:
-        reader = Reader(store.path)
-        found = [(await reader.trials(TrialQuery())).total]
-        store.path.unlink()
-        store.write([s.SaveTrial(trial(1))])
-        found += [(await reader.trials(TrialQuery())).total for _ in range(4)]  # each thread closes the deleted one
-        reader.close()
-        return found
-
+async def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -> None:
     store.write([s.SaveTrial(trial(0))])
-    assert asyncio.run(look()) == [1, 2, 2, 2, 2]
+    reader = Reader(store.path)
+    found = [(await reader.trials(TrialQuery())).total]
+    store.path.unlink()
+    store.write([s.SaveTrial(trial(1))])
+    found += [(await reader.trials(TrialQuery())).total for _ in range(4)]  # each thread closes the deleted one
+    reader.close()
+    assert found == [1, 2, 2, 2, 2]
     store.write([s.SaveTrial(trial(2))])
     with contextlib.closing(reopened(store.path)) as again:
         assert again.snapshot(True).next_sequence == 3, "a reader that closes takes no log away from its writer"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, play
+from engine_bench import Bench, open_bench
 
 from nnilite._manager import trial_copies
 from nnilite.disk_room import reserve_bytes
@@ -67,14 +68,22 @@ def place(tmp_path: Path) -> Path:
     return folder
 
 
-def on(tmp_path: Path, service: type[Elsewhere], scenario: Any) -> None:
-    async def begun(running: Bench) -> None:
-        await running.until(lambda: JOB in running.fake.jobs)
-        await running.run_job(JOB)
-        await scenario(running)
+Begin = Callable[[type[Elsewhere]], Awaitable[Bench]]
 
+
+@pytest.fixture
+async def begin(tmp_path: Path) -> AsyncIterator[Begin]:
+    """Run an engine on such a service until its first trial has succeeded."""
     (tmp_path / "e").mkdir()
-    play(tmp_path / "e", begun, service=service)
+    async with contextlib.AsyncExitStack() as benches:
+
+        async def begin(service: type[Elsewhere]) -> Bench:
+            bench = await benches.enter_async_context(open_bench(tmp_path / "e", service=service))
+            await bench.until(lambda: JOB in bench.fake.jobs)
+            await bench.run_job(JOB)
+            return bench
+
+        yield begin
 
 
 def copies(tmp_path: Path) -> list[str]:
@@ -83,161 +92,140 @@ def copies(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("place")
-def test_a_list_copies_nothing_and_a_file_is_copied_when_it_is_asked_for_and_once(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        found = await running.manager.files("t0", True)
-        assert [(one.path, one.size, one.here) for one in found.files] == [("0/deep/model", 1000, False)]
-        assert [(one.path, one.kind, one.target) for one in found.others] == [("0/link", "link", "/etc/passwd")]
-        assert copies(tmp_path) == []
-        for _ in range(2):
-            await running.manager.bring_file("t0", "0/deep/model")
-        assert running.fake.asked == ["list", "deep/model"]
-        assert [one.here for one in (await running.manager.files("t0", True)).files] == [True]
+async def test_a_list_copies_nothing_and_a_file_is_copied_when_it_is_asked_for_and_once(
+    begin: Begin, tmp_path: Path
+) -> None:
+    bench = await begin(Elsewhere)
+    found = await bench.manager.files("t0", True)
+    assert [(one.path, one.size, one.here) for one in found.files] == [("0/deep/model", 1000, False)]
+    assert [(one.path, one.kind, one.target) for one in found.others] == [("0/link", "link", "/etc/passwd")]
+    assert copies(tmp_path) == []
+    for _ in range(2):
+        await bench.manager.bring_file("t0", "0/deep/model")
+    assert bench.fake.asked == ["list", "deep/model"]
+    assert [one.here for one in (await bench.manager.files("t0", True)).files] == [True]
 
-    on(tmp_path, Elsewhere, scenario)
 
-
-def test_a_file_that_has_changed_is_copied_again(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_has_changed_is_copied_again(
+    begin: Begin, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trial_copies, "_LISTED_FOR_S", 0.0)
     monkeypatch.setattr(trial_copies, "_ENDED_FOR_S", 0.0)
-
-    async def scenario(running: Bench) -> None:
-        await running.manager.bring_file("t0", "0/deep/model")
-        (place / "deep/model").write_bytes(b"n" * 1000)
-        os.utime(place / "deep/model", (1e9, 1e9))
-        await running.manager.bring_file("t0", "0/deep/model")
-        assert (tmp_path / "e/trials/t0/0/deep/model").read_bytes() == b"n" * 1000
-
-    on(tmp_path, Elsewhere, scenario)
+    bench = await begin(Elsewhere)
+    await bench.manager.bring_file("t0", "0/deep/model")
+    (place / "deep/model").write_bytes(b"n" * 1000)
+    os.utime(place / "deep/model", (1e9, 1e9))
+    await bench.manager.bring_file("t0", "0/deep/model")
+    assert (tmp_path / "e/trials/t0/0/deep/model").read_bytes() == b"n" * 1000
 
 
 @pytest.mark.usefixtures("place")
-def test_a_file_over_the_cap_is_refused_with_its_size_and_the_ways_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_over_the_cap_is_refused_with_its_size_and_the_ways_to_it(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_copies, "PAGE_FILE_BYTES", 999)
-
-    async def scenario(running: Bench) -> None:
-        with pytest.raises(Conflict, match=r"has 1000 B, and files of up to 999 B .*nnictl trial download.*scp"):
-            await running.manager.bring_file("t0", "0/deep/model")
-        assert running.fake.asked == ["list"]
-        await running.manager.bring("t0")
-        assert copies(tmp_path) == ["model"]
-
-    on(tmp_path, Elsewhere, scenario)
+    bench = await begin(Elsewhere)
+    with pytest.raises(Conflict, match=r"has 1000 B, and files of up to 999 B .*nnictl trial download.*scp"):
+        await bench.manager.bring_file("t0", "0/deep/model")
+    assert bench.fake.asked == ["list"]
+    await bench.manager.bring("t0")
+    assert copies(tmp_path) == ["model"]
 
 
 @pytest.mark.parametrize("path", ["0/link", "0/none", "0/../t0/x", "0/.nni/exit", "0", "1/deep/model", "x"])
 @pytest.mark.usefixtures("place")
-def test_what_is_not_listed_is_not_asked_for(tmp_path: Path, path: str) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.manager.bring_file("t0", path)
-        assert running.fake.asked in ([], ["list"])
-
-    on(tmp_path, Elsewhere, scenario)
+async def test_what_is_not_listed_is_not_asked_for(begin: Begin, path: str) -> None:
+    bench = await begin(Elsewhere)
+    await bench.manager.bring_file("t0", path)
+    assert bench.fake.asked in ([], ["list"])
 
 
-def test_a_list_with_names_that_lead_out_loses_them(tmp_path: Path, place: Path) -> None:
+async def test_a_list_with_names_that_lead_out_loses_them(begin: Begin, place: Path) -> None:
     class Liar(Elsewhere):
         async def files(self, handle: Any) -> Sequence[TrialFile]:
             names = ["../x", "/etc/passwd", "a/../../x", "a//b", "\ud800", ".nni/exit", "spec.json", "fine"]
             return [TrialFile(name, 1) for name in names] * 2
 
-    async def scenario(running: Bench) -> None:
-        assert {one.path for one in (await running.manager.files("t0", True)).files} == {"0/fine"}
-
-    on(tmp_path, Liar, scenario)
+    bench = await begin(Liar)
+    assert {one.path for one in (await bench.manager.files("t0", True)).files} == {"0/fine"}
 
 
 @pytest.mark.parametrize("service", [Unable, Slow])
-def test_a_folder_that_cannot_be_listed_is_copied_only_if_it_is_small(
-    tmp_path: Path, place: Path, service: type[Elsewhere], monkeypatch: pytest.MonkeyPatch
+async def test_a_folder_that_cannot_be_listed_is_copied_only_if_it_is_small(
+    begin: Begin, tmp_path: Path, place: Path, service: type[Elsewhere], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_copies, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(trial_copies, "PAGE_FILE_BYTES", 999 if service is Slow else 2000)
-
-    async def scenario(running: Bench) -> None:
-        found = await running.manager.files("t0", True)
-        if service is Slow:
-            assert "has more than 999 B" in found.note
-            assert copies(tmp_path) == []
-        else:
-            assert ([one.path for one in found.files], found.note) == (["0/deep/model"], "")
-
-    on(tmp_path, service, scenario)
+    bench = await begin(service)
+    found = await bench.manager.files("t0", True)
+    if service is Slow:
+        assert "has more than 999 B" in found.note
+        assert copies(tmp_path) == []
+    else:
+        assert ([one.path for one in found.files], found.note) == (["0/deep/model"], "")
 
 
 @pytest.mark.usefixtures("place")
-def test_a_machine_that_is_away_leaves_the_list_of_what_is_here(tmp_path: Path) -> None:
+async def test_a_machine_that_is_away_leaves_the_list_of_what_is_here(begin: Begin, tmp_path: Path) -> None:
     class Away(Elsewhere):
         async def files(self, handle: Any) -> Sequence[TrialFile]:
             raise ServiceError("h1 does not answer")
 
-    async def scenario(running: Bench) -> None:
-        (tmp_path / "e/trials/t0/0").mkdir(parents=True)
-        (tmp_path / "e/trials/t0/0/trial.stdout").write_text("x")
-        found = await running.manager.files("t0", True)
-        assert [one.path for one in found.files] == ["0/trial.stdout"]
-        assert found.note == "Only what is on this machine is listed: h1 does not answer."
-        with pytest.raises(ServiceError, match="h1 does not answer"):
-            await running.manager.bring_file("t0", "0/deep/model")
-
-    on(tmp_path, Away, scenario)
+    bench = await begin(Away)
+    (tmp_path / "e/trials/t0/0").mkdir(parents=True)
+    (tmp_path / "e/trials/t0/0/trial.stdout").write_text("x")
+    found = await bench.manager.files("t0", True)
+    assert [one.path for one in found.files] == ["0/trial.stdout"]
+    assert found.note == "Only what is on this machine is listed: h1 does not answer."
+    with pytest.raises(ServiceError, match="h1 does not answer"):
+        await bench.manager.bring_file("t0", "0/deep/model")
 
 
 @pytest.mark.usefixtures("place")
-def test_a_copy_on_a_full_disk_fails_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_on_a_full_disk_fails_and_leaves_nothing(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     facts = os.statvfs("/")
     free = reserve_bytes(facts.f_blocks * facts.f_frsize) // facts.f_frsize
     full = os.statvfs_result([free if index in (3, 4) else value for index, value in enumerate(facts[:10])])
-
-    async def scenario(running: Bench) -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "statvfs", lambda path: full)
-            for bring in (running.manager.bring_file("t0", "0/deep/model"), running.manager.bring("t0")):
-                with pytest.raises(ServiceError, match="free some disk space"):
-                    await bring
-        assert copies(tmp_path) == []
-
-    on(tmp_path, Elsewhere, scenario)
+    bench = await begin(Elsewhere)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", lambda path: full)
+        for bring in (bench.manager.bring_file("t0", "0/deep/model"), bench.manager.bring("t0")):
+            with pytest.raises(ServiceError, match="free some disk space"):
+                await bring
+    assert copies(tmp_path) == []
 
 
-def test_output_that_is_here_is_never_replaced(tmp_path: Path, place: Path) -> None:
+async def test_output_that_is_here_is_never_replaced(begin: Begin, tmp_path: Path, place: Path) -> None:
     (place / "trial.stdout").write_text("one two")
-
-    async def scenario(running: Bench) -> None:
-        here = tmp_path / "e/trials/t0/0/trial.stdout"
-        here.parent.mkdir(parents=True)
-        here.write_text("one")
-        with here.open("r+b") as growing:
-            await running.manager.bring_file("t0", "0/trial.stdout")
-            growing.seek(7)
-            growing.write(b" three")
-        assert here.read_text() == "one two three"
-
-    on(tmp_path, Elsewhere, scenario)
+    bench = await begin(Elsewhere)
+    here = tmp_path / "e/trials/t0/0/trial.stdout"
+    here.parent.mkdir(parents=True)
+    here.write_text("one")
+    with here.open("r+b") as growing:
+        await bench.manager.bring_file("t0", "0/trial.stdout")
+        growing.seek(7)
+        growing.write(b" three")
+    assert here.read_text() == "one two three"
 
 
-def test_what_a_killed_manager_has_left_of_copies_is_removed(tmp_path: Path, place: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        folder = tmp_path / "e/trials/t0"
-        (folder / "0").mkdir(parents=True)
-        (folder / "0/.nnilite-00ff.part").write_bytes(b"x" * 1000)
-        (folder / ".copy-abc").mkdir()
-        await running.manager.bring_file("t0", "0/deep/model")
-        assert copies(tmp_path) == ["model"]
-        assert [path.name for path in folder.iterdir()] == ["0"]
-
-    on(tmp_path, Elsewhere, scenario)
+async def test_what_a_killed_manager_has_left_of_copies_is_removed(begin: Begin, tmp_path: Path, place: Path) -> None:
+    bench = await begin(Elsewhere)
+    folder = tmp_path / "e/trials/t0"
+    (folder / "0").mkdir(parents=True)
+    (folder / "0/.nnilite-00ff.part").write_bytes(b"x" * 1000)
+    (folder / ".copy-abc").mkdir()
+    await bench.manager.bring_file("t0", "0/deep/model")
+    assert copies(tmp_path) == ["model"]
+    assert [path.name for path in folder.iterdir()] == ["0"]
 
 
-def test_a_trial_without_a_folder_is_not_found(tmp_path: Path) -> None:
+async def test_a_trial_without_a_folder_is_not_found(begin: Begin) -> None:
     class Nothing(Elsewhere):
         async def files(self, handle: Any) -> Sequence[TrialFile]:
             return ()
 
-    async def scenario(running: Bench) -> None:
-        with pytest.raises(NotFound):
-            await running.manager.files("t0", True)
-
-    on(tmp_path, Nothing, scenario)
+    bench = await begin(Nothing)
+    with pytest.raises(NotFound):
+        await bench.manager.files("t0", True)

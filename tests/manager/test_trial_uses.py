@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, play
+from engine_bench import Bench
 
 from nnilite._engine.dedupe import Fenced
 from nnilite._engine.live_trial import Live
@@ -46,30 +45,26 @@ def test_a_batch_tells_it_once_and_never_after_the_end() -> None:
             read_batch(events)
 
 
-def test_the_last_word_on_a_running_trial_is_shown_with_the_gpus_of_its_host(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        running.fake.hosts = lambda: [Host("box", "up", details={"gpuUse": GPUS}), Host("other", "up")]  # type: ignore[method-assign]
-        await running.until(lambda: len(running.fake.jobs) == 2)
-        await running.engine.take("t0", 0, [Started(1.0, "box"), Used(0.5, 10, (0, 2))])
-        await running.engine.take("t1", 0, [Started(1.0, "nobody knows it"), Used(0.5, 10, (0,))])
-        await running.engine.take("t0", 0, [Used(1.5, 4096, (0, 2))])
-        found = await running.manager.uses()
-        assert (found["t0"].processors, found["t0"].memory, found["t0"].gpus) == (1.5, 4096, [GPUS[0], GPUS[2]])
-        assert found["t1"].gpus == []
-
-    play(tmp_path, scenario)
+async def test_the_last_word_on_a_running_trial_is_shown_with_the_gpus_of_its_host(bench: Bench) -> None:
+    bench.fake.hosts = lambda: [Host("box", "up", details={"gpuUse": GPUS}), Host("other", "up")]  # type: ignore[method-assign]
+    await bench.until(lambda: len(bench.fake.jobs) == 2)
+    await bench.engine.take("t0", 0, [Started(1.0, "box"), Used(0.5, 10, (0, 2))])
+    await bench.engine.take("t1", 0, [Started(1.0, "nobody knows it"), Used(0.5, 10, (0,))])
+    await bench.engine.take("t0", 0, [Used(1.5, 4096, (0, 2))])
+    found = await bench.manager.uses()
+    assert (found["t0"].processors, found["t0"].memory, found["t0"].gpus) == (1.5, 4096, [GPUS[0], GPUS[2]])
+    assert found["t1"].gpus == []
 
 
-def test_nothing_is_shown_of_a_trial_that_has_ended_or_taken_from_an_attempt_that_was_replaced(tmp_path: Path) -> None:
-    async def scenario(running: Bench) -> None:
-        await running.until(lambda: len(running.fake.jobs) == 2)
-        with pytest.raises(Fenced):
-            await running.engine.take("t0", 1, [Used(0.5, 10)])
-        await running.engine.take("t0", 0, [Started(1.0), Used(0.5, 10)])
-        await running.engine.take("t0", 0, [Exited(3.0, 0)])
-        assert await running.manager.uses() == {}
-
-    play(tmp_path, scenario)
+async def test_nothing_is_shown_of_a_trial_that_has_ended_or_taken_from_an_attempt_that_was_replaced(
+    bench: Bench,
+) -> None:
+    await bench.until(lambda: len(bench.fake.jobs) == 2)
+    with pytest.raises(Fenced):
+        await bench.engine.take("t0", 1, [Used(0.5, 10)])
+    await bench.engine.take("t0", 0, [Started(1.0), Used(0.5, 10)])
+    await bench.engine.take("t0", 0, [Exited(3.0, 0)])
+    assert await bench.manager.uses() == {}
 
 
 def live(trial: str, attempt: int = 0) -> dict[str, Live]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,19 +62,23 @@ async def nothing(*_: Any) -> list[Any]:
     return []
 
 
-def run(tmp_path: Path, how: str, scenario: Callable[[TunerHost], Awaitable[Any]]) -> Any:
+MakeHost = Callable[[str], TunerHost]
+
+
+@pytest.fixture
+async def make_host(tmp_path: Path) -> AsyncIterator[MakeHost]:
+    """Make a host of a tuner that forks in the named way; it is closed at the end of the test."""
     (tmp_path / "log").mkdir()
     (tmp_path / "forking.py").write_text(FORKING)
-    tuner = {"className": "forking.Forking", "codeDirectory": str(tmp_path), "classArgs": {"how": how}}
+    async with contextlib.AsyncExitStack() as hosts:
 
-    async def play() -> Any:
-        host = TunerHost(TunerPlan(tuner, None, SPACE, tmp_path), nothing, nothing)
-        try:
-            return await asyncio.wait_for(scenario(host), 40)
-        finally:
-            await host.close()
+        def make(how: str) -> TunerHost:
+            tuner = {"className": "forking.Forking", "codeDirectory": str(tmp_path), "classArgs": {"how": how}}
+            host = TunerHost(TunerPlan(tuner, None, SPACE, tmp_path), nothing, nothing)
+            hosts.push_async_callback(host.close)
+            return host
 
-    return asyncio.run(play())
+        yield make
 
 
 def pids(tmp_path: Path) -> list[int]:
@@ -87,45 +92,39 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("how", ["sleeps", "starts"])
-def test_a_killed_tuner_is_replaced_at_once_though_a_process_of_it_lives(tmp_path: Path, how: str) -> None:
-    async def scenario(host: TunerHost) -> Any:
-        await host.call(Ask((1,), 0))
-        await eventually_async(lambda: pids(tmp_path))
-        asked = asyncio.create_task(host.call(Ask((2,), 0)))
-        os.kill(host.pid or 0, signal.SIGKILL)
-        return await asked
-
-    assert run(tmp_path, how, scenario) == [{"x": 2}]
-
-
-def test_what_a_tuner_has_forked_ends_with_it(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost) -> None:
-        await host.call(Ask((1,), 0))
-        await eventually_async(lambda: pids(tmp_path))
-        os.kill(host.pid or 0, signal.SIGKILL)
-        await eventually_async(lambda: not any(map(runs, pids(tmp_path))))
-
-    run(tmp_path, "sleeps", scenario)
+async def test_a_killed_tuner_is_replaced_at_once_though_a_process_of_it_lives(
+    make_host: MakeHost, tmp_path: Path, how: str
+) -> None:
+    host = make_host(how)
+    await host.call(Ask((1,), 0))
+    await eventually_async(lambda: pids(tmp_path))
+    asked = asyncio.create_task(host.call(Ask((2,), 0)))
+    os.kill(host.pid or 0, signal.SIGKILL)
+    assert await asked == [{"x": 2}]
 
 
-def test_a_forked_process_that_comes_back_gives_no_answer(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost) -> Any:
-        found = [await host.call(Ask((number,), 0)) for number in range(3)]
-        await eventually_async(lambda: len(pids(tmp_path)) == 3 and not any(map(runs, pids(tmp_path))))
-        return found
+async def test_what_a_tuner_has_forked_ends_with_it(make_host: MakeHost, tmp_path: Path) -> None:
+    host = make_host("sleeps")
+    await host.call(Ask((1,), 0))
+    await eventually_async(lambda: pids(tmp_path))
+    os.kill(host.pid or 0, signal.SIGKILL)
+    await eventually_async(lambda: not any(map(runs, pids(tmp_path))))
 
-    assert run(tmp_path, "comes back", scenario) == [[{"x": 0}], [{"x": 1}], [{"x": 2}]]
+
+async def test_a_forked_process_that_comes_back_gives_no_answer(make_host: MakeHost, tmp_path: Path) -> None:
+    host = make_host("comes back")
+    found = [await host.call(Ask((number,), 0)) for number in range(3)]
+    await eventually_async(lambda: len(pids(tmp_path)) == 3 and not any(map(runs, pids(tmp_path))))
+    assert found == [[{"x": 0}], [{"x": 1}], [{"x": 2}]]
 
 
-def test_a_wrong_answer_is_not_taken_and_the_tuner_is_made_again(tmp_path: Path, caplog: Any) -> None:
-    async def scenario(host: TunerHost) -> Any:
-        await host.open(0)
-        first = host.pid
-        found = await host.call(Ask((1,), 0))
-        assert host.pid != first
-        return found
-
-    assert run(tmp_path, "writes", scenario) == [{"x": 1}]
+async def test_a_wrong_answer_is_not_taken_and_the_tuner_is_made_again(make_host: MakeHost, caplog: Any) -> None:
+    host = make_host("writes")
+    await host.open(0)
+    first = host.pid
+    found = await host.call(Ask((1,), 0))
+    assert host.pid != first
+    assert found == [{"x": 1}]
     assert "its process answered [1, 2, 3, 4] in place of at most 1 sets of parameters" in caplog.text
 
 
@@ -151,7 +150,7 @@ class SayingProcess:
         return ""
 
 
-def said(call: TunerCall, line: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
+async def said(call: TunerCall, line: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The host's answer to a call to which the process says this, after an opening in good order."""
 
     def says(request: dict[str, Any]) -> bytes:
@@ -164,14 +163,11 @@ def said(call: TunerCall, line: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(TunerProcess, "start", start)
 
-    async def play() -> Any:
-        host = TunerHost(PLAN, nothing, nothing)
-        try:
-            return await host.call(call)
-        finally:
-            await host.close(committed=False)
-
-    return asyncio.run(play())
+    host = TunerHost(PLAN, nothing, nothing)
+    try:
+        return await host.call(call)
+    finally:
+        await host.close(committed=False)
 
 
 ASK = Ask((4, 5), 0)
@@ -207,11 +203,11 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("call", "line"), WRONG, ids=map(str, range(len(WRONG))))
-def test_an_answer_of_a_wrong_shape_is_three_failures_and_a_sentence(
+async def test_an_answer_of_a_wrong_shape_is_three_failures_and_a_sentence(
     call: TunerCall, line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(TunerError, match=r"failed 3 times in a row on .*: its process"):
-        said(call, line + b"\n", monkeypatch)
+        await said(call, line + b"\n", monkeypatch)
 
 
 JSON = st.recursive(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,25 +63,35 @@ class Past:
         return []
 
 
-Scenario = Callable[[TunerHost, Past], Awaitable[Any]]
+MakeHost = Callable[..., TunerHost]
 
 
-def run(tmp_path: Path, scenario: Scenario, timeout_s: float = 20.0, **arguments: Any) -> Any:
+@pytest.fixture
+def past() -> Past:
+    return Past()
+
+
+@pytest.fixture
+async def make_host(tmp_path: Path, past: Past) -> AsyncIterator[MakeHost]:
+    """Make a host of the tuner above with these arguments of its class; it is closed at the end of the test."""
     folder = tmp_path / "it's $HOME; a\nfolder"
     for name in ("log", "code"):
         (folder / name).mkdir(parents=True)
     (folder / "code" / "counting.py").write_text(COUNTING)
-    tuner = {"className": "counting.Counting", "codeDirectory": str(folder / "code"), "classArgs": arguments}
+    async with contextlib.AsyncExitStack() as hosts:
 
-    async def play() -> Any:
-        past = Past()
-        host = TunerHost(TunerPlan(tuner, None, SPACE, folder, timeout_s), past.until, past.histories)
-        try:
-            return await scenario(host, past)
-        finally:
-            await host.close()
+        def make(timeout_s: float = 20.0, **arguments: Any) -> TunerHost:
+            tuner = {"className": "counting.Counting", "codeDirectory": str(folder / "code"), "classArgs": arguments}
+            host = TunerHost(TunerPlan(tuner, None, SPACE, folder, timeout_s), past.until, past.histories)
+            hosts.push_async_callback(host.close)
+            return host
 
-    return asyncio.run(play())
+        yield make
+
+
+@pytest.fixture
+def host(make_host: MakeHost) -> TunerHost:
+    return make_host()
 
 
 async def tell(host: TunerHost, past: Past, value: float) -> None:
@@ -88,63 +99,55 @@ async def tell(host: TunerHost, past: Past, value: float) -> None:
     await host.call(Tell(len(past.calls), past.calls[-1]))
 
 
-def test_parameters_come_back_for_each_id(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        return await host.call(Ask((4, 5), 0))
-
-    assert run(tmp_path, scenario) == [{"x": 4, "results": 0}, {"x": 5, "results": 0}]
+async def test_parameters_come_back_for_each_id(host: TunerHost) -> None:
+    assert await host.call(Ask((4, 5), 0)) == [{"x": 4, "results": 0}, {"x": 5, "results": 0}]
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_process_that_was_started_ahead_is_used_unless_it_has_died(tmp_path: Path, dies: bool) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        (folder,) = tmp_path.glob("*")
-        ahead = await TunerProcess.start(folder)
-        if dies:
-            os.kill(ahead.pid, signal.SIGKILL)
-        host.take(ahead)
-        await host.open(0)
-        assert (host.pid == ahead.pid) is not dies
-        await host.call(Tell(0, Call("result", 0, "t", {"x": 0}, 0.5)))
-        return await host.call(Ask((4,), 0))
+async def test_a_process_that_was_started_ahead_is_used_unless_it_has_died(
+    host: TunerHost, tmp_path: Path, dies: bool
+) -> None:
+    (folder,) = tmp_path.glob("*")
+    ahead = await TunerProcess.start(folder)
+    if dies:
+        os.kill(ahead.pid, signal.SIGKILL)
+    host.take(ahead)
+    await host.open(0)
+    assert (host.pid == ahead.pid) is not dies
+    await host.call(Tell(0, Call("result", 0, "t", {"x": 0}, 0.5)))
+    assert await host.call(Ask((4,), 0)) == [{"x": 4, "results": 1}]
 
-    assert run(tmp_path, scenario) == [{"x": 4, "results": 1}]
 
-
-def test_the_tuner_sees_the_gpus_that_it_is_given_when_its_code_is_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpus", ["1,3", ""])
+async def test_the_tuner_sees_the_gpus_that_it_is_given_when_its_code_is_imported(
+    tmp_path: Path, past: Past, gpus: str
+) -> None:
     (tmp_path / "log").mkdir()
     looking = COUNTING.replace("class Counting", "SEEN = os.environ['CUDA_VISIBLE_DEVICES']\n\nclass Counting")
     (tmp_path / "looking.py").write_text(looking.replace('"x": parameter_id', '"x": SEEN'))
     tuner = {"className": "looking.Counting", "codeDirectory": str(tmp_path), "classArgs": {}}
 
-    async def play(gpus: str) -> Any:
-        past = Past()
-        host = TunerHost(TunerPlan(tuner, None, SPACE, tmp_path, gpus=gpus), past.until, past.histories)
-        host.take(await TunerProcess.start(tmp_path))
-        try:
-            await host.open(0)
-            return await host.call(Ask((4,), 0))
-        finally:
-            await host.close()
-
-    assert [asyncio.run(play(gpus))[0]["x"] for gpus in ("1,3", "")] == ["1,3", ""]
+    host = TunerHost(TunerPlan(tuner, None, SPACE, tmp_path, gpus=gpus), past.until, past.histories)
+    host.take(await TunerProcess.start(tmp_path))
+    try:
+        await host.open(0)
+        assert (await host.call(Ask((4,), 0)))[0]["x"] == gpus
+    finally:
+        await host.close()
 
 
-def test_a_space_is_tried_without_the_tuner_that_runs(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await tell(host, past, 0.5)
-        await host.try_space({"x": 1})
-        with pytest.raises(TunerError, match=r"(?s)not take this search space: .*no layers.*in update_search_space"):
-            await host.try_space({"layer": 1})
-        (log,) = tmp_path.glob("*/log/tuner.log")
-        assert log.read_text().count("ValueError: no layers") == 1, "it was tried more than once"
-        return await host.call(Ask((1,), 1))
-
-    assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
+async def test_a_space_is_tried_without_the_tuner_that_runs(host: TunerHost, past: Past, tmp_path: Path) -> None:
+    await tell(host, past, 0.5)
+    await host.try_space({"x": 1})
+    with pytest.raises(TunerError, match=r"(?s)not take this search space: .*no layers.*in update_search_space"):
+        await host.try_space({"layer": 1})
+    (log,) = tmp_path.glob("*/log/tuner.log")
+    assert log.read_text().count("ValueError: no layers") == 1, "it was tried more than once"
+    assert await host.call(Ask((1,), 1)) == [{"x": 1, "results": 1}]
 
 
-def test_a_machine_without_file_descriptors_is_waited_for_and_is_not_the_tuners_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_machine_without_file_descriptors_is_waited_for_and_is_not_the_tuners_fault(
+    host: TunerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nnilite._tuner_host.tuner_client._START_AGAIN_S", 0.01)
     real, refused = Path.open, []
@@ -155,58 +158,46 @@ def test_a_machine_without_file_descriptors_is_waited_for_and_is_not_the_tuners_
             raise OSError(errno.EMFILE, "Too many open files", str(path))
         return real(path, *arguments, **more)
 
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        monkeypatch.setattr(Path, "open", full)
-        return await host.call(Ask((4,), 0))
-
-    assert run(tmp_path, scenario) == [{"x": 4, "results": 0}]
+    monkeypatch.setattr(Path, "open", full)
+    assert await host.call(Ask((4,), 0)) == [{"x": 4, "results": 0}]
     assert len(refused) == 5
 
 
-def test_a_history_that_cannot_be_read_now_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_history_that_cannot_be_read_now_is_waited_for(
+    host: TunerHost, past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nnilite._tuner_host.tuner_client._START_AGAIN_S", 0.01)
     troubles = [StoreError("disk I/O error", busy=True)] * 5
 
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        async def until(number: int) -> list[Call]:
-            if troubles:
-                raise troubles.pop()
-            return past.calls[:number]
+    async def until(number: int) -> list[Call]:
+        if troubles:
+            raise troubles.pop()
+        return past.calls[:number]
 
-        await tell(host, past, 0.5)
-        host._calls = until
-        os.kill(host.pid or 0, signal.SIGKILL)
-        return await host.call(Ask((1,), 1))
-
-    assert run(tmp_path, scenario) == [{"x": 1, "results": 1}]
+    await tell(host, past, 0.5)
+    host._calls = until
+    os.kill(host.pid or 0, signal.SIGKILL)
+    assert await host.call(Ask((1,), 1)) == [{"x": 1, "results": 1}]
     assert not troubles
 
 
-def test_a_folder_that_is_gone_ends_the_waiting_with_a_sentence(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        shutil.rmtree(host._plan.directory / "log")
-        with pytest.raises(TunerError, match=r"process cannot be started: .*No such file"):
-            await host.open(0)
-
-    run(tmp_path, scenario)
+async def test_a_folder_that_is_gone_ends_the_waiting_with_a_sentence(host: TunerHost) -> None:
+    shutil.rmtree(host._plan.directory / "log")
+    with pytest.raises(TunerError, match=r"process cannot be started: .*No such file"):
+        await host.open(0)
 
 
-def test_a_killed_host_is_rebuilt_from_the_history(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await tell(host, past, 0.5)
-        await tell(host, past, 0.7)
-        os.kill(host.pid or 0, signal.SIGKILL)
-        return await host.call(Ask((1,), len(past.calls)))
-
-    assert run(tmp_path, scenario) == [{"x": 1, "results": 2}]
+async def test_a_killed_host_is_rebuilt_from_the_history(host: TunerHost, past: Past) -> None:
+    await tell(host, past, 0.5)
+    await tell(host, past, 0.7)
+    os.kill(host.pid or 0, signal.SIGKILL)
+    assert await host.call(Ask((1,), len(past.calls))) == [{"x": 1, "results": 2}]
 
 
-def test_a_call_that_raises_once_is_made_again(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await tell(host, past, 0.5)
-        return await host.call(Ask((3,), 1))
-
-    assert run(tmp_path, scenario, bad=3, once=str(tmp_path / "marker")) == [{"x": 3, "results": 1}]
+async def test_a_call_that_raises_once_is_made_again(make_host: MakeHost, past: Past, tmp_path: Path) -> None:
+    host = make_host(bad=3, once=str(tmp_path / "marker"))
+    await tell(host, past, 0.5)
+    assert await host.call(Ask((3,), 1)) == [{"x": 3, "results": 1}]
 
 
 async def several(host: TunerHost, past: Past, count: int) -> list[Any]:
@@ -217,119 +208,105 @@ async def several(host: TunerHost, past: Past, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("when", ["well", "killed before", "killed after", "raises once"])
-def test_several_calls_at_once_are_each_made_once(tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await host.open(0)
-        if when == "killed before":
-            os.kill(host.pid or 0, signal.SIGKILL)
-        if when == "killed after":
-            real = host._send
-
-            async def send(*requests: Any) -> None:
-                await real(*requests)
-                monkeypatch.setattr(host, "_send", real)
-                os.kill(host.pid or 0, signal.SIGKILL)
-
-            monkeypatch.setattr(host, "_send", send)
-        return await several(host, past, 30)
-
+async def test_several_calls_at_once_are_each_made_once(
+    make_host: MakeHost, past: Past, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     more = {"bad": 3, "once": str(tmp_path / "marker")} if when == "raises once" else {}
-    assert run(tmp_path, scenario, **more) == [None] * 30 + [[{"x": 3, "results": 30}]]
+    host = make_host(**more)
+    await host.open(0)
+    if when == "killed before":
+        os.kill(host.pid or 0, signal.SIGKILL)
+    if when == "killed after":
+        real = host._send
+
+        async def send(*requests: Any) -> None:
+            await real(*requests)
+            monkeypatch.setattr(host, "_send", real)
+            os.kill(host.pid or 0, signal.SIGKILL)
+
+        monkeypatch.setattr(host, "_send", send)
+    assert await several(host, past, 30) == [None] * 30 + [[{"x": 3, "results": 30}]]
 
 
-def test_of_several_calls_the_one_that_fails_is_named_and_tried_three_times(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await host.open(0)
-        with pytest.raises(TunerError) as caught:
-            await several(host, past, 3)
-        (log,) = tmp_path.glob("*/log/tuner.log")
-        return str(caught.value), log.read_text().count('KeyError: "the user\'s mistake"')
-
-    text, times = run(tmp_path, scenario, bad=3)
+async def test_of_several_calls_the_one_that_fails_is_named_and_tried_three_times(
+    make_host: MakeHost, past: Past, tmp_path: Path
+) -> None:
+    host = make_host(bad=3)
+    await host.open(0)
+    with pytest.raises(TunerError) as caught:
+        await several(host, past, 3)
+    (log,) = tmp_path.glob("*/log/tuner.log")
+    text, times = str(caught.value), log.read_text().count('KeyError: "the user\'s mistake"')
     assert "the tuner failed 3 times in a row on generate_parameters for ids [3]" in text
     assert times == 3
 
 
-def test_answers_that_nobody_waits_for_do_not_cut_the_end_short(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await host.open(0)
-        answers = host.answers([Ask((1,), 0), Ask((2,), 0), Ask((3,), 0)])
-        await anext(answers)
-        await answers.aclose()
-        await host.close()
-        (log,) = tmp_path.glob("*/log/tuner.log")
-        return log.read_text()
-
-    assert "an end in good order" in run(tmp_path, scenario)
+async def test_answers_that_nobody_waits_for_do_not_cut_the_end_short(host: TunerHost, tmp_path: Path) -> None:
+    await host.open(0)
+    answers = host.answers([Ask((1,), 0), Ask((2,), 0), Ask((3,), 0)])
+    await anext(answers)
+    await answers.aclose()
+    await host.close()
+    (log,) = tmp_path.glob("*/log/tuner.log")
+    assert "an end in good order" in log.read_text()
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_tuner_saves_its_state_at_the_end_only_if_all_that_it_knows_is_committed(
-    tmp_path: Path, committed: bool
+async def test_a_tuner_saves_its_state_at_the_end_only_if_all_that_it_knows_is_committed(
+    host: TunerHost, past: Past, tmp_path: Path, committed: bool
 ) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await tell(host, past, 0.5)
-        await host.close(committed=committed)
-        assert host.pid is None
-        (log,) = tmp_path.glob("*/log/tuner.log")
-        return log.read_text()
-
-    assert ("an end in good order" in run(tmp_path, scenario)) is committed
+    await tell(host, past, 0.5)
+    await host.close(committed=committed)
+    assert host.pid is None
+    (log,) = tmp_path.glob("*/log/tuner.log")
+    assert ("an end in good order" in log.read_text()) is committed
 
 
-def test_a_tuner_that_waits_for_its_history_saves_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tuner_that_waits_for_its_history_saves_no_state(
+    host: TunerHost, past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The history waits for a commit that waits for the disk, and then the manager ends."""
+    await tell(host, past, 0.5)
+    os.kill(host.pid or 0, signal.SIGKILL)
+    asked = asyncio.Event()
 
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await tell(host, past, 0.5)
-        os.kill(host.pid or 0, signal.SIGKILL)
-        asked = asyncio.Event()
+    async def until(number: int) -> list[Call]:
+        asked.set()
+        await asyncio.Event().wait()
+        return []
 
-        async def until(number: int) -> list[Call]:
-            asked.set()
-            await asyncio.Event().wait()
-            return []
-
-        monkeypatch.setattr(host, "_calls", until)
-        call = asyncio.create_task(host.call(Ask((1,), 1)))
-        await asyncio.wait_for(asked.wait(), 10)
-        call.cancel()
-        await asyncio.wait([call])
-        await host.close()
-        (log,) = tmp_path.glob("*/log/tuner.log")
-        return log.read_text()
-
-    assert "an end in good order" not in run(tmp_path, scenario)
+    monkeypatch.setattr(host, "_calls", until)
+    call = asyncio.create_task(host.call(Ask((1,), 1)))
+    await asyncio.wait_for(asked.wait(), 10)
+    call.cancel()
+    await asyncio.wait([call])
+    await host.close()
+    (log,) = tmp_path.glob("*/log/tuner.log")
+    assert "an end in good order" not in log.read_text()
 
 
-def test_three_failures_on_the_same_input_are_told_with_the_users_traceback(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        with pytest.raises(TunerError) as caught:
-            await host.call(Ask((3,), 0))
-        return str(caught.value)
-
-    text = run(tmp_path, scenario, bad=3)
+async def test_three_failures_on_the_same_input_are_told_with_the_users_traceback(make_host: MakeHost) -> None:
+    host = make_host(bad=3)
+    with pytest.raises(TunerError) as caught:
+        await host.call(Ask((3,), 0))
+    text = str(caught.value)
     assert "generate_parameters for ids [3]" in text
     assert "counting.py" in text
     assert 'KeyError: "the user\'s mistake"' in text
     assert "tuner_child" not in text
 
 
-def test_a_hung_tuner_meets_its_time_limit(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
+async def test_a_hung_tuner_meets_its_time_limit(make_host: MakeHost) -> None:
+    host = make_host(timeout_s=1.0, hang=3)
+    await host.open(0)
+    with pytest.raises(TunerError, match="took longer than 1 s"):
+        await host.call(Ask((3,), 0))
+
+
+async def test_an_unknown_class_argument_is_told_as_a_failure_of_the_construction(make_host: MakeHost) -> None:
+    host = make_host(colour="blue")
+    with pytest.raises(TunerError, match=r"tuner\.classArgs\.colour: Counting has no such argument"):
         await host.open(0)
-        with pytest.raises(TunerError, match="took longer than 1 s"):
-            await host.call(Ask((3,), 0))
-
-    run(tmp_path, scenario, timeout_s=1.0, hang=3)
-
-
-def test_an_unknown_class_argument_is_told_as_a_failure_of_the_construction(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        with pytest.raises(TunerError, match=r"tuner\.classArgs\.colour: Counting has no such argument"):
-            await host.open(0)
-
-    run(tmp_path, scenario, colour="blue")
 
 
 @pytest.mark.parametrize(
@@ -340,16 +317,13 @@ def test_an_unknown_class_argument_is_told_as_a_failure_of_the_construction(tmp_
         ("raise SystemExit('no data')\n", "SystemExit: no data"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_told_with_its_own_lines_alone(
-    tmp_path: Path, code: str, last: str
+async def test_a_module_that_cannot_be_imported_is_told_with_its_own_lines_alone(
+    host: TunerHost, tmp_path: Path, code: str, last: str
 ) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        (tmp_path / host._plan.tuner["codeDirectory"] / "counting.py").write_text(code)
-        with pytest.raises(TunerError) as caught:
-            await host.open(0)
-        return str(caught.value)
-
-    text = run(tmp_path, scenario)
+    (tmp_path / host._plan.tuner["codeDirectory"] / "counting.py").write_text(code)
+    with pytest.raises(TunerError) as caught:
+        await host.open(0)
+    text = str(caught.value)
     assert 'counting.py", line 1' in text
     assert text.endswith(last)
     assert "importlib" not in text
@@ -361,13 +335,11 @@ def test_a_wrong_value_of_a_class_argument_is_a_sentence_without_a_traceback() -
     assert error == "tuner.classArgs.seed: must be a whole number, not 'x'"
 
 
-def test_what_the_user_prints_goes_to_the_log(tmp_path: Path) -> None:
-    async def scenario(host: TunerHost, past: Past) -> Any:
-        await host.open(0)
-
-    run(tmp_path, scenario)
-    logs = list(tmp_path.glob("*/log/tuner.log"))
-    assert "a print of the user's" in logs[0].read_text()
+async def test_what_the_user_prints_goes_to_the_log(host: TunerHost, tmp_path: Path) -> None:
+    await host.open(0)
+    await host.close()
+    (log,) = tmp_path.glob("*/log/tuner.log")
+    assert "a print of the user's" in log.read_text()
 
 
 WATCHING = """
@@ -379,22 +351,19 @@ class Watching(Assessor):
 """
 
 
-def test_an_assessor_that_was_killed_sees_no_result_twice(tmp_path: Path) -> None:
+async def test_an_assessor_that_was_killed_sees_no_result_twice(tmp_path: Path) -> None:
     for name in ("log", "code"):
         (tmp_path / name).mkdir()
     (tmp_path / "code" / "watching.py").write_text(WATCHING)
     assessor = {"className": "watching.Watching", "codeDirectory": str(tmp_path / "code")}
     plan = TunerPlan({"name": "Random"}, assessor, SPACE, tmp_path, 20.0)
 
-    async def play() -> None:
-        async def past() -> list[History]:
-            return [("t", 0, [1, 2, 3], False, False)]  # the third is committed, and yet to be shown
+    async def histories() -> list[History]:
+        return [("t", 0, [1, 2, 3], False, False)]  # the third is committed, and yet to be shown
 
-        host = TunerHost(plan, Past().until, past)
-        await host.call(Assess("t", 0, 0, (1, 2), 1))
-        os.kill(host.pid or 0, signal.SIGKILL)
-        await host.call(Assess("t", 0, 2, (3,), 1))
-        await host.close()
-
-    asyncio.run(play())
+    host = TunerHost(plan, Past().until, histories)
+    await host.call(Assess("t", 0, 0, (1, 2), 1))
+    os.kill(host.pid or 0, signal.SIGKILL)
+    await host.call(Assess("t", 0, 2, (3,), 1))
+    await host.close()
     assert (tmp_path / "log" / "tuner.log").read_text().splitlines()[-1] == "history [1, 2, 3]"

@@ -32,60 +32,56 @@ async def polled(service, *names: str) -> list[JobStatus]:
     return await service.poll([{"job": name} for name in names])
 
 
-def test_a_job_goes_through_the_states_that_the_test_says():
+async def test_a_job_goes_through_the_states_that_the_test_says():
     service = make()
-
-    async def play():
-        handle = await service.submit(job())
-        seen = [(await service.poll([handle]))[0].state]
-        service.jobs["nni-e-T-0"].start()
-        seen.append((await service.poll([handle]))[0].state)
-        service.jobs["nni-e-T-0"].finish(3)
-        return seen, (await service.poll([handle]))[0]
-
-    seen, last = asyncio.run(play())
+    handle = await service.submit(job())
+    seen = [(await service.poll([handle]))[0].state]
+    service.jobs["nni-e-T-0"].start()
+    seen.append((await service.poll([handle]))[0].state)
+    service.jobs["nni-e-T-0"].finish(3)
+    [last] = await service.poll([handle])
     assert seen == [JobState.WAITING, JobState.RUNNING]
     assert (last.state, last.exit_code) == (JobState.FAILED, 3)
 
 
-def test_each_change_wakes_the_manager():
+async def test_each_change_wakes_the_manager():
     wakes = []
     service = make(wake=lambda: wakes.append(1))
-    asyncio.run(service.submit(job()))
+    await service.submit(job())
     service.jobs["nni-e-T-0"].start()
     service.jobs["nni-e-T-0"].lose()
     assert len(wakes) == 2
 
 
-def test_the_same_name_is_one_job():
+async def test_the_same_name_is_one_job():
     service = make()
-    asyncio.run(service.submit(job()))
+    await service.submit(job())
     service.jobs["nni-e-T-0"].start()
-    asyncio.run(service.submit(job()))
+    await service.submit(job())
     assert service.jobs["nni-e-T-0"].status.state is JobState.RUNNING
 
 
-def test_a_refusal_is_raised_as_long_as_it_is_set():
+async def test_a_refusal_is_raised_as_long_as_it_is_set():
     service = make()
     service.refuse_with = NoCapacity("full")
     with pytest.raises(NoCapacity, match="full"):
-        asyncio.run(service.submit(job()))
+        await service.submit(job())
     assert service.jobs == {}
 
 
-def test_a_disobedient_job_counts_cancels_and_goes_on():
+async def test_a_disobedient_job_counts_cancels_and_goes_on():
     service = make()
-    handle = asyncio.run(service.submit(job()))
+    handle = await service.submit(job())
     service.jobs["nni-e-T-0"].obeys = False
-    asyncio.run(service.cancel(handle))
+    await service.cancel(handle)
     assert service.jobs["nni-e-T-0"].cancels == 1
     assert not service.jobs["nni-e-T-0"].status.state.ended
 
 
-def test_an_unknown_job_is_lost_and_harmless_to_cancel():
+async def test_an_unknown_job_is_lost_and_harmless_to_cancel():
     service = make()
-    asyncio.run(service.cancel({"job": "nobody"}))
-    [status] = asyncio.run(polled(service, "nobody"))
+    await service.cancel({"job": "nobody"})
+    [status] = await polled(service, "nobody")
     assert status.state is JobState.LOST
 
 
@@ -101,25 +97,21 @@ def test_the_slow_service_is_slow_and_right():
 
 
 @pytest.mark.parametrize("call", ["submit", "poll", "cancel", "open", "close", "reports"])
-def test_the_never_service_never_returns_but_can_be_given_up(call):
+async def test_the_never_service_never_returns_but_can_be_given_up(call):
     service = make(NeverService)
     service.never = frozenset({call})
     argument = {"submit": [job()], "poll": [[]], "open": [], "close": []}.get(call, [{"job": "x"}])
-
-    async def ask():
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(getattr(service, call)(*argument), 0.05)
-
-    asyncio.run(ask())
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(getattr(service, call)(*argument), 0.05)
     assert service.timeouts == 1
 
 
 @pytest.mark.parametrize("call", ["submit", "poll", "cancel"])
-def test_the_bad_service_raises_what_no_plugin_should(call):
+async def test_the_bad_service_raises_what_no_plugin_should(call):
     service = make(BadService)
     argument = {"submit": job(), "poll": []}.get(call, {"job": "x"})
     with pytest.raises(RuntimeError, match="a bug in the plugin"):
-        asyncio.run(getattr(service, call)(argument))
+        await getattr(service, call)(argument)
 
 
 LIES = {
@@ -134,16 +126,12 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_the_lying_service_lies_in_the_named_way(lie):
+async def test_the_lying_service_lies_in_the_named_way(lie):
     service = make(LyingService)
     service.lie = lie
-
-    async def ask():
-        handles = [await service.submit(job(name)) for name in ("a", "b")]
-        service.jobs["a"].finish()
-        service.jobs["b"].start()
-        return await service.poll(handles), await service.poll(handles)
-
-    first, second = asyncio.run(ask())
+    handles = [await service.submit(job(name)) for name in ("a", "b")]
+    service.jobs["a"].finish()
+    service.jobs["b"].start()
+    first, second = await service.poll(handles), await service.poll(handles)
     assert LIES[lie](first)
     assert (first == second) == (lie != "restless")

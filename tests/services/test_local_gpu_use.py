@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from nnilite.errors import ServiceError
@@ -32,33 +31,25 @@ async def glance(desk: GpuDesk) -> None:
         await desk._glance
 
 
-def test_gpus_are_read_only_while_a_job_has_some_and_not_too_often(tmp_path: Path) -> None:
+async def test_gpus_are_read_only_while_a_job_has_some_and_not_too_often(tmp_path: Path) -> None:
     driver = Driver()
-
-    async def work() -> None:
-        desk = GpuDesk("e", rules_of(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read, fresh_s=0))
+    desk = GpuDesk("e", rules_of(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read, fresh_s=0))
+    await glance(desk)
+    assert (driver.asked, desk.seen) == (0, [])
+    desk.rebook("job", tmp_path, (0,))
+    for _ in range(3):
         await glance(desk)
-        assert (driver.asked, desk.seen) == (0, [])
-        desk.rebook("job", tmp_path, (0,))
-        for _ in range(3):
-            await glance(desk)
-        assert driver.asked == 1
-        assert [gpu.utilization_percent for gpu in desk.seen] == [93]
-        desk.free("job")
-        assert desk.seen == []
-        desk.close()
-
-    asyncio.run(work())
+    assert driver.asked == 1
+    assert [gpu.utilization_percent for gpu in desk.seen] == [93]
+    desk.free("job")
+    assert desk.seen == []
+    desk.close()
 
 
-def test_a_driver_that_is_broken_tells_nothing_and_harms_nothing(tmp_path: Path) -> None:
+async def test_a_driver_that_is_broken_tells_nothing_and_harms_nothing(tmp_path: Path) -> None:
     driver = Driver()
     driver.is_broken = True
-
-    async def work() -> None:
-        desk = GpuDesk("e", rules_of(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read))
-        desk.rebook("job", tmp_path, (0,))
-        await glance(desk)
-        assert (driver.asked, desk.seen) == (1, [])
-
-    asyncio.run(work())
+    desk = GpuDesk("e", rules_of(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read))
+    desk.rebook("job", tmp_path, (0,))
+    await glance(desk)
+    assert (driver.asked, desk.seen) == (1, [])

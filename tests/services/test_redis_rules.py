@@ -241,22 +241,14 @@ class SlowStore:
         return True
 
 
-def test_attempts_that_begin_together_fetch_a_file_once(tmp_path):
+async def test_attempts_that_begin_together_fetch_a_file_once(tmp_path):
     """They wrote into one draft, so that one of them failed and its trial was tried again."""
     store, cache = SlowStore(), FileCache(tmp_path / "cache")
-
-    async def begin():
-        return await asyncio.gather(*(cache.fetch("code", "code.tar", store) for _ in range(6)))
-
-    assert asyncio.run(begin()) == [True] * 6
+    assert await asyncio.gather(*(cache.fetch("code", "code.tar", store) for _ in range(6))) == [True] * 6
     assert (store.asked, cache.place("code.tar").read_bytes()) == (1, b"whole")
 
 
-def test_a_file_that_nobody_has_can_be_asked_for_again(tmp_path):
+async def test_a_file_that_nobody_has_can_be_asked_for_again(tmp_path):
     store, cache = SlowStore(), FileCache(tmp_path / "cache")
-
-    async def ask():
-        return [await cache.fetch("other", "other.tar", store) for _ in range(2)]
-
-    assert asyncio.run(ask()) == [False, False]
+    assert [await cache.fetch("other", "other.tar", store) for _ in range(2)] == [False, False]
     assert store.asked == 2

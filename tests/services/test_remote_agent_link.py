@@ -75,32 +75,26 @@ def test_a_line_without_an_end_ends_the_link(monkeypatch: pytest.MonkeyPatch) ->
     assert stream.taken < 10
 
 
-def test_what_a_machine_says_does_not_pile_up_before_a_busy_manager() -> None:
-    async def busy() -> int:
-        over = asyncio.Event()
-        stream = Says(*[b'{"event": "ended"}\n'] * 1000, b"")
-        AgentLink(stream, over.set, lambda _: None)
-        stream.closed.wait(0.3)  # the event loop does nothing else meanwhile
-        early = stream.taken
-        await asyncio.wait_for(over.wait(), 20)
-        return early
-
-    assert asyncio.run(busy()) <= _agent_link._HANDED_OVER_MOST + 1
+async def test_what_a_machine_says_does_not_pile_up_before_a_busy_manager() -> None:
+    over = asyncio.Event()
+    stream = Says(*[b'{"event": "ended"}\n'] * 1000, b"")
+    AgentLink(stream, over.set, lambda _: None)
+    stream.closed.wait(0.3)  # the event loop does nothing else meanwhile
+    early = stream.taken
+    await asyncio.wait_for(over.wait(), 20)
+    assert early <= _agent_link._HANDED_OVER_MOST + 1
 
 
-def test_a_machine_that_takes_nothing_is_not_told_without_end() -> None:
-    async def tell() -> int:
-        stream = Says()
-        link = AgentLink(stream, lambda: None, lambda _: None)
-        for number in range(5000):
-            link.tell("answer", caller=number, line="")
-        waiting = link._outbox.qsize()
-        stream.close()
-        stream.pieces.put(b"")
-        await others_turn()
-        return waiting
-
-    assert asyncio.run(tell()) <= _agent_link._UNSENT_MOST + 1
+async def test_a_machine_that_takes_nothing_is_not_told_without_end() -> None:
+    stream = Says()
+    link = AgentLink(stream, lambda: None, lambda _: None)
+    for number in range(5000):
+        link.tell("answer", caller=number, line="")
+    waiting = link._outbox.qsize()
+    stream.close()
+    stream.pieces.put(b"")
+    await others_turn()
+    assert waiting <= _agent_link._UNSENT_MOST + 1
 
 
 def test_reports_that_are_none_are_logged_once_a_minute(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:

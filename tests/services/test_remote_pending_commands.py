@@ -56,36 +56,30 @@ async def service_with(folder, box):
 
 
 @pytest.mark.parametrize("what", [CANCEL, REMOVE])
-def test_what_is_being_told_is_pending_until_it_has_arrived(tmp_path, what):
-    async def scenario():
-        box = Box(up=False)
-        async with service_with(tmp_path, box) as service:
-            await getattr(service, what)(HANDLE)
-            box.up = True
-            service.machines._changed()
-            service.machines._changed()
-            await box.asked.wait()
-            assert service.machines._pending.to("box:") == [(what, HANDLE)]
-            box.answers.set()
-            await asyncio.wait(service.machines._chores)
-            assert (box.told, service.machines._pending.to("box:")) == ([(what, "nni-e-T-0")], [])
-
-    asyncio.run(scenario())
+async def test_what_is_being_told_is_pending_until_it_has_arrived(tmp_path, what):
+    box = Box(up=False)
+    async with service_with(tmp_path, box) as service:
+        await getattr(service, what)(HANDLE)
+        box.up = True
+        service.machines._changed()
+        service.machines._changed()
+        await box.asked.wait()
+        assert service.machines._pending.to("box:") == [(what, HANDLE)]
+        box.answers.set()
+        await asyncio.wait(service.machines._chores)
+        assert (box.told, service.machines._pending.to("box:")) == ([(what, "nni-e-T-0")], [])
 
 
-def test_a_folder_whose_removal_did_not_arrive_goes_when_the_service_closes(tmp_path):
-    async def scenario():
-        box = Box(up=False)
-        async with service_with(tmp_path, box) as service:
-            await service.remove(HANDLE)
-            service.machines.finish_later("box:")
-            box.up = True
-            service.machines._changed()
-            await box.asked.wait()  # and no answer comes before the end
-        assert box.finished == ["nni-e-T-0"]
-        assert {what for what, _ in service.machines._pending.to("box:")} <= {FINISH}
-
-    asyncio.run(scenario())
+async def test_a_folder_whose_removal_did_not_arrive_goes_when_the_service_closes(tmp_path):
+    box = Box(up=False)
+    async with service_with(tmp_path, box) as service:
+        await service.remove(HANDLE)
+        service.machines.finish_later("box:")
+        box.up = True
+        service.machines._changed()
+        await box.asked.wait()  # and no answer comes before the end
+    assert box.finished == ["nni-e-T-0"]
+    assert {what for what, _ in service.machines._pending.to("box:")} <= {FINISH}
 
 
 def machine(folder, **fields):
@@ -105,47 +99,36 @@ def machine(folder, **fields):
     return Machine(config.machine_list[0], config, supply, lambda: None)
 
 
-def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_path, monkeypatch, caplog):
-    again, box = asyncio.Event(), None
+async def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_path, monkeypatch, caplog):
+    again, box = asyncio.Event(), machine(tmp_path)
 
     async def come_up():
         if box.tried.is_set():
             again.set()
         raise KeyError("cached")
 
-    async def scenario():
-        nonlocal box
-        box = machine(tmp_path)
-        monkeypatch.setattr(box, "_come_up", come_up)
-        running = asyncio.create_task(box.run())
-        await asyncio.wait_for(box.tried.wait(), 5)
-        assert (box.state, box.trouble, box.lasting) == ("down", "a fault of this program: KeyError('cached')", False)
-        await asyncio.wait_for(again.wait(), 5)
-        running.cancel()
-        await box.close(())
-
     monkeypatch.setattr("nnilite_remote._machine._FIRST_PAUSE_S", 0.01)
-    asyncio.run(scenario())
+    monkeypatch.setattr(box, "_come_up", come_up)
+    running = asyncio.create_task(box.run())
+    await asyncio.wait_for(box.tried.wait(), 5)
+    assert (box.state, box.trouble, box.lasting) == ("down", "a fault of this program: KeyError('cached')", False)
+    await asyncio.wait_for(again.wait(), 5)
+    running.cancel()
+    await box.close(())
     assert "KeyError" in caplog.text
 
 
-def test_the_command_that_cleans_up_by_hand_names_the_folder_as_the_shell_there_finds_it(tmp_path):
-    async def scenario():
-        return machine(tmp_path, remote_directory="~/my trials").left_behind("EXP")
-
-    assert "ssh box 'rm -r '\"'\"'my trials/EXP'\"'\"''" in asyncio.run(scenario())
+async def test_the_command_that_cleans_up_by_hand_names_the_folder_as_the_shell_there_finds_it(tmp_path):
+    command = machine(tmp_path, remote_directory="~/my trials").left_behind("EXP")
+    assert "ssh box 'rm -r '\"'\"'my trials/EXP'\"'\"''" in command
 
 
-def test_a_machine_that_does_not_answer_is_said_not_to(tmp_path, monkeypatch):
+async def test_a_machine_that_does_not_answer_is_said_not_to(tmp_path, monkeypatch):
     monkeypatch.setattr("nnilite_remote._machines._POLL_S", 0.01)
-
-    async def scenario():
-        box = Box()
-        box.statuses = lambda handles: asyncio.Event().wait()
-        async with service_with(tmp_path, box) as service:
-            return await service.poll([HANDLE])
-
-    [status] = asyncio.run(scenario())
+    box = Box()
+    box.statuses = lambda handles: asyncio.Event().wait()
+    async with service_with(tmp_path, box) as service:
+        [status] = await service.poll([HANDLE])
     assert status.reason == "box: does not answer"
 
 

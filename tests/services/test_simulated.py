@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,58 +166,49 @@ def job(trial: str, attempt: int = 0) -> Job:
     return Job(f"nni-e-{trial}-{attempt}", "e", trial, attempt, 0, {"parameters": {"parameters": {"x": 2.0}}})
 
 
-@pytest.mark.process
-def test_an_attempt_reports_its_curve_once_and_costs_its_time(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        # Simulated time is real time, moved by the test.
-        simulated = service(tmp_path, speed_up=1.0)
-        await simulated.open()
-        handle = await simulated.submit(job("a"))
-        assert await simulated.submit(job("a")) == handle
-        assert (await simulated.poll([handle]))[0].state is JobState.RUNNING
-        again = service(tmp_path, speed_up=1.0)
-        await again.open()
-        again._epoch -= 4000.0
-        status = (await again.poll([handle]))[0]
-        assert (status.state, status.cost) == (JobState.SUCCEEDED, pytest.approx(3000 / HOUR))
-        reported = [event for event in await again.reports(handle) if isinstance(event, Reported)]
-        assert [(event.index, event.value) for event in reported] == [(0, 2), (1, 4), (2, 6), (3, 8), (4, 8)]
-        assert reported[-1].kind is MetricKind.FINAL
-
-    asyncio.run(scenario())
+async def test_an_attempt_reports_its_curve_once_and_costs_its_time(tmp_path: Path) -> None:
+    # Simulated time is real time, moved by the test.
+    simulated = service(tmp_path, speed_up=1.0)
+    await simulated.open()
+    handle = await simulated.submit(job("a"))
+    assert await simulated.submit(job("a")) == handle
+    assert (await simulated.poll([handle]))[0].state is JobState.RUNNING
+    again = service(tmp_path, speed_up=1.0)
+    await again.open()
+    again._epoch -= 4000.0
+    status = (await again.poll([handle]))[0]
+    assert (status.state, status.cost) == (JobState.SUCCEEDED, pytest.approx(3000 / HOUR))
+    reported = [event for event in await again.reports(handle) if isinstance(event, Reported)]
+    assert [(event.index, event.value) for event in reported] == [(0, 2), (1, 4), (2, 6), (3, 8), (4, 8)]
+    assert reported[-1].kind is MetricKind.FINAL
 
 
-@pytest.mark.process
-def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limited(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        simulated = service(tmp_path, slots=1, checkpoint_every=1, speed_up=1.0)
-        await simulated.open()
-        handle = await simulated.submit(job("a"))
-        with pytest.raises(NoCapacity, match="all 1 slots are taken"):
-            await simulated.submit(job("b"))
-        simulated._epoch -= 2000.0
-        await simulated.cancel(handle)
-        assert (await simulated.poll([handle]))[0].state is JobState.CANCELED
-        assert (await simulated.submit(job("a", 1)))["plan"]["first"] == 2
-
-    asyncio.run(scenario())
+async def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limited(tmp_path: Path) -> None:
+    simulated = service(tmp_path, slots=1, checkpoint_every=1, speed_up=1.0)
+    await simulated.open()
+    handle = await simulated.submit(job("a"))
+    with pytest.raises(NoCapacity, match="all 1 slots are taken"):
+        await simulated.submit(job("b"))
+    simulated._epoch -= 2000.0
+    await simulated.cancel(handle)
+    assert (await simulated.poll([handle]))[0].state is JobState.CANCELED
+    assert (await simulated.submit(job("a", 1)))["plan"]["first"] == 2
 
 
-@pytest.mark.process
-def test_an_objective_that_fails_says_why(tmp_path: Path) -> None:
+async def test_an_objective_that_fails_says_why(tmp_path: Path) -> None:
     simulated = service(tmp_path, objective="objective.py:gone")
-    asyncio.run(simulated.open())
+    await simulated.open()
     with pytest.raises(ConfigError, match=r"the objective objective.py:gone failed: KeyError: 'gone'"):
-        asyncio.run(simulated.submit(job("a")))
+        await simulated.submit(job("a"))
 
 
-def test_recorded_curves_are_taken_in_turn_and_checked(tmp_path: Path) -> None:
+async def test_recorded_curves_are_taken_in_turn_and_checked(tmp_path: Path) -> None:
     file = tmp_path / "curves.jsonl"
     file.write_text("[1, 2]\n[]\n")
     given = {"objective": None, "curves": file}
     with pytest.raises(ConfigError, match="line 2 of"):
-        asyncio.run(service(tmp_path, **given).open())
+        await service(tmp_path, **given).open()
     file.write_text("[1, 2]\n")
     simulated = service(tmp_path, **given)
-    asyncio.run(simulated.open())
-    assert json.loads(json.dumps(asyncio.run(simulated.submit(job("a")))))["curve"] == [1.0, 2.0]
+    await simulated.open()
+    assert json.loads(json.dumps(await simulated.submit(job("a"))))["curve"] == [1.0, 2.0]

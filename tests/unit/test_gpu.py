@@ -143,18 +143,14 @@ def test_gpus_are_handed_out_if_and_only_if_enough_are_free(gpus, wanted, rules,
 # reading beside the event loop
 
 
-def test_a_reading_is_used_again_while_it_is_fresh():
+async def test_a_reading_is_used_again_while_it_is_fresh():
     readings = iter([machine(1), machine(2)])
     reader = GpuReader(lambda: next(readings), fresh_s=60)
-
-    async def twice():
-        return await reader.gpus(), await reader.gpus()
-
-    first, second = asyncio.run(twice())
+    first, second = await reader.gpus(), await reader.gpus()
     assert first is second
 
 
-def test_callers_at_the_same_time_share_one_reading():
+async def test_callers_at_the_same_time_share_one_reading():
     release, calls = threading.Event(), []
 
     def read():
@@ -162,14 +158,11 @@ def test_callers_at_the_same_time_share_one_reading():
         release.wait(60)
         return machine(1)
 
-    async def ask():
-        reader = GpuReader(read, timeout_s=60)
-        both = asyncio.gather(reader.gpus(), reader.gpus())
-        await others_turn()
-        release.set()
-        return await both
-
-    first, second = asyncio.run(ask())
+    reader = GpuReader(read, timeout_s=60)
+    both = asyncio.gather(reader.gpus(), reader.gpus())
+    await others_turn()
+    release.set()
+    first, second = await both
     assert first is second
     assert calls == [1]
 
@@ -182,7 +175,7 @@ def test_how_busy_gpus_are_is_told_in_bytes_and_without_broken_ones():
     ]
 
 
-def test_a_silent_driver_is_an_error_and_holds_up_only_the_first():
+async def test_a_silent_driver_is_an_error_and_holds_up_only_the_first():
     release, calls = threading.Event(), []
 
     def hang():
@@ -190,20 +183,17 @@ def test_a_silent_driver_is_an_error_and_holds_up_only_the_first():
         release.wait(20)
         return machine(1)
 
-    async def ask():
-        reader = GpuReader(hang, timeout_s=0.05)
-        for _ in range(3):
-            with pytest.raises(ServiceError, match=r"has not answered for 0\.05 s"):
-                await reader.gpus()
-        release.set()
-        await asyncio.wait([reader._pending], timeout=10)
-        return await reader.gpus()
-
-    assert len(asyncio.run(ask())) == 1
+    reader = GpuReader(hang, timeout_s=0.05)
+    for _ in range(3):
+        with pytest.raises(ServiceError, match=r"has not answered for 0\.05 s"):
+            await reader.gpus()
+    release.set()
+    await asyncio.wait([reader._pending], timeout=10)
+    assert len(await reader.gpus()) == 1
     assert calls == [1]
 
 
-def test_an_error_of_the_driver_reaches_the_caller_and_the_next_reading_is_new():
+async def test_an_error_of_the_driver_reaches_the_caller_and_the_next_reading_is_new():
     answers = iter([ServiceError("no driver"), machine(1)])
 
     def read():
@@ -212,10 +202,7 @@ def test_an_error_of_the_driver_reaches_the_caller_and_the_next_reading_is_new()
             raise answer
         return answer
 
-    async def ask():
-        reader = GpuReader(read)
-        with pytest.raises(ServiceError, match="no driver"):
-            await reader.gpus()
-        return await reader.gpus()
-
-    assert len(asyncio.run(ask())) == 1
+    reader = GpuReader(read)
+    with pytest.raises(ServiceError, match="no driver"):
+        await reader.gpus()
+    assert len(await reader.gpus()) == 1

@@ -195,18 +195,14 @@ def test_the_time_that_the_platform_asks_for_is_waited(platform, spell):
     assert 0.5 < time.monotonic() - begin < 5
 
 
-def test_a_platform_that_asks_for_much_patience_is_left_alone(platform):
+async def test_a_platform_that_asks_for_much_patience_is_left_alone(platform):
     platform.steps = [answer(503, Retry_After="600")]
-
-    async def twice():
-        client = PlatformHttp("Pai", platform.server.url, Config())
-        with pytest.raises(http.Outage):
-            await client.get("/jobs")
-        with pytest.raises(http.Throttled) as raised:
-            await client.get("/jobs")
-        return raised.value
-
-    problem = asyncio.run(twice())
+    client = PlatformHttp("Pai", platform.server.url, Config())
+    with pytest.raises(http.Outage):
+        await client.get("/jobs")
+    with pytest.raises(http.Throttled) as raised:
+        await client.get("/jobs")
+    problem = raised.value
     assert 590 < problem.retry_after_s <= 600
     assert len(platform.seen) == 1
 
@@ -248,19 +244,13 @@ def test_a_token_that_is_refused_at_once_again_is_told_with_the_cure(platform):
     assert len(platform.seen) == 2
 
 
-def test_a_login_is_made_before_the_first_call_where_there_is_no_token(platform):
-    client = None
-
+async def test_a_login_is_made_before_the_first_call_where_there_is_no_token(platform):
     async def renew():
         return (await client.call(HttpRequest("POST", "/login", anonymous=True))).json()["token"]
 
-    async def use():
-        nonlocal client
-        client = PlatformHttp("Pai", platform.server.url, Config(), Credential(renew=renew))
-        await client.get("/jobs")
-
     platform.steps = [answer(200, b'{"token": "fresh-token"}')]
-    asyncio.run(use())
+    client = PlatformHttp("Pai", platform.server.url, Config(), Credential(renew=renew))
+    await client.get("/jobs")
     assert [seen[1:3] for seen in platform.seen] == [("/login", ""), ("/jobs", "fresh-token")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 
 import pytest
@@ -165,40 +164,34 @@ class Model:
                 self._runs(job, self.still.pop(job))
 
 
-def test_a_trial_whose_slot_ran_out_stands_still_until_it_has_one_again(shared_server):
-    async def run() -> None:
-        model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(1), "C": SlotTerms(1)})
-        for name in "ABC":
-            await model.submit(name)
-        assert await model.take("first")
-        await model.fall_silent("first")
-        assert await model.take("second")
-        await model.come_back("first")
-        assert list(model.running.values()) == ["second"]
-        await model.tell(*model.running, "SUCCEEDED")
-        assert not await model.take("third"), "the trial that stands still came before"
-        await model.come_back("first")
-        assert list(model.running.values()) == ["first"]
-        await model.tell(*model.running, "SUCCEEDED")
-        assert await model.take("third")
-        await model.pool.close()
-
-    asyncio.run(run())
+async def test_a_trial_whose_slot_ran_out_stands_still_until_it_has_one_again(shared_server):
+    model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(1), "C": SlotTerms(1)})
+    for name in "ABC":
+        await model.submit(name)
+    assert await model.take("first")
+    await model.fall_silent("first")
+    assert await model.take("second")
+    await model.come_back("first")
+    assert list(model.running.values()) == ["second"]
+    await model.tell(*model.running, "SUCCEEDED")
+    assert not await model.take("third"), "the trial that stands still came before"
+    await model.come_back("first")
+    assert list(model.running.values()) == ["first"]
+    await model.tell(*model.running, "SUCCEEDED")
+    assert await model.take("third")
+    await model.pool.close()
 
 
-def test_a_limit_that_comes_later_stops_nothing_that_runs(shared_server):
-    async def run() -> None:
-        model = Model(shared_server.url, {"A": SlotTerms(2)})
-        for _ in range(2):
-            await model.submit("A")
-            assert await model.take("w", "A")
-        for terms in (SlotTerms(None), SlotTerms(1)):
-            await model.pool.set_terms("A", terms, 600)
-            answers = await model.pool.sync("w", "2", [(job, "A", {"state": "RUNNING"}) for job in model.running])
-            assert not any(answer.waits for answer in answers)
-        await model.pool.close()
-
-    asyncio.run(run())
+async def test_a_limit_that_comes_later_stops_nothing_that_runs(shared_server):
+    model = Model(shared_server.url, {"A": SlotTerms(2)})
+    for _ in range(2):
+        await model.submit("A")
+        assert await model.take("w", "A")
+    for terms in (SlotTerms(None), SlotTerms(1)):
+        await model.pool.set_terms("A", terms, 600)
+        answers = await model.pool.sync("w", "2", [(job, "A", {"state": "RUNNING"}) for job in model.running])
+        assert not any(answer.waits for answer in answers)
+    await model.pool.close()
 
 
 STEPS = st.lists(
@@ -242,42 +235,33 @@ async def let_end(model: Model) -> None:
         await model.take("w0")
 
 
-def test_nobody_passes_who_is_ahead_and_lacks_but_a_slot(shared_server):
-    async def run() -> None:
-        model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
-        for name in "CAB":
-            await model.submit(name)
-        taken = [await model.take(f"w {name}", name) for name in "CAB"]
-        assert taken == [True, False, False], "B would have a slot, and A is ahead"
-        await model.tell(next(iter(model.running)), "SUCCEEDED")
-        assert not await model.take("w B", "B")
-        assert await model.take("w A", "A")
-        assert await model.take("w B", "B")
-        await model.pool.close()
-
-    asyncio.run(run())
+async def test_nobody_passes_who_is_ahead_and_lacks_but_a_slot(shared_server):
+    model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
+    for name in "CAB":
+        await model.submit(name)
+    taken = [await model.take(f"w {name}", name) for name in "CAB"]
+    assert taken == [True, False, False], "B would have a slot, and A is ahead"
+    await model.tell(next(iter(model.running)), "SUCCEEDED")
+    assert not await model.take("w B", "B")
+    assert await model.take("w A", "A")
+    assert await model.take("w B", "B")
+    await model.pool.close()
 
 
-def test_who_does_not_ask_any_more_holds_nobody_up(shared_server):
-    async def run() -> None:
-        model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
-        for name in "CAB":
-            await model.submit(name)
-        assert [await model.take(f"w {name}", name) for name in "CA"] == [True, False]
-        [(job, claim)] = (await model.pool.client.hgetall(model.pool.keys.claims)).items()
-        priority, entry, _, experiment = claim.split()
-        await model.pool.client.hset(model.pool.keys.claims, job, b" ".join([priority, entry, b"0", experiment]))
-        assert await model.take("w B", "B")
-        await model.pool.close()
-
-    asyncio.run(run())
+async def test_who_does_not_ask_any_more_holds_nobody_up(shared_server):
+    model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
+    for name in "CAB":
+        await model.submit(name)
+    assert [await model.take(f"w {name}", name) for name in "CA"] == [True, False]
+    [(job, claim)] = (await model.pool.client.hgetall(model.pool.keys.claims)).items()
+    priority, entry, _, experiment = claim.split()
+    await model.pool.client.hset(model.pool.keys.claims, job, b" ".join([priority, entry, b"0", experiment]))
+    assert await model.take("w B", "B")
+    await model.pool.close()
 
 
 @settings(max_examples=20)
 @given(STEPS, TERMS)
-def test_whenever_workers_die_no_limit_is_passed_and_nobody_starves(shared_server, steps, terms):
-    async def run() -> None:
-        known = {name: SlotTerms(*terms[number]) for number, name in enumerate("ABC")}
-        await play(Model(shared_server.url, known), steps)
-
-    asyncio.run(run())
+async def test_whenever_workers_die_no_limit_is_passed_and_nobody_starves(shared_server, steps, terms):
+    known = {name: SlotTerms(*terms[number]) for number, name in enumerate("ABC")}
+    await play(Model(shared_server.url, known), steps)
