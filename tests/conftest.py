@@ -16,9 +16,20 @@ from hypothesis import HealthCheck, settings
 from nnilite._rest.log_filter import SecretFilter
 from platforms.contract_cases import is_for_long_runs
 
-pytest_plugins = ["harness.process_starts", "harness.left_processes", "harness.durations"]
-
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py
+
+pytest_plugins = [
+    # What the run itself checks and reports.
+    "harness.process_starts",
+    "harness.left_processes",
+    "harness.durations",
+    # Fixtures that more than one folder uses.
+    "e2e.running",
+    "e2e.chaos_setting",
+    "fake_platforms",
+    "platforms.chromium",
+    "platforms.gpu.nvml",
+]
 
 _DEAR = ("tests/platforms/hosts/", "tests/e2e/test_ui_", "tests/manager/test_rest_schemathesis")
 """Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`."""

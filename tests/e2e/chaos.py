@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from e2e.conftest import wait_for
+from e2e.running import wait_for
 from nnilite.errors import NniliteError
 from platforms.disk.disk import MAKE_FOLDER, OPEN, RENAME, SYNC, WRITE, Disk
 from waiting import pause

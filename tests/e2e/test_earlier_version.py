@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import ECHO, Running
+from e2e.running import ECHO, Running
 from nnilite import _registry
 from nnilite._running import launch, managers
 

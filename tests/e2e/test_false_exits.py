@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from e2e.conftest import wait_for
+from e2e.running import wait_for
 
 BY_CALLBACK = """
 import json, os, pathlib, time, urllib.request, nnilite

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import ECHO, SPACE, wait_for
+from e2e.running import ECHO, SPACE, wait_for
 from unit.test_webhooks import Inbox
 
 SLOW = """

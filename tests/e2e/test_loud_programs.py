@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import wait_for
+from e2e.running import wait_for
 from nnilite._manager.log_limits import MOST_LOG_BYTES
 
 LOUD = """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import Start, wait_for
+from e2e.running import Start, wait_for
 from nni_experiment import NniFolder, NniTrial, fingerprint, make
 from nnilite import Experiment, _registry
 from nnilite._cli.nnictl import run

@@ -22,7 +22,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from e2e.conftest import Start, wait_for
+from e2e.running import Start, wait_for
 from nni_experiment import fingerprint
 from nnilite import _registry
 from nnilite._cli.nnictl import run

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import ECHO, Start, start
-
-__all__ = ["start"]
+from e2e.running import ECHO, Start
 
 SLOWER = f"sleep 0.2 && {shlex.quote(sys.executable)} trial.py"
 SERVICES = [

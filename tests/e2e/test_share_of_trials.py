@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import SPACE, Running, Start
+from e2e.running import SPACE, Running, Start
 from nnilite._cli.nnictl import run
 from nnilite._documents import read_document, write_json
-from platforms.chromium import browser, open_page
 from schedulers import AUTOGROUP, first_of_this_user
-
-__all__ = ["browser", "open_page"]
 
 NOTE = "trials step back behind other programs (niceness 3)"
 BACK = {"platform": "local", "niceness": 3}

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import Start, start
+from e2e.running import Start
 from nnilite._cli.nnictl import run
-
-__all__ = ["start"]
 
 WAITS = """
 import pathlib, time, nnilite

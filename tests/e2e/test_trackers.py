@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import wait_for
+from e2e.running import wait_for
 from nnilite._cli.nnictl import run
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError

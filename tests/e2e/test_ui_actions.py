@@ -12,9 +12,7 @@ import pytest
 
 from nnilite import _registry
 from nnilite._running import launch
-from platforms.chromium import browser, open_page
 
-__all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 SLOW = """

@@ -20,9 +20,8 @@ from nnilite._hub import hub_server
 from nnilite._running import launch, managers
 from nnilite.config import from_dict
 from nnilite.testing import eventually
-from platforms.chromium import browser, faults, open_page
+from platforms.chromium import faults
 
-__all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 TRIAL = "import nnilite\np = nnilite.get_next_parameter()\nnnilite.report_final_result(p['x'])\n"

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from platforms.chromium import browser, open_page
 from platforms.many_trials import many_trials
 
-__all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 

@@ -15,9 +15,8 @@ from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
 from nnilite.testing import eventually
 from nnilite.tuning.objectives import front, signs
-from platforms.chromium import browser, faults, open_page
+from platforms.chromium import faults
 
-__all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 TRIAL = """

@@ -16,10 +16,9 @@ import pytest
 from nnilite._running import launch
 from nnilite.testing import eventually
 from other_user import STRANGER, ask_at
-from platforms.chromium import browser, faults, open_page
+from platforms.chromium import faults
 from stranger import stranger
 
-__all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 DRAWS = """

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import Start
+from e2e.running import Start
 from nnilite._cli.nnictl import run
-from platforms.chromium import browser, open_page
 
-__all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 TRIAL = """

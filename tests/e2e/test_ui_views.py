@@ -16,9 +16,7 @@ from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
 from nnilite.testing import eventually
-from platforms.chromium import browser, open_page
 
-__all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 TRIAL = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from e2e.conftest import wait_for
+from e2e.running import wait_for
 from unit.test_webhooks import Inbox
 
 

@@ -1,4 +1,4 @@
-"""The clusters and benches of the tests of nnilite_kubernetes.
+"""The clusters and benches of the tests of nnilite_kubernetes, and the stand-ins of OpenPAI and Azure.
 
 A test that takes `cluster` (or `open_bench`) runs on the stand-in, and on a real kube-apiserver: every day if it is
 marked `everywhere`, else as a `long` test. With NNILITE_TEST_KUBECONFIG it runs on that cluster, and nowhere else.
@@ -8,14 +8,20 @@ Modules say by the fixture `platform` which service they test, and what the clus
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import yaml
 
+from platforms.aml import azurite as azurite_program
+from platforms.aml.bench import GIVEN as GIVEN_WORKSPACE
+from platforms.aml.cloud import StandInCloud
+from platforms.aml.contract import AzureContract
 from platforms.kube import apiserver
 from platforms.kube.bench import KubeBench, Platform
 from platforms.kube.cluster import Cluster, Given, RealServer, StandIn
@@ -169,3 +175,37 @@ def open_pai(pai, tmp_path):
     """Opens the service on that cluster, with other fields; its bench."""
     with contextlib.ExitStack() as stack:
         yield lambda **fields: stack.enter_context(bench_on(pai, tmp_path, **fields))
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory):
+    """A storage account for all tests."""
+    if reason := azurite_program.missing():
+        pytest.skip(reason)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("azure.ai.ml")  # takes seconds, which belong to no test
+    with azurite_program.Azurite().running(tmp_path_factory.mktemp("azurite")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def azure_contract():
+    return AzureContract()
+
+
+@pytest.fixture
+def azure(tmp_path, azurite, azure_contract, monkeypatch):
+    """A workspace; with it ends the test of whether all calls were within the contract."""
+    if GIVEN_WORKSPACE:
+        pytest.skip("a workspace of Azure does not break when it is told to")
+    with StandInCloud(tmp_path / "azure", azurite, azure_contract) as found:
+        for name, value in found.environment.items():
+            monkeypatch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
+def place(request):
+    """The stand-in, or None for Azure itself, where NNILITE_TEST_AML names a workspace."""
+    return None if GIVEN_WORKSPACE else request.getfixturevalue("azure")

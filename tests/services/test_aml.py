@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from nnilite.testing import ServiceContract
-from platforms.aml.bench import GIVEN, AmlBench
-from platforms.aml.fixtures import MARKS, azure, azure_contract, azurite  # noqa: F401
+from platforms.aml.bench import GIVEN, MARKS, AmlBench
 
 pytestmark = MARKS
 
@@ -20,7 +19,7 @@ class TestAml(ServiceContract):
     has_logs = False
 
     @pytest.fixture
-    def bench(self, tmp_path, azure):  # noqa: F811
+    def bench(self, tmp_path, azure):
         with AmlBench(tmp_path) as bench:
             yield bench
 

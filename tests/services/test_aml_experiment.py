@@ -9,8 +9,7 @@ import pytest
 
 import example_runs
 from nnilite.testing import eventually
-from platforms.aml.bench import GIVEN, section
-from platforms.aml.fixtures import MARKS, azure, azure_contract, azurite, place  # noqa: F401
+from platforms.aml.bench import GIVEN, MARKS, section
 from platforms.aml.login import SECRET
 
 pytestmark = MARKS
@@ -18,7 +17,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "aml" / "config.yam
 
 
 @pytest.fixture
-def create(tmp_path, monkeypatch, place):  # noqa: F811
+def create(tmp_path, monkeypatch, place):
     """Runs `nnictl create` on the example, with other fields; its standard output."""
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
 
@@ -30,7 +29,7 @@ def create(tmp_path, monkeypatch, place):  # noqa: F811
 
 
 @pytest.mark.timeout(3600 if GIVEN else 120)
-def test_the_example_runs_to_its_end(create, place):  # noqa: F811
+def test_the_example_runs_to_its_end(create, place):
     profile = json.loads(create("-p", "0", "--foreground", "--json", trialConcurrency=6))
     assert profile["state"] == "DONE"
     assert profile["counts"]["SUCCEEDED"] == 6
@@ -40,14 +39,14 @@ def test_the_example_runs_to_its_end(create, place):  # noqa: F811
         assert {job.status for job in place.workspace.jobs.values()} == {"Completed"}
 
 
-def test_the_example_runs_with_a_way_to_the_manager(create, azure):  # noqa: F811
+def test_the_example_runs_with_a_way_to_the_manager(create, azure):
     fields = {"callback": "rest", "maxTrialNumber": 2, "nniManagerIp": "127.0.0.1"}
     profile = json.loads(create("-p", "0", "--foreground", "--json", **fields))
     assert profile["counts"]["SUCCEEDED"] == 2
     assert profile["best"]["value"] < 36
 
 
-def test_a_dry_run_prints_the_job_and_asks_azure_whether_it_could_run(create, place):  # noqa: F811
+def test_a_dry_run_prints_the_job_and_asks_azure_whether_it_could_run(create, place):
     text = create("--dry-run", "--json")
     assert json.loads(text)["unchecked"] == ""
     [job] = json.loads(text)["jobs"].values()
@@ -58,7 +57,7 @@ def test_a_dry_run_prints_the_job_and_asks_azure_whether_it_could_run(create, pl
         assert place.workspace.jobs == {}
 
 
-def test_a_stop_leaves_nothing_running_on_azure(create, place, nnictl):  # noqa: F811
+def test_a_stop_leaves_nothing_running_on_azure(create, place, nnictl):
     create("-p", "0", trialCommand="sleep 600", trialConcurrency=2)
     if place is None:
         nnictl("stop", "--all")

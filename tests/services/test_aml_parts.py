@@ -24,9 +24,8 @@ from nnilite_aml._config import AmlDistribution, AmlIdentity
 from nnilite_aml._log import _first_log
 from nnilite_aml._request import arguments, azure_name
 from nnilite_aml._workspace import RunFacts, rest_body
-from platforms.aml.bench import GIVEN, AmlBench, config
+from platforms.aml.bench import GIVEN, MARKS, AmlBench, config
 from platforms.aml.contract import HERE
-from platforms.aml.fixtures import MARKS, azure, azure_contract, azurite, place  # noqa: F401
 
 pytestmark = MARKS
 PLACE = {"subscription_id": "s", "resource_group": "g", "workspace_name": "w"}
@@ -246,7 +245,7 @@ def test_a_job_without_its_mount_runs_all_the_same(tmp_path, capsys):
     ],
     ids=lambda value: value.type if isinstance(value, AmlDistribution) else "",
 )
-def test_a_trial_on_several_nodes_reports_once(tmp_path, azure, distribution, nodes, variable, value):  # noqa: F811
+def test_a_trial_on_several_nodes_reports_once(tmp_path, azure, distribution, nodes, variable, value):
     with AmlBench(tmp_path, by_log=True, instance_count=nodes, distribution=distribution) as bench:
         name = bench.python(RANKS.format(variable))
         assert bench.finish(name).values == [value]
@@ -254,7 +253,7 @@ def test_a_trial_on_several_nodes_reports_once(tmp_path, azure, distribution, no
 
 
 @pytest.mark.timeout(3600 if GIVEN else 120)
-def test_a_metric_arrives_by_the_log_while_the_trial_runs(tmp_path, place, record_property):  # noqa: F811
+def test_a_metric_arrives_by_the_log_while_the_trial_runs(tmp_path, place, record_property):
     with AmlBench(tmp_path, by_log=True) as bench:
         name = bench.python("import nnilite, time; nnilite.report_final_result(time.time()); time.sleep(60)")
         [reported] = bench.eventually(lambda: bench.report(name).values)
@@ -263,7 +262,7 @@ def test_a_metric_arrives_by_the_log_while_the_trial_runs(tmp_path, place, recor
     record_property("shown", f"Azure: a metric reached the manager by the log {delay_s:.2f} s after its report")
 
 
-def test_what_a_trial_prints_comes_by_the_log_and_its_job_has_no_token(tmp_path, azure):  # noqa: F811
+def test_what_a_trial_prints_comes_by_the_log_and_its_job_has_no_token(tmp_path, azure):
     with AmlBench(tmp_path, by_log=True) as bench:
         name = bench.run("echo hello")
         assert bench.finish(name).output["stdout"] == b"hello\n"
@@ -272,7 +271,7 @@ def test_what_a_trial_prints_comes_by_the_log_and_its_job_has_no_token(tmp_path,
         assert bench.received(name).token not in zlib.decompress(base64.b64decode(given)).decode()
 
 
-def test_a_trial_that_is_canceled_by_log_ends_at_once(tmp_path, azure):  # noqa: F811
+def test_a_trial_that_is_canceled_by_log_ends_at_once(tmp_path, azure):
     with AmlBench(tmp_path, by_log=True) as bench:
         name = bench.run("sleep 60")
         bench.wait(name, JobState.RUNNING)
@@ -281,7 +280,7 @@ def test_a_trial_that_is_canceled_by_log_ends_at_once(tmp_path, azure):  # noqa:
         assert azure.workspace.of(name).status == "Canceled"
 
 
-def test_a_conda_file_becomes_an_environment_that_is_made_once(tmp_path, azure):  # noqa: F811
+def test_a_conda_file_becomes_an_environment_that_is_made_once(tmp_path, azure):
     conda = tmp_path / "conda.yml"
     conda.write_text("name: x\ndependencies: [python=3.10]\n")
     with AmlBench(tmp_path, conda_file=conda, docker_image="ubuntu") as bench:
@@ -292,7 +291,7 @@ def test_a_conda_file_becomes_an_environment_that_is_made_once(tmp_path, azure):
     assert len([line for line in azure.seen if line.startswith("PUT") and "/environments/" in line]) == 1
 
 
-def test_an_environment_of_the_workspace_and_serverless_compute_are_used(tmp_path, azure):  # noqa: F811
+def test_an_environment_of_the_workspace_and_serverless_compute_are_used(tmp_path, azure):
     fields = {"compute_target": "serverless", "instance_type": "Standard_DS3_v2", "environment": "pytorch:3"}
     with AmlBench(tmp_path, **fields) as bench:
         name = bench.run("true")
@@ -302,7 +301,7 @@ def test_an_environment_of_the_workspace_and_serverless_compute_are_used(tmp_pat
     assert not given.get("computeId")
 
 
-def test_a_dry_run_shows_what_is_sent(tmp_path, azure):  # noqa: F811
+def test_a_dry_run_shows_what_is_sent(tmp_path, azure):
     with AmlBench(tmp_path) as bench:
         job = bench.job("true")
         shown = bench.service.describe(job)["body"]["properties"]

@@ -14,8 +14,7 @@ from nnilite.service import JobState
 from nnilite_aml import _snapshot, _workspace
 from nnilite_aml._calls import AzureCalls
 from nnilite_aml._config import AmlDistribution
-from platforms.aml.bench import AmlBench, QuickAml
-from platforms.aml.fixtures import MARKS, azure, azure_contract, azurite  # noqa: F401
+from platforms.aml.bench import MARKS, AmlBench, QuickAml
 from platforms.aml.workspace import MISSING_IMAGE
 
 pytestmark = MARKS
@@ -23,7 +22,7 @@ ARM = "management.azure.com"
 
 
 @pytest.fixture
-def opened(tmp_path, azure):  # noqa: F811
+def opened(tmp_path, azure):
     """Opens a bench with these fields of the section."""
     benches: list[AmlBench] = []
 
@@ -69,7 +68,7 @@ def bench(opened):
         ({"environment": "tensorflow:1"}, "environment", "has no environment tensorflow:1"),
     ],
 )
-def test_a_config_that_can_never_work_is_refused_at_its_field(tmp_path, azure, fields, place, words):  # noqa: F811
+def test_a_config_that_can_never_work_is_refused_at_its_field(tmp_path, azure, fields, place, words):
     with pytest.raises(ConfigError) as refused:
         AmlBench(tmp_path / "refused", **fields).__enter__()
     assert refused.value.place.field == place
@@ -78,7 +77,7 @@ def test_a_config_that_can_never_work_is_refused_at_its_field(tmp_path, azure, f
     assert not azure.workspace.jobs
 
 
-def test_who_may_not_look_at_vm_sizes_can_run_trials_all_the_same(opened, azure, caplog):  # noqa: F811
+def test_who_may_not_look_at_vm_sizes_can_run_trials_all_the_same(opened, azure, caplog):
     caplog.set_level("INFO")
     azure.misbehave("/vmSizes", 5, status=403, body=b"{}")
     bench = opened(trial_gpu_number=2)
@@ -86,14 +85,14 @@ def test_who_may_not_look_at_vm_sizes_can_run_trials_all_the_same(opened, azure,
     assert "not checked whether nodes of STANDARD_NC6 have 2 GPUs" in caplog.text
 
 
-def test_nodes_that_cannot_reach_the_manager_are_told_of_before_anything_starts(tmp_path, azure):  # noqa: F811
+def test_nodes_that_cannot_reach_the_manager_are_told_of_before_anything_starts(tmp_path, azure):
     with pytest.raises(ConfigError, match="set `callback: log`, by which trials report") as refused:
         AmlBench(tmp_path, nni_manager_ip=None).__enter__()
     assert refused.value.place.field == "callback"
     assert not azure.workspace.jobs
 
 
-def test_code_that_is_too_large_for_azure_is_refused_before_anything_is_sent(tmp_path, azure, monkeypatch):  # noqa: F811
+def test_code_that_is_too_large_for_azure_is_refused_before_anything_is_sent(tmp_path, azure, monkeypatch):
     monkeypatch.setattr(_snapshot, "SNAPSHOT_LIMIT_BYTES", 1000)
     with pytest.raises(ConfigError, match=r"Azure takes a snapshot of 1000.* at most: leave files out by \.nniignore"):
         AmlBench(tmp_path / "refused").__enter__()
@@ -117,7 +116,7 @@ def test_parameters_that_are_too_large_are_refused_with_a_cure(bench):
 # ------------------------------------------------------------ an outage
 
 
-def test_an_outage_loses_nothing(bench, azure, monkeypatch):  # noqa: F811
+def test_an_outage_loses_nothing(bench, azure, monkeypatch):
     monkeypatch.setattr(_workspace, "PATIENCE_S", 2)
     name = bench.run(f"{bench.until('go')}; exit 5")
     bench.wait(name, JobState.RUNNING)
@@ -131,14 +130,14 @@ def test_an_outage_loses_nothing(bench, azure, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.parametrize("how", [{"status": 502}, {"status": 500}, {"status": 0}])
-def test_a_submission_whose_answer_is_lost_is_made_once(bench, azure, how):  # noqa: F811
+def test_a_submission_whose_answer_is_lost_is_made_once(bench, azure, how):
     azure.misbehave("/jobs/nni-", 1, after=True, **how)
     name = bench.run(bench.tell("once"))
     assert bench.finish(name).exits[0]["code"] == 0
     assert bench.lines() == ["once"]
 
 
-def test_an_answer_that_makes_no_sense_is_no_word_on_the_jobs(bench, azure):  # noqa: F811
+def test_an_answer_that_makes_no_sense_is_no_word_on_the_jobs(bench, azure):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     azure.misbehave("/jobs?", 100, status=200, body=b"<html>sign in to this network</html>")
@@ -161,7 +160,7 @@ def test_a_slow_azure_holds_nobody_up_for_ever():
 # ------------------------------------------------------------ refusals
 
 
-def test_patience_is_kept_when_azure_asks_for_it(bench, azure):  # noqa: F811
+def test_patience_is_kept_when_azure_asks_for_it(bench, azure):
     bench.finish(bench.run("true"))
     azure.misbehave("PUT management.azure.com", 1, status=429, headers={"Retry-After": "300"})
     error = bench.refusal(bench.service.submit(bench.job("true")))
@@ -173,12 +172,12 @@ def test_patience_is_kept_when_azure_asks_for_it(bench, azure):  # noqa: F811
     bench.service._workspace._calls._not_before = 0.0
 
 
-def test_a_short_wait_that_azure_asks_for_is_no_error(bench, azure):  # noqa: F811
+def test_a_short_wait_that_azure_asks_for_is_no_error(bench, azure):
     azure.misbehave(f"GET {ARM}", 1, status=429, headers={"Retry-After": "1"})
     assert bench.finish(bench.run("true")).exits[0]["code"] == 0
 
 
-def test_a_token_that_is_worthless_is_renewed(bench, azure):  # noqa: F811
+def test_a_token_that_is_worthless_is_renewed(bench, azure):
     name = bench.run(f"{bench.until('go')}; exit 5")
     bench.wait(name, JobState.RUNNING)
     azure.login.revoke()
@@ -187,7 +186,7 @@ def test_a_token_that_is_worthless_is_renewed(bench, azure):  # noqa: F811
     assert azure.login.logins >= 2
 
 
-def test_a_login_that_has_expired_says_nothing_of_the_jobs(bench, azure):  # noqa: F811
+def test_a_login_that_has_expired_says_nothing_of_the_jobs(bench, azure):
     name = bench.run(f"{bench.until('go')}; exit 5")
     bench.wait(name, JobState.RUNNING)
     azure.login.revoke()
@@ -203,7 +202,7 @@ def test_a_login_that_has_expired_says_nothing_of_the_jobs(bench, azure):  # noq
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 413])
-def test_a_list_that_is_refused_ends_no_job(bench, azure, status):  # noqa: F811
+def test_a_list_that_is_refused_ends_no_job(bench, azure, status):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     azure.misbehave("/jobs?", 1, status=status, body=b'{"error": {"code": "x", "message": "not today"}}')
@@ -214,7 +213,7 @@ def test_a_list_that_is_refused_ends_no_job(bench, azure, status):  # noqa: F811
     assert bench.status(name).state is JobState.RUNNING
 
 
-def test_a_refusal_of_a_job_is_told_with_its_words(bench, azure):  # noqa: F811
+def test_a_refusal_of_a_job_is_told_with_its_words(bench, azure):
     bench.finish(bench.run("true"))
     azure.misbehave("PUT management.azure.com", 5, status=403, body=b'{"error": {"code": "x", "message": "no quota"}}')
     error = bench.refusal(bench.service.submit(bench.job("true")))
@@ -222,7 +221,7 @@ def test_a_refusal_of_a_job_is_told_with_its_words(bench, azure):  # noqa: F811
     assert "no quota; whoever is logged in needs the role AzureML Data Scientist" in str(error)
 
 
-def test_nobody_who_is_logged_in_is_told_how_to_log_in(tmp_path, azure, monkeypatch):  # noqa: F811
+def test_nobody_who_is_logged_in_is_told_how_to_log_in(tmp_path, azure, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "AzureCliCredential")
     login = {"tenant_id": None, "client_id": None, "client_secret": None}
@@ -233,7 +232,7 @@ def test_nobody_who_is_logged_in_is_told_how_to_log_in(tmp_path, azure, monkeypa
 # ------------------------------------------------------------ jobs that Azure ends, moves or forgets
 
 
-def test_a_job_whose_node_is_taken_away_is_lost_and_does_not_run_again(bench, azure):  # noqa: F811
+def test_a_job_whose_node_is_taken_away_is_lost_and_does_not_run_again(bench, azure):
     name = bench.run(f"{bench.tell('ran')}; sleep 60")
     bench.wait(name, JobState.RUNNING)
     bench.eventually(bench.lines)
@@ -245,7 +244,7 @@ def test_a_job_whose_node_is_taken_away_is_lost_and_does_not_run_again(bench, az
     assert azure.workspace.of(name).status == "Canceled"
 
 
-def test_a_job_that_azure_has_started_anew_while_nobody_looked_is_lost(bench, azure):  # noqa: F811
+def test_a_job_that_azure_has_started_anew_while_nobody_looked_is_lost(bench, azure):
     name = bench.run(f"{bench.tell('ran')}; sleep 60")
     bench.wait(name, JobState.RUNNING)
     bench.eventually(bench.lines)
@@ -259,7 +258,7 @@ def test_a_job_that_azure_has_started_anew_while_nobody_looked_is_lost(bench, az
     assert bench.lines() == ["ran"]
 
 
-def test_the_next_attempt_finds_the_checkpoints_of_the_one_before(bench, azure):  # noqa: F811
+def test_the_next_attempt_finds_the_checkpoints_of_the_one_before(bench, azure):
     first = bench.job('echo saved > "$NNILITE_CHECKPOINT_DIR/state"; sleep 60', trial="Tsave")
     name = bench.submit(first)
     bench.wait(name, JobState.RUNNING)
@@ -275,14 +274,14 @@ def test_the_next_attempt_finds_the_checkpoints_of_the_one_before(bench, azure):
     assert bench.finish(bench.submit(attempt)).output["stdout"] == b"saved\n"
 
 
-def test_a_job_that_somebody_cancels_on_azure_ends_as_canceled(bench, azure):  # noqa: F811
+def test_a_job_that_somebody_cancels_on_azure_ends_as_canceled(bench, azure):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     azure.workspace.answer("POST", _path(azure, name) + "/cancel", {}, None)
     assert bench.wait(name).state is JobState.CANCELED
 
 
-def test_a_job_that_azure_hears_nothing_of_is_unknown_and_may_come_back(bench, azure):  # noqa: F811
+def test_a_job_that_azure_hears_nothing_of_is_unknown_and_may_come_back(bench, azure):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     azure.workspace.of(name).status = "NotResponding"
@@ -291,7 +290,7 @@ def test_a_job_that_azure_hears_nothing_of_is_unknown_and_may_come_back(bench, a
     assert bench.wait(name, JobState.RUNNING).reason == ""
 
 
-def test_a_job_that_vanishes_is_lost(bench, azure):  # noqa: F811
+def test_a_job_that_vanishes_is_lost(bench, azure):
     name = bench.run("true")
     bench.finish(name)
     bench.restart()
@@ -299,7 +298,7 @@ def test_a_job_that_vanishes_is_lost(bench, azure):  # noqa: F811
     assert bench.wait(name).state is JobState.LOST
 
 
-def test_a_trial_that_waits_says_for_what(bench, azure):  # noqa: F811
+def test_a_trial_that_waits_says_for_what(bench, azure):
     azure.workspace.paused = True
     name = bench.run("true")
     status = bench.wait(name, JobState.WAITING)
@@ -313,7 +312,7 @@ def test_a_trial_that_waits_says_for_what(bench, azure):  # noqa: F811
 # ------------------------------------------------------------ code, and what is left of a trial
 
 
-def test_the_code_goes_up_once_for_all_trials_and_managers(bench, azure):  # noqa: F811
+def test_the_code_goes_up_once_for_all_trials_and_managers(bench, azure):
     for _ in range(2):
         names = [bench.run("true") for _ in range(2)]
         for name in names:
@@ -322,7 +321,7 @@ def test_the_code_goes_up_once_for_all_trials_and_managers(bench, azure):  # noq
     assert azure.workspace.uploads == 1
 
 
-def test_a_trial_waits_with_a_reason_while_the_code_goes_up(bench, azure, monkeypatch):  # noqa: F811
+def test_a_trial_waits_with_a_reason_while_the_code_goes_up(bench, azure, monkeypatch):
     monkeypatch.setattr(QuickAml, "upload_patience_s", 0.2)
     azure.misbehave("PUT nnilitestorage", 1, status=503, delay_s=2)
     error = bench.refusal(bench.service.submit(bench.job("true")))
@@ -341,7 +340,7 @@ def test_the_files_of_a_trial_can_be_fetched_and_have_no_token(bench, tmp_path):
     assert not [data for data in left.values() if bench.received(name).token.encode() in data]
 
 
-def _path(azure, name: str) -> str:  # noqa: F811
+def _path(azure, name: str) -> str:
     from platforms.aml.workspace import WORKSPACE
 
     return f"{WORKSPACE}/jobs/{azure.workspace.of(name).name}"

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fake_platforms import CloudConfig, Machine, Size, platforms
+from fake_platforms import CloudConfig, Machine, Size
 from nnilite.config import ConfigErrors, ExperimentConfig, ServiceConfig, from_dict, load
 from nnilite.errors import ConfigError, SpaceError
 
-__all__ = ["platforms"]
 pytestmark = pytest.mark.usefixtures("platforms")
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}

@@ -7,12 +7,10 @@ import re
 import pytest
 import yaml
 
-from fake_platforms import platforms
 from nnilite.config import ConfigErrors, ExperimentConfig, from_dict, load
 from nnilite.config._fields import camel
 from nnilite.errors import ConfigError, SpaceError
 
-__all__ = ["platforms"]
 pytestmark = pytest.mark.usefixtures("platforms")
 
 GOOD = """\

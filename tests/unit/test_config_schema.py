@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import jsonschema_rs
 import pytest
 
-from fake_platforms import platforms
 from nnilite import _plugins
 from nnilite.config import from_dict, json_schema, reference_markdown
 from nnilite.errors import ConfigError, PluginError
 
-__all__ = ["platforms"]
 pytestmark = pytest.mark.usefixtures("platforms")
 
 LAYERS = [{"_name": "Empty"}, {"_name": "Conv", "size": {"_type": "choice", "_value": [2, 3]}}]

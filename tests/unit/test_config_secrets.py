@@ -8,11 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fake_platforms import platforms
 from nnilite.config import from_dict, load
 from nnilite.errors import ConfigError
 
-__all__ = ["platforms"]
 pytestmark = pytest.mark.usefixtures("platforms")
 
 SECRET = "p$'\"x\n"

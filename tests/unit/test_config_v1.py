@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from fake_platforms import platforms
 from nnilite.config import from_dict, load
 from nnilite.config._source import ConfigSource
 from nnilite.config._v1 import convert
 from nnilite.errors import ConfigError
 
-__all__ = ["platforms"]
 pytestmark = pytest.mark.usefixtures("platforms")
 
 LOCAL = """\

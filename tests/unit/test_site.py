@@ -17,9 +17,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from platforms.chromium import OpenPage, browser, open_page
-
-__all__ = ["browser", "open_page"]
+from platforms.chromium import OpenPage
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

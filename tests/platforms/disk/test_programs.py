@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import ECHO, start  # noqa: F401 - a fixture
+from e2e.running import ECHO
 from keeper_bench import Bench, until
 from nnilite.errors import NniliteError
 from platforms.disk.disk import OPEN, RENAME, WRITE, Disk
@@ -122,7 +122,7 @@ def test_a_second_keeper_waits_for_an_end_that_cannot_be_read_now(tmp_path: Path
         assert (bench.callback.values, [end.code for end in bench.callback.exits]) == ([7], [0])
 
 
-def test_a_manager_that_cannot_read_its_files_says_so_in_a_sentence(start: Any, on: Disk) -> None:  # noqa: F811
+def test_a_manager_that_cannot_read_its_files_says_so_in_a_sentence(start: Any, on: Disk) -> None:
     running = start(ECHO, maxTrialNumber=1)
     running.kill_manager()
     on.refuse("config", OPEN, errno.EMFILE)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.chaos import TRIAL, Chaos, Victim, books, noticed
-from e2e.conftest import start  # noqa: F401 - a fixture
-from e2e.test_chaos import FAULTS, LIMITS, SEED, disk, folder, survive  # noqa: F401 - some are fixtures
+from e2e.chaos_setting import FAULTS, LIMITS, SEED, survive
 from platforms.disk.disk import WRITE, Disk
 from platforms.hosts.hosts import USER, Host
 from waiting import pause
@@ -123,11 +122,11 @@ class HostChaos(Chaos):
 
 
 @pytest.fixture
-def chaos(start, hosts, setting, disk, folder, tmp_path):  # noqa: F811
+def chaos(start, hosts, setting, chaos_disk, books_folder, tmp_path):
     """An experiment on two hosts; they and this machine have disks of their own that may be in trouble."""
     used = {host.address: host for host in (hosts[0], hosts[2])}
     disks = {}
-    folder.chmod(0o777)  # the trials there are of another user
+    books_folder.chmod(0o777)  # the trials there are of another user
     for address, host in used.items():
         place = tmp_path / f"disk-{host.name}"
         place.mkdir()
@@ -137,7 +136,7 @@ def chaos(start, hosts, setting, disk, folder, tmp_path):  # noqa: F811
         disks[address].watch("rest", "", "*/nnilite/*")
 
     def furnish(host: Host) -> None:
-        host.share(folder, BOOKS)
+        host.share(books_folder, BOOKS)
         host.share(tmp_path / f"disk-{host.name}", "/disk")
         host.preload("/disk/faulty_disk.so")
 
@@ -153,7 +152,9 @@ def chaos(start, hosts, setting, disk, folder, tmp_path):  # noqa: F811
         workerSilence="30s",
         **{**LIMITS, "trialConcurrency": 6},
     )
-    yield HostChaos(running, random.Random(SEED), disk, 35.0, hosts=used, disks=disks, furnish=furnish, books=folder)
+    yield HostChaos(
+        running, random.Random(SEED), chaos_disk, 35.0, hosts=used, disks=disks, furnish=furnish, books=books_folder
+    )
     for one in disks.values():
         one.heal()
     for host in used.values():
@@ -163,18 +164,18 @@ def chaos(start, hosts, setting, disk, folder, tmp_path):  # noqa: F811
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_or_doubled_whatever_happens_to_hosts(
     chaos: HostChaos,
-    folder: Path,  # noqa: F811
+    books_folder: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
     chaos.long_stop_s = 5.0
-    record_property("shown", f"chaos with hosts: {survive(chaos, 50, folder, 150)}")
+    record_property("shown", f"chaos with hosts: {survive(chaos, 50, books_folder, 150)}")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_nothing_is_lost_or_doubled_whatever_happens_to_hosts_in_a_long_run(
     chaos: HostChaos,
-    folder: Path,  # noqa: F811
+    books_folder: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("shown", f"chaos with hosts: {survive(chaos, FAULTS, folder, 400)}")
+    record_property("shown", f"chaos with hosts: {survive(chaos, FAULTS, books_folder, 400)}")

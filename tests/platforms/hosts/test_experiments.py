@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import start  # noqa: F401 - a fixture
 from nnilite.errors import Conflict
 from platforms.hosts.hosts import PASSWORD, USER
 
@@ -34,7 +33,7 @@ nnilite.report_final_result(steps)
 
 
 @pytest.fixture
-def begin(start, hosts, setting, monkeypatch):  # noqa: F811
+def begin(start, hosts, setting, monkeypatch):
     """Start an experiment with a trial program on all hosts: two by key, one by a password of the environment."""
     monkeypatch.setenv("SSH_PASSWORD", PASSWORD)
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import Running, start
+from e2e.running import Running
 from nnilite._keeper.storage import open_storage
 from platforms.hosts.hosts import USER
 from platforms.hosts.test_experiments import COUNTING, attempts_of, steps_of
 from platforms.kube.cluster import StandIn
-
-__all__ = ["start"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -9,7 +9,6 @@ import pytest
 from nnilite.errors import ConfigError, NoCapacity
 from nnilite.service import JobState
 from nnilite.testing import eventually
-from platforms.gpu.conftest import nvml_folder  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
@@ -50,7 +49,7 @@ def test_a_trial_runs_where_its_labels_are(hosts, setting, bench_of):
 
 
 @pytest.fixture
-def gpus(hosts, nvml_folder):  # noqa: F811
+def gpus(hosts, nvml_folder):
     """Gives hosts simulated GPUs: `gpus(host, *lines)`, lines as in nvml.c."""
     library = (nvml_folder / "libnvidia-ml.so.1").read_bytes()
     touched = []

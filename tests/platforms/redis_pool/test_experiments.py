@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.conftest import start  # noqa: F401 - a fixture
 from nnilite.testing import eventually
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "redis"
@@ -40,7 +39,7 @@ nnilite.report_final_result(steps)
 
 
 @pytest.fixture
-def begin(start, tmp_path, prefix):  # noqa: F811
+def begin(start, tmp_path, prefix):
     """Start an experiment on the pool of the test, whose trials beat in a file for so many steps."""
 
     def make(server, steps: int, service=None, **config):

@@ -6,7 +6,6 @@ import pytest
 
 from nnilite.service import JobState
 from nnilite.testing import eventually
-from platforms.gpu.conftest import machine, nvml_folder  # noqa: F401 - fixtures
 
 pytestmark = [pytest.mark.real]
 
@@ -14,7 +13,7 @@ WHICH = "import os, time, nnilite; nnilite.report_final_result(os.environ.get('C
 
 
 @pytest.fixture
-def worker_with(machine, start_worker, shared_server):  # noqa: F811
+def worker_with(machine, start_worker, shared_server):
     """Starts a worker that sees these GPUs."""
 
     def start(*gpus: str, processors: int = 4):

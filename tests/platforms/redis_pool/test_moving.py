@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.conftest import start  # noqa: F401 - a fixture
 from moving import REPORTING, check_moved
 from nnilite.testing import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
-def test_trials_that_no_worker_takes_move_and_report_once(start, shared_server, prefix):  # noqa: F811
+def test_trials_that_no_worker_takes_move_and_report_once(start, shared_server, prefix):
     pool = {"platform": "redis", "name": "pool", "redis": shared_server.url, "prefix": prefix}
     own = {"platform": "local", "name": "own", "maxTrials": 2}
     running = start(REPORTING, trainingService=[pool, own], placement="fill", moveAfter="1s", maxTrialNumber=2)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import start  # noqa: F401 - a fixture
 from nnilite.service import ServiceContext
 from nnilite.testing import ServiceBench
 from nnilite.testing.bench import HOSTILE
@@ -101,7 +100,7 @@ def login(slurm_lab, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def begin(start, login):  # noqa: F811
+def begin(start, login):
     """Start an experiment whose trials are jobs on the lab and report by their folders."""
 
     def make(code: str, command: str, service=None, **config):
