@@ -44,7 +44,7 @@ def books_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def survive(chaos: Chaos, faults: int, folder: Path, timeout_s: float) -> str:
+def play_and_check(chaos: Chaos, faults: int, folder: Path, timeout_s: float) -> str:
     """Play so many faults, let the experiment come to its end, and see what is there."""
     chaos.play(faults)
     chaos.running.client.update(maxTrialNumber=1)  # those that there are come to their end

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.chaos import TRIAL, Chaos
-from e2e.chaos_setting import FAULTS, LIMITS, SEED, survive
+from e2e.chaos_setting import FAULTS, LIMITS, SEED, play_and_check
 from platforms.disk.disk import Disk
 
 
@@ -23,7 +23,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens(
 ) -> None:
     running = start(TRIAL, tuner={"name": "TPE"}, workerSilence="8s", **LIMITS)
     chaos = Chaos(running, random.Random(SEED), chaos_disk, long_stop_s=10.0)
-    record_property("shown", f"chaos on this machine: {survive(chaos, 60, books_folder, 120)}")
+    record_property("shown", f"chaos on this machine: {play_and_check(chaos, 60, books_folder, 120)}")
 
 
 @pytest.mark.long
@@ -34,6 +34,6 @@ def test_nothing_is_lost_or_doubled_whatever_happens_in_a_long_run(
 ) -> None:
     running = start(TRIAL, tuner={"name": "TPE"}, workerSilence="8s", **LIMITS)
     chaos = Chaos(running, random.Random(SEED), chaos_disk, long_stop_s=10.0)
-    record_property("shown", f"chaos on this machine: {survive(chaos, FAULTS, books_folder, 300)}")
+    record_property("shown", f"chaos on this machine: {play_and_check(chaos, FAULTS, books_folder, 300)}")
     trials = running.directory / "trials"  # a removal that could not be done is done a minute later
     running.wait_for(lambda: not list(trials.rglob("spec.json")), 150)  # they hold tokens

@@ -81,8 +81,8 @@ class Doctor:
         assert (code != 0) == (found["faults"] > 0)
         return [one for one in found["findings"] if one["level"] != "OK"]
 
-    def names(self, check: str, cause: str, cure: str, *options: object, **fields: Any) -> None:
-        """The doctor has one finding, or several of one cause: with these words."""
+    def check_names(self, check: str, cause: str, cure: str, *options: object, **fields: Any) -> None:
+        """Check that the doctor has one finding, or several of one cause, with these words."""
         found = self.looks(*options, **fields)
         assert {one["check"] for one in found} == {check}, found
         assert any(cause in one["what"] and cure in one["cure"] for one in found), found
@@ -101,14 +101,14 @@ def test_a_sound_environment_has_no_finding_and_nothing_is_left(doctor: Doctor) 
 
 def test_trials_that_step_back_behind_other_programs(doctor: Doctor) -> None:
     behind = {"platform": "local", "niceness": 3}
-    doctor.names("config", "niceness 3", "take it out", "--no-trial", trainingService=behind)
+    doctor.check_names("config", "niceness 3", "take it out", "--no-trial", trainingService=behind)
 
 
 # ---------------------------------------------------------------- this machine
 
 
 def test_a_taken_port(doctor: Doctor, taken: int) -> None:
-    doctor.names("port", f"port {taken} of 127.0.0.1 is taken", "--port", "--no-trial", "-p", taken)
+    doctor.check_names("port", f"port {taken} of 127.0.0.1 is taken", "--port", "--no-trial", "-p", taken)
 
 
 def test_without_a_port_the_next_free_one_is_found(
@@ -132,17 +132,17 @@ def test_an_address_of_another_machine(doctor: Doctor) -> None:
 
 def test_a_home_that_cannot_be_written(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNILITE_HOME", "/proc/nowhere")
-    doctor.names("disk", "/proc/nowhere cannot be written", "experimentWorkingDirectory", "--no-trial")
+    doctor.check_names("disk", "/proc/nowhere cannot be written", "experimentWorkingDirectory", "--no-trial")
 
 
 def test_a_disk_that_is_nearly_full(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(this_machine, "FREE_BYTES", 1 << 60)
-    doctor.names("disk", "are free", "free some space", "--no-trial")
+    doctor.check_names("disk", "are free", "free some space", "--no-trial")
 
 
 def test_a_disk_whose_fsync_is_slow(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(this_machine, "SLOW_FSYNC_S", 0.0)
-    doctor.names("disk", "an fsync in", "local disk", "--no-trial")
+    doctor.check_names("disk", "an fsync in", "local disk", "--no-trial")
 
 
 def test_a_disk_without_locks(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,13 +150,13 @@ def test_a_disk_without_locks(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(_locking, "_lock", refuse)
-    doctor.names("disk", "cannot be locked", "keep the experiment on a disk with locks", "--no-trial")
+    doctor.check_names("disk", "cannot be locked", "keep the experiment on a disk with locks", "--no-trial")
 
 
 def test_a_disk_whose_clock_is_another(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 3600.0)
-    doctor.names("clock", "the clock of the disk", "synchronize both clocks", "--no-trial")
+    doctor.check_names("clock", "the clock of the disk", "synchronize both clocks", "--no-trial")
 
 
 def test_a_clock_that_was_never_set() -> None:
@@ -167,7 +167,7 @@ def test_a_clock_that_was_never_set() -> None:
 def test_too_few_open_files(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(this_machine, "OPEN_FILES", 1024)
     monkeypatch.setattr(resource, "getrlimit", lambda what: (64, 4096))
-    doctor.names("limits", "64 files only", "ulimit -n 1024", "--no-trial")
+    doctor.check_names("limits", "64 files only", "ulimit -n 1024", "--no-trial")
 
 
 def test_gpus_that_are_wanted_and_not_there(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,23 +186,25 @@ def test_gpus_that_are_wanted_and_not_there(doctor: Doctor, monkeypatch: pytest.
 def test_a_proxy_that_does_not_answer(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, closed: int) -> None:
     monkeypatch.setenv("https_proxy", f"http://user:secret@127.0.0.1:{closed}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    doctor.names("proxy", f"https_proxy is 127.0.0.1:{closed}, and does not answer", "unset https_proxy", "--no-trial")
+    doctor.check_names(
+        "proxy", f"https_proxy is 127.0.0.1:{closed}, and does not answer", "unset https_proxy", "--no-trial"
+    )
 
 
 def test_a_proxy_for_loopback_too(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{taken}")
-    doctor.names("proxy", "also for 127.0.0.1", "NO_PROXY", "--no-trial")
+    doctor.check_names("proxy", "also for 127.0.0.1", "NO_PROXY", "--no-trial")
 
 
 # ---------------------------------------------------------------- the configuration
 
 
 def test_a_misspelt_field(doctor: Doctor) -> None:
-    doctor.names("config", "trialConcurency", "did you mean", trialConcurency=3)
+    doctor.check_names("config", "trialConcurency", "did you mean", trialConcurency=3)
 
 
 def test_a_platform_that_is_not_installed(doctor: Doctor) -> None:
-    doctor.names("config", "clod", "", trainingService={"platform": "clod"})
+    doctor.check_names("config", "clod", "", trainingService={"platform": "clod"})
 
 
 def test_a_plugin_whose_library_is_missing(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,12 +216,12 @@ def test_a_plugin_whose_library_is_missing(doctor: Doctor, monkeypatch: pytest.M
 
 
 def test_arguments_that_the_tuner_does_not_have(doctor: Doctor) -> None:
-    doctor.names("config", "sed", "", tuner={"name": "TPE", "classArgs": {"sed": 1}})
+    doctor.check_names("config", "sed", "", tuner={"name": "TPE", "classArgs": {"sed": 1}})
 
 
 def test_a_search_space_that_is_hardly_meant(doctor: Doctor) -> None:
     space = {"x": {"_type": "quniform", "_value": [0, 1, 5]}}
-    doctor.names("search space", "wider than its range", "make the step smaller", "--no-trial", searchSpace=space)
+    doctor.check_names("search space", "wider than its range", "make the step smaller", "--no-trial", searchSpace=space)
 
 
 def test_code_that_is_too_large_to_send(doctor: Doctor, closed: int) -> None:
@@ -234,35 +236,35 @@ def test_code_that_is_too_large_to_send(doctor: Doctor, closed: int) -> None:
 
 def test_a_cluster_without_a_kubeconfig(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(doctor.place / "none"))
-    doctor.names(
+    doctor.check_names(
         "platform kubernetes", "kubeconfig", "", trainingService={"platform": "kubernetes", "dockerImage": "x"}
     )
 
 
 def test_a_redis_server_that_does_not_answer(doctor: Doctor, closed: int) -> None:
     redis = {"platform": "redis", "redis": f"redis://127.0.0.1:{closed}"}
-    doctor.names("platform redis", f"127.0.0.1:{closed}", "", trainingService=redis)
+    doctor.check_names("platform redis", f"127.0.0.1:{closed}", "", trainingService=redis)
 
 
 def test_a_host_that_does_not_take_the_password(doctor: Doctor, server: int) -> None:
     service = remote(server)
-    doctor.names("platform remote", "the password is wrong", "`ssh USER@HOST` works", trainingService=service)
+    doctor.check_names("platform remote", "the password is wrong", "`ssh USER@HOST` works", trainingService=service)
 
 
 def test_a_host_whose_key_is_not_known(doctor: Doctor, server: int) -> None:
     service = {**remote(server), "hostKeyPolicy": "strict"}
-    doctor.names("platform remote", "host key", "ssh-keyscan", trainingService=service)
+    doctor.check_names("platform remote", "host key", "ssh-keyscan", trainingService=service)
 
 
 def test_a_program_that_the_worker_does_not_have(doctor: Doctor) -> None:
-    doctor.names("platform local", "the worker has no pythn3", "trialCommand", trialCommand="pythn3 trial.py")
+    doctor.check_names("platform local", "the worker has no pythn3", "trialCommand", trialCommand="pythn3 trial.py")
 
 
 def test_a_worker_that_cannot_report(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its way back is blocked: the trial ends well, and its result goes nowhere."""
     blocked = probe("sh").replace('>> "$NNILITE_METRICS"', ">> /dev/null")
     monkeypatch.setattr("nnilite._doctor.rehearsal.probe", lambda command: blocked)
-    doctor.names("platform local", "its result did not come back", "disk of its worker")
+    doctor.check_names("platform local", "its result did not come back", "disk of its worker")
 
 
 def remote(port: int) -> dict[str, Any]:

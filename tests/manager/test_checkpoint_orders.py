@@ -191,7 +191,7 @@ RULES = [
 ]
 
 
-async def live(folder: Path, rule: CheckpointRule, ops: list[tuple[str, str]]) -> None:
+async def check_order(folder: Path, rule: CheckpointRule, ops: list[tuple[str, str]]) -> None:
     world = World(folder, rule)
     for op, name in ops:
         await world.do(op, name)
@@ -208,6 +208,6 @@ async def live(folder: Path, rule: CheckpointRule, ops: list[tuple[str, str]]) -
 def test_no_order_loses_a_file_or_leaves_one(rule: CheckpointRule, ops: list[tuple[str, str]]) -> None:
     folder = Path(tempfile.mkdtemp())
     try:
-        asyncio.run(live(folder, rule, ops))
+        asyncio.run(check_order(folder, rule, ops))
     finally:
         shutil.rmtree(folder)

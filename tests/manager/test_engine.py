@@ -379,6 +379,7 @@ async def test_who_asks_for_a_stop_while_the_manager_is_ending_is_told_that_it_s
     await bench.manager.stop()
     await bench.ended
     await bench.manager.stop()
+    assert bench.engine.rules.state is ExperimentState.STOPPED
 
 
 class ReadService(fakes.FakeService):

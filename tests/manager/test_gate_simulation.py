@@ -38,7 +38,7 @@ STEP = st.one_of(
 STEPS = st.one_of(st.lists(STEP, max_size=10), st.lists(STEP, min_size=20, max_size=80))
 
 
-async def live(folder: Path, seed: int, steps: list[tuple[Any, ...]]) -> None:
+async def check_life(folder: Path, seed: int, steps: list[tuple[Any, ...]]) -> None:
     world = World(folder, random.Random(seed), s.Settings(concurrency=2, max_trials=4, retries_lost=2))
     await world.open()
     try:
@@ -62,4 +62,4 @@ def test_what_a_keeper_was_told_is_stored_is_stored_whatever_the_disk_does(
     seed: int, steps: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        play(live(Path(folder), seed, steps))
+        play(check_life(Path(folder), seed, steps))

@@ -160,7 +160,9 @@ TURNS = st.sampled_from(
 @given(st.lists(TURNS, max_size=25))
 def test_no_two_members_get_one_attempt_whatever_fails_and_whoever_is_killed(turns: list[str]) -> None:
     fate = Fate(iter(turns))
-    play(live({name: Platform(fate) for name in NAMES}, Notes(fate)))
+    platforms = {name: Platform(fate) for name in NAMES}
+    play(live(platforms, Notes(fate)))
+    assert [platform.has_job for platform in platforms.values()].count(True) == 1
 
 
 class Silent(NeverService):

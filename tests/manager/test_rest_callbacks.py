@@ -291,7 +291,7 @@ JOBS = st.sampled_from(["nni-exp12345-Run01-0", "nni-exp12345-Run01-0", "nni-exp
 TOKENS = st.sampled_from(["right", "right", "right", "wrong", ""])
 
 
-def fuzz(folder: Path, inputs: int, caplog: pytest.LogCaptureFixture) -> None:
+def check_fuzzed(folder: Path, inputs: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     answered: Counter[int] = Counter()
     with serving(filled(folder)) as client, client.keeping() as line:
@@ -315,7 +315,7 @@ def fuzz(folder: Path, inputs: int, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.timeout(600)
 def test_nothing_a_worker_sends_breaks_the_manager(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    fuzz(tmp_path, 2000, caplog)
+    check_fuzzed(tmp_path, 2000, caplog)
 
 
 @pytest.mark.long
@@ -323,7 +323,7 @@ def test_nothing_a_worker_sends_breaks_the_manager(tmp_path: Path, caplog: pytes
 def test_nothing_a_worker_sends_breaks_the_manager_in_a_long_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fuzz(tmp_path, LONG_INPUTS, caplog)
+    check_fuzzed(tmp_path, LONG_INPUTS, caplog)
 
 
 @given(BODY)

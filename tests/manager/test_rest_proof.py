@@ -139,8 +139,14 @@ def test_the_proof_of_another_experiments_manager_convinces_nobody(client: Clien
 
 
 def test_asking_for_a_proof_is_no_sign_of_life(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.backend, "events", None)
+    heard: list[Any] = []
+
+    async def events(*arguments: Any) -> None:
+        heard.append(arguments)
+
+    monkeypatch.setattr(client.backend, "events", events)
     session_with(client)
+    assert heard == []
 
 
 @pytest.mark.parametrize(("path", "content"), [("/keeper.pyz", b"keeper"), (f"/code/{'a' * 64}", b"packed")])

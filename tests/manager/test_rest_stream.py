@@ -111,7 +111,9 @@ def test_a_stranger_gets_no_stream(client: Client, headers: dict[str, str], stat
 
 def test_the_own_page_gets_the_stream(client: Client) -> None:
     async def watch() -> None:
-        await leave(await connect(client, Origin=f"http://127.0.0.1:{client.port}"))
+        connection = await connect(client, Origin=f"http://127.0.0.1:{client.port}")
+        await until(lambda: client.application.site.streams.open == 1)
+        await leave(connection)
 
     in_time(watch())
 

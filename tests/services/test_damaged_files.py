@@ -81,9 +81,13 @@ def test_a_handle_that_the_trial_has_changed_is_none(tmp_path: Path, changed: di
 def test_whatever_stands_in_the_bookings_a_service_starts(tmp_path: Path, content: bytes) -> None:
     place = tmp_path / "gpus.json"
     place.write_bytes(content)
-    GpuDesk("abc", rules_of(LocalConfig()), place).restore(lambda directory: directory.exists())
+    desk = GpuDesk("abc", rules_of(LocalConfig()), place)
+    desk.restore(lambda directory: directory.exists())
+    assert all(directory.exists() for directory, _ in desk._bookings.values())
     place.write_bytes(content)
-    Bookings(place).load()
+    bookings = Bookings(place)
+    bookings.load()
+    assert all(isinstance(job, str) for job in bookings._bookings)
 
 
 @SETTINGS

@@ -50,7 +50,8 @@ def test_the_schemas_refuse_what_determined_refuses(url, case):
     "case", [case for url, case in (one.values for one in _cases("sane_as")) if url.endswith("/hyperparameter.json")]
 )
 def test_each_hyperparameter_of_determined_becomes_one_of_ours(case):
-    SearchSpace.parse(search_space({"x": case}, grid=False))
+    space = search_space({"x": case}, grid=False)
+    assert SearchSpace.parse(space).json == space
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -332,6 +332,7 @@ def test_closing_a_service_that_was_never_opened_is_harmless(tmp_path):
     from nnilite.testing import fake_context
 
     asyncio.run(LocalService("local", LocalConfig(), fake_context(tmp_path)).close())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("early", [True, False])

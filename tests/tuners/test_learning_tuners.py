@@ -455,3 +455,5 @@ def test_any_order_of_calls_does_no_harm(name, seed):
                 tuner.import_data([{"parameter": parameters, "value": rng.choice(VALUES)}, {}])
             case 8 if rng.random() < 0.3:
                 tuner.update_search_space(rng.choice([WIDE, NUMBERS, OTHER]))
+    assert given
+    assert all(own(tuner, parameters) for parameters in given.values())

@@ -103,6 +103,7 @@ def test_every_block_says_what_it_is() -> None:
 def test_python_runs_where_it_needs_nothing_else(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = compile(block.text, str(block), "exec")
     tree = ast.parse(block.text)
+    assert tree.body, "the block has no statement"
     _import_what_is_ours(tree)
     if _stands_alone(tree):
         monkeypatch.chdir(tmp_path)

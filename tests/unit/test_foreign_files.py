@@ -80,8 +80,8 @@ def snapshot(folder: Path) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def surrounded() -> Iterator[Path]:
-    """A target deep in a tree that must stay as it is."""
+def checked_surroundings() -> Iterator[Path]:
+    """Give a target deep in a tree, and check that the rest of the tree stays as it is."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "1/2/3/4/5/6/target")
         target.mkdir(parents=True)
@@ -108,14 +108,14 @@ CHAIN = [
 
 
 def test_a_chain_of_links_from_an_earlier_fetch_leads_no_later_one_out() -> None:
-    with surrounded() as target:
+    with checked_surroundings() as target:
         unpack(Sent(packed(*CHAIN)), target)
         unpack(Sent(packed(file("b", b"owned"))), target)
         assert (target / "b").read_bytes() == b"owned"
 
 
 def test_links_that_an_earlier_version_has_made_are_replaced_and_not_followed(tmp_path: Path) -> None:
-    with surrounded() as target:
+    with checked_surroundings() as target:
         (target / "b").symlink_to("../../../../../../NAME")
         (target / "folder").symlink_to("..")
         (target / "trial.stdout").symlink_to("../beside")
@@ -124,7 +124,7 @@ def test_links_that_an_earlier_version_has_made_are_replaced_and_not_followed(tm
 
 
 def test_a_second_fetch_after_an_ordinary_link_succeeds() -> None:
-    with surrounded() as target:
+    with checked_surroundings() as target:
         for _ in range(2):
             unpack(Sent(packed(file("epoch-7"), link("best", "epoch-7"))), target)
         unpack(Sent(packed(file("best/deeper"), file("epoch-7/x"))), target)
@@ -161,7 +161,7 @@ SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(Healt
 @SLOW
 @given(st.lists(st.lists(members, max_size=6), min_size=1, max_size=4))
 def test_no_members_of_any_fetches_reach_outside(fetches: list[list[Member]]) -> None:
-    with surrounded() as target:
+    with checked_surroundings() as target:
         for fetch in fetches:
             with contextlib.suppress(MachineError):
                 unpack(Sent(packed(*(one if one[1] in b"0?S" else (*one[:3], b"") for one in fetch))), target)
@@ -172,14 +172,14 @@ def test_no_members_of_any_fetches_reach_outside(fetches: list[list[Member]]) ->
 def test_damaged_streams_raise_what_is_declared(noise: bytes, at: int, sent: list[Member]) -> None:
     data = bytearray(packed(*(one if one[1] in b"0?S" else (*one[:3], b"") for one in sent)))
     data[at : at + len(noise)] = noise
-    with surrounded() as target, contextlib.suppress(MachineError):
+    with checked_surroundings() as target, contextlib.suppress(MachineError):
         unpack(Sent(bytes(data)), target)
 
 
 @SLOW
 @given(st.lists(st.lists(members, max_size=5), min_size=1, max_size=3))
 def test_no_folder_of_a_shared_storage_reaches_outside(states: list[list[Member]]) -> None:
-    with surrounded() as target, tempfile.TemporaryDirectory() as storage:
+    with checked_surroundings() as target, tempfile.TemporaryDirectory() as storage:
         for state in states:
             source = Path(storage, "source")
             shutil.rmtree(source, ignore_errors=True)

@@ -98,6 +98,7 @@ def test_a_starter_that_is_gone_does_not_matter(pipe: tuple[FileIO, int]) -> Non
     starter = Starter(writer)
     starter.packed(1, 1)
     starter.answer({"ready": "yes"})
+    assert starter._pipe is None
 
 
 CONFIG = {

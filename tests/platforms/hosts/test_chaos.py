@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.chaos import TRIAL, Chaos, Victim, books, noticed
-from e2e.chaos_setting import FAULTS, LIMITS, SEED, survive
+from e2e.chaos_setting import FAULTS, LIMITS, SEED, play_and_check
 from platforms.disk.disk import WRITE, Disk
 from platforms.hosts.hosts import USER, Host
 from waiting import pause
@@ -168,7 +168,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_to_hosts(
     record_property: Callable[[str, object], None],
 ) -> None:
     chaos.long_stop_s = 5.0
-    record_property("shown", f"chaos with hosts: {survive(chaos, 50, books_folder, 150)}")
+    record_property("shown", f"chaos with hosts: {play_and_check(chaos, 50, books_folder, 150)}")
 
 
 @pytest.mark.long
@@ -178,4 +178,4 @@ def test_nothing_is_lost_or_doubled_whatever_happens_to_hosts_in_a_long_run(
     books_folder: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("shown", f"chaos with hosts: {survive(chaos, FAULTS, books_folder, 400)}")
+    record_property("shown", f"chaos with hosts: {play_and_check(chaos, FAULTS, books_folder, 400)}")

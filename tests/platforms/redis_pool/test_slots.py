@@ -104,7 +104,7 @@ def test_the_slot_of_a_worker_that_was_killed_is_free_when_its_trial_cannot_run_
     waiting = other.run("true")
     worker.kill()
     start_worker(shared_server.url)
-    other.wait(waiting, JobState.SUCCEEDED)
+    assert other.wait(waiting, JobState.SUCCEEDED).exit_code == 0
 
 
 class Model:
@@ -202,7 +202,7 @@ STEPS = st.lists(
 TERMS = st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 1)), min_size=3, max_size=3)
 
 
-async def play(model: Model, steps: list[tuple[str, int]]) -> None:
+async def play_and_check(model: Model, steps: list[tuple[str, int]]) -> None:
     for name in "AABBCC":
         await model.submit(name)
     for what, number in steps:
@@ -264,4 +264,4 @@ async def test_who_does_not_ask_any_more_holds_nobody_up(shared_server):
 @given(STEPS, TERMS)
 async def test_whenever_workers_die_no_limit_is_passed_and_nobody_starves(shared_server, steps, terms):
     known = {name: SlotTerms(*terms[number]) for number, name in enumerate("ABC")}
-    await play(Model(shared_server.url, known), steps)
+    await play_and_check(Model(shared_server.url, known), steps)
