@@ -86,6 +86,7 @@ _parameter     one parameter of a search space
 _optuna_study  an experiment or a search as a study of optuna
 _space_checks  what is wrong with a search space
 _space_hints   what is allowed in a search space but is hardly meant
+_cpython       what the SDK and the keeper use of CPython's own modules
 _version       the version of this package
 """
 
@@ -268,12 +269,14 @@ class _ThisTrial:
     def _read(self) -> Any:
         import time
 
+        from nnilite._cpython import loads
+
         path = os.path.join(_system_dir(), "parameter.cfg")
         deadline = time.monotonic() + _PARAMETERS_WAIT_S
         while True:
             try:
                 with open(path, encoding="utf-8") as file:
-                    return _loads(file.read())
+                    return loads(file.read())
             except (OSError, ValueError) as error:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"the parameters of this trial cannot be read from {path}: {error}") from error
@@ -303,6 +306,8 @@ class _ThisTrial:
     def _line(self, kind: str, sequence: int, text: str) -> bytes:
         import time
 
+        from nnilite._cpython import dumps
+
         record = {
             "parameter_id": self.current.get("parameter_id") if isinstance(self.current, dict) else None,
             "trial_job_id": get_trial_id(),
@@ -311,7 +316,7 @@ class _ThisTrial:
             "value": text,
             "time": time.time(),
         }
-        data = (_dumps(record) + "\n").encode("ascii")
+        data = (dumps(record, _plain) + "\n").encode("ascii")
         if len(data) > _MAX_LINE_BYTES:
             raise ValueError(
                 f"a metric takes less than 1,000,000 bytes as JSON, this one takes {len(data):,}; "
@@ -374,58 +379,15 @@ def _append(line: bytes) -> None:
 
 
 def _text(metric: Any) -> str:
+    from nnilite._cpython import dumps
+
     try:
-        return _dumps(metric)
+        return dumps(metric, _plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(
             f"a metric must be a number, or a dict of JSON values with a number as 'default'; "
             f"this {type(metric).__name__} is not: {error}"
         ) from error
-
-
-# `import json` takes as long as a start of Python, mostly for `re`. The two functions below use the part of it that is
-# written in C, which is all of the work. Where a Python has no such part, or another one, `json` itself is used.
-
-
-class _SdkNumbers:
-    """What the JSON reader in C asks for."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.__getitem__
-    memo: dict[str, str] = {}
-
-
-def _loads(text: str) -> Any:
-    """The value of a JSON text. Raises: ValueError."""
-    text = text.strip(" \t\n\r")
-    try:
-        from _json import make_scanner
-
-        value, end = make_scanner(_SdkNumbers)(text, 0)  # type: ignore[arg-type]
-    except (ImportError, AttributeError, TypeError, StopIteration, SystemError):  # `json` tells what is wrong
-        end = -1
-    if end == len(text):
-        return value
-    import json
-
-    return json.loads(text)
-
-
-def _dumps(value: Any) -> str:
-    """The JSON text of a value. Raises: TypeError, ValueError, RecursionError."""
-    try:
-        from _json import encode_basestring_ascii, make_encoder
-
-        encode = make_encoder({}, _plain, encode_basestring_ascii, None, ": ", ", ", False, False, True)
-    except (ImportError, TypeError):
-        import json
-
-        return json.dumps(value, default=_plain)
-    return "".join(encode(value, 0))
 
 
 def _plain(value: Any) -> Any:

@@ -56,10 +56,10 @@ __all__ = [
 ]
 
 _MODULES = (
+    "_cpython.py",
     "_keeper/plain_file.py",
     "_keeper/enclosed.py",
     "_keeper/tar_stream.py",
-    "_keeper/plain_json.py",
     "_keeper/signals.py",
     "_keeper/folder.py",
     "_keeper/process.py",

@@ -1,14 +1,15 @@
 """Makes one sentence and exit code 130 of Ctrl-C, whenever it comes.
 
 `nnictl` imports this module first, so it imports next to nothing itself: the import of `signal` takes milliseconds, in
-which Ctrl-C would cause a traceback; `_signal` is its part that is built into the interpreter.
+which Ctrl-C would cause a traceback. `_cpython` has the part of it that is built into the interpreter.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import os
 import sys
+
+from nnilite._cpython import signal
 
 INTERRUPTED = 130
 
@@ -20,16 +21,16 @@ class Quitting:
     """
 
     def __enter__(self) -> None:
-        self._handles = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler and _handle(_quit)
+        self._handles = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _handle(_quit)
 
     def __exit__(self, *_: object) -> None:
         if self._handles:
-            _handle(_signal.default_int_handler)
+            _handle(signal.default_int_handler)
 
 
 def ignore() -> None:
     """Ignore Ctrl-C from now on, when only the interpreter has to end."""
-    _handle(_signal.SIG_IGN)
+    _handle(signal.SIG_IGN)
 
 
 def tell(sentence: str) -> int:
@@ -41,7 +42,7 @@ def tell(sentence: str) -> int:
 def _handle(handler: object) -> bool:
     """Set the handler. False in all threads but the main thread, the only one that gets a KeyboardInterrupt."""
     try:
-        _signal.signal(_signal.SIGINT, handler)
+        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
     except ValueError:
         return False
     return True

@@ -69,9 +69,7 @@ local_link         the short way to a manager on this machine: a Unix socket
 enclosed           files below a folder, with no link followed on the way
 tar_stream         reads a tar stream that a stranger may have written
 plain_file         small files by the system's calls alone
-plain_json         JSON without the time that the import of `json` takes
-plain_hash         the same for `hashlib`
-signals            the same for `signal`
+signals            what the keeper uses of `signal`, without the time that its import takes
 wake               lets the main thread wait for signals, other threads, and time
 fork_server        forks a keeper for each job, which saves the start of Python
 """
@@ -92,8 +90,8 @@ __all__ = ["BEFORE_START", "BUILD", "SDK", "SHIM", "bootstrap_source", "build", 
 BUILD = ""
 """The hash of the zipapp that this runs from; "" outside of one."""
 
-SDK: Tuple[str, ...] = ()
-"""The names of the SDK's files in that zipapp; () outside of one."""
+SDK: Dict[str, str] = {}
+"""The places of the SDK's files in that zipapp by their names; {} outside of one."""
 
 SHIM = Path(__file__).parent.parent / "_nni_shim"
 """The folder to put on sys.path for `import nni`."""
@@ -108,8 +106,6 @@ BEFORE_START: Tuple[str, ...] = (
     "niceness",
     "output",
     "plain_file",
-    "plain_hash",
-    "plain_json",
     "process",
     "program",
     "saving",
@@ -123,10 +119,11 @@ BEFORE_START: Tuple[str, ...] = (
 """The modules that a job may load before the start of its trial, which waits for them."""
 
 _PACKAGE = Path(__file__).parent
+_CPYTHON = "nnilite/_cpython.py"
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_http")
 _MAIN = """import sys
 
-from nnilite_keeper.program import main
+from nnilite._keeper.program import main
 
 sys.exit(main(sys.argv[1:]))
 """
@@ -141,6 +138,7 @@ def version():
 '''
 _QUOTE = '"'
 _QUOTES = _QUOTE * 3
+_FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a program, where it stands already
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -156,14 +154,16 @@ def build(target: Path, with_storage: bool = False) -> Path:
     files = {"__main__.py": _MAIN.encode()}
     left_out = ("attempt_files", "ending", "folder_looks", "tar_stream", *(() if with_storage else _FOR_STORAGE))
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
-    files.update((f"nnilite_keeper/{path.name}", _without_prose(path.read_text("ascii"))) for path in modules)
+    files.update((f"nnilite/_keeper/{path.name}", _without_prose(path.read_text("ascii"))) for path in modules)
+    files.update({"nnilite/__init__.py": b"", _CPYTHON: _without_prose(_cpython())})
     sdk = sdk_sources()
-    files.update((f"sdk/{name}", data) for name, data in sdk.items())
+    places = {name: name if name == _CPYTHON else f"sdk/{name}" for name in sorted(sdk)}
+    files.update((place, sdk[name]) for name, place in places.items() if place not in files)
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
-    init = _INIT.format(build=digest.hexdigest()[:16], sdk=repr(tuple(sorted(sdk))), version=version())
-    files["nnilite_keeper/__init__.py"] = init.encode()
+    init = _INIT.format(build=digest.hexdigest()[:16], sdk=repr(places), version=version())
+    files["nnilite/_keeper/__init__.py"] = init.encode()
     draft = target.with_name(f".{target.name}.{os.getpid()}.new")
     with open(draft, "wb") as stream:
         _write(stream, files)
@@ -178,8 +178,7 @@ def with_bytecode(keeper: bytes) -> bytes:
     """
     with zipfile.ZipFile(io.BytesIO(keeper)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-    for module in BEFORE_START:
-        name = f"nnilite_keeper/{module}.py"
+    for name in (_CPYTHON, *(f"nnilite/_keeper/{module}.py" for module in BEFORE_START)):
         code = compile(files[name], name, "exec", dont_inherit=True, optimize=2)
         # By its second word it is taken without a look at times or sources: those in the zipapp are the same.
         head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(files[name])
@@ -192,14 +191,20 @@ def with_bytecode(keeper: bytes) -> bytes:
 def sdk_sources() -> Dict[str, bytes]:
     """The files that trials import, by their path in the folder on PYTHONPATH."""
     nnilite = _PACKAGE.parent
-    files = {f"nnilite/{name}": (nnilite / name).read_bytes() for name in ("__init__.py", "_version.py")}
+    files = {f"nnilite/{name}": (nnilite / name).read_bytes() for name in ("__init__.py", "_cpython.py", "_version.py")}
     files.update((path.relative_to(SHIM).as_posix(), path.read_bytes()) for path in sorted(SHIM.rglob("*.py")))
     return files
 
 
 def bootstrap_source() -> str:
     """The text of the bootstrap, for platforms that only run a command."""
-    return _without_prose((_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")).decode("ascii")
+    program = (_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")
+    before, _, after = program.partition("from nnilite._cpython import loads, sha256, signal\n")
+    return _without_prose(before + _cpython().replace(_FUTURE, "") + after).decode("ascii")
+
+
+def _cpython() -> str:
+    return (_PACKAGE.parent / "_cpython.py").read_text(encoding="ascii")
 
 
 def version() -> str:

@@ -1,7 +1,8 @@
 """The first program of a job: it gets the keeper and becomes it. It needs Python 3.8 and nothing installed.
 
 A platform that only runs a command gets the text of this module, compressed, within that command (`nnilite.bootstrap`
-makes it). So this module imports only the standard library; the keeper does the rest (see `job`).
+makes it), with the text of `nnilite._cpython` in place of its import. So this module imports nothing else than the
+standard library; the keeper does the rest (see `job`).
 
 
     --from PLACE        the instructions: a file, a folder with a file `spec`, `env:NAME` for environment variables,
@@ -32,18 +33,14 @@ import sys
 import time
 import zlib
 
+from nnilite._cpython import loads, sha256, signal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from types import FrameType
     from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
     T = TypeVar("T")
-else:
-    try:
-        import _signal as signal  # all of it but enumerations
-    except ImportError:  # another Python than CPython
-        import signal
 
 NOT_STARTED = 4
 STOPPED = 143
@@ -156,8 +153,8 @@ def _start(options: Mapping[str, str], words: Sequence[str]) -> int:
     # To start Python once more, and to import all this again, would cost as much time as the rest of the start.
     sys.argv = [keeper, "job"]
     sys.path.insert(0, keeper)
-    sys.modules["nnilite_keeper.bootstrap_program"] = sys.modules[__name__]
-    program = __import__("nnilite_keeper.program", fromlist=["become_job"])
+    sys.modules["nnilite._keeper.bootstrap_program"] = sys.modules[__name__]
+    program = __import__("nnilite._keeper.program", fromlist=["become_job"])
     return int(program.become_job(start, place, words))
 
 
@@ -198,7 +195,7 @@ def _instructions(place: str) -> Tuple[Dict[str, Any], str]:
         folder = os.path.dirname(path)
         data = patiently("the specification", path, lambda: _read(path), _FILE_LIMIT_S)
     try:
-        return _loads(zlib.decompress(data).decode("utf-8")), folder
+        return loads(zlib.decompress(data).decode("utf-8")), folder
     except (ValueError, zlib.error) as error:
         raise Failed("the specification in {} is damaged: {}".format(place, error)) from error
 
@@ -207,7 +204,7 @@ def _keeper(entry: Mapping[str, Any], files: str, place: str) -> str:
     """Bring the keeper to the job's own folder. Returns its path. Raises: Failed, OSError."""
     target = os.path.join(place, "keeper.pyz")
     _fetch("the keeper", entry, files, target)
-    if _sha256(_read(target)) != entry["sha256"]:
+    if sha256(_read(target)).hexdigest() != entry["sha256"]:
         raise Failed("the keeper that the platform has handed over is damaged, or not ours")
     return target
 
@@ -322,37 +319,6 @@ def _pass_on(source: Any, target: Any) -> None:
     while piece:
         target.write(piece)
         piece = source.read(_CHUNK_BYTES)
-
-
-def _sha256(data: bytes) -> str:
-    """In hexadecimal digits. `hashlib` would load all of OpenSSL."""
-    for name in ("_sha2", "_sha256", "hashlib"):
-        try:
-            return str(__import__(name).sha256(data).hexdigest())
-        except (ImportError, AttributeError):
-            continue
-    raise Failed("this Python has no SHA-256")
-
-
-def _loads(text: str) -> Any:
-    """The value of a JSON text, by the C part of `json` where there is one (see `plain_json`). Raises: ValueError."""
-    try:
-        from _json import make_scanner
-
-        value, end = make_scanner(_StartNumbers)(text, 0)  # type: ignore[arg-type]
-        if end == len(text):
-            return value
-    except (ImportError, AttributeError, TypeError, StopIteration, SystemError):
-        pass
-    import json
-
-    return json.loads(text)
-
-
-class _StartNumbers:
-    strict, object_hook, object_pairs_hook = True, None, None
-    parse_float, parse_int, parse_constant = float, int, float
-    memo: Dict[str, str] = {}
 
 
 def _read(path: str) -> bytes:

@@ -12,7 +12,9 @@ import sys
 import threading
 import time
 
-from . import plain_json, working_copy
+from nnilite._cpython import loads
+
+from . import working_copy
 from .storage import StorageError, code_name, open_storage
 
 TYPE_CHECKING = False
@@ -26,7 +28,7 @@ _LOOK_S = 0.05
 def main(archive: str) -> int:
     """Fetch by the storage's description on standard input; why not is printed. Never returns: a thread may hang."""
     try:
-        entry = plain_json.loads(sys.stdin.read())
+        entry = loads(sys.stdin.read())
         trouble = fetch_code(entry if isinstance(entry, dict) else {}, archive)
     except ValueError:
         trouble = "what is to be fetched was not told in full"

@@ -23,7 +23,9 @@ import fcntl
 import os
 import time
 
-from . import plain_file, plain_json
+from nnilite._cpython import dumps, loads
+
+from . import plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class Folder:
         """
         if any(os.path.exists(os.path.join(self.inner, name)) for name in ("started", "exit", "exit.new")):
             return False
-        content = plain_json.dumps({"run": run}).encode("ascii").ljust(_RESERVED_BYTES)
+        content = dumps({"run": run}).encode("ascii").ljust(_RESERVED_BYTES)
         for name in ("started", "exit"):
             plain_file.write(self._draft(name), content)
         return True
@@ -108,7 +110,7 @@ class Folder:
     def read(self, name: str) -> Optional[Dict[str, Any]]:
         """The JSON object in `.nni/<name>`; None if there is none. Raises: OSError if it cannot be read now."""
         try:
-            value = plain_json.loads(plain_file.read(os.path.join(self.inner, name), _MAX_RECORD_BYTES).decode("utf-8"))
+            value = loads(plain_file.read(os.path.join(self.inner, name), _MAX_RECORD_BYTES).decode("utf-8"))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except (ValueError, RecursionError):  # the trial may have written to it
@@ -119,7 +121,7 @@ class Folder:
         """Write the JSON object to `.nni/<name>`. A failure goes to the log and returns False."""
         draft = self._draft(name)
         try:
-            self._fill(draft, plain_json.dumps(value).encode("utf-8"))
+            self._fill(draft, dumps(value).encode("utf-8"))
             os.replace(draft, os.path.join(self.inner, name))
         except OSError as error:
             self.note("{} cannot be written: {}".format(name, error))
@@ -129,7 +131,7 @@ class Folder:
     def write_parameters(self, parameters: Any) -> None:
         """Write parameter.cfg. Raises: OSError."""
         path = os.path.join(self.path, "parameter.cfg")
-        self._fill(path + ".new", plain_json.dumps(parameters).encode("utf-8"))
+        self._fill(path + ".new", dumps(parameters).encode("utf-8"))
         os.replace(path + ".new", path)
 
     def disk_is_full(self) -> bool:

@@ -22,7 +22,9 @@ from __future__ import annotations
 import os
 import sys
 
-from . import attempt_run, bootstrap_program, plain_json, process, signals, starting
+from nnilite._cpython import dumps, loads
+
+from . import attempt_run, bootstrap_program, process, signals, starting
 from .folder import Folder
 from .plain_file import open_ordinary
 from .spec import SpecError, parse
@@ -56,7 +58,7 @@ def run(words: Sequence[str]) -> int:
     """Do what the instructions in the file of the first word say. Returns the exit code."""
     try:
         with open(words[0], encoding="utf-8") as file:
-            start = plain_json.loads(file.read())
+            start = loads(file.read())
         os.unlink(words[0])
     except OSError as error:
         return _not_started(bootstrap_program.read_options(words[1:]), error, by_machine=True)
@@ -187,7 +189,7 @@ def _print_end(directory: str) -> None:
     if exited:
         from .link import MARK
 
-        sys.stdout.write(MARK + plain_json.dumps(dict(exited, type="exit")) + "\n")
+        sys.stdout.write(MARK + dumps(dict(exited, type="exit")) + "\n")
         sys.stdout.flush()
 
 
@@ -205,7 +207,7 @@ def _print_output(stream: str, path: str, offset: int) -> None:
     for begin in range(0, len(data), _PIECE_BYTES):
         piece = base64.b64encode(data[begin : begin + _PIECE_BYTES]).decode("ascii")
         event = {"type": "output", "stream": stream, "offset": offset + begin, "data": piece}
-        sys.stdout.write(MARK + plain_json.dumps(event) + "\n")
+        sys.stdout.write(MARK + dumps(event) + "\n")
     sys.stdout.flush()
 
 
@@ -236,7 +238,7 @@ def _resume(spec: Dict[str, Any], message_file: Optional[str], place: str, wake:
     directory = spec["directory"]
     spec["run"] = _take_over(directory)
     path = os.path.join(place, "spec.json")
-    bootstrap_program.write_private(path, plain_json.dumps(spec).encode("ascii"))
+    bootstrap_program.write_private(path, dumps(spec).encode("ascii"))
     child = subprocess.Popen([sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "run", path])
     while child.poll() is None and not wake.terminations:
         wake.wait(0.2)

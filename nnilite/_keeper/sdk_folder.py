@@ -11,6 +11,8 @@ import stat
 import sys
 import zipimport
 
+from nnilite._cpython import importing
+
 from . import BUILD, SDK
 
 TYPE_CHECKING = False
@@ -84,16 +86,15 @@ def _unpack(folder: str) -> None:
 def _compile(draft: str, folder: str) -> None:
     """Write the bytecode of what each trial imports, for this version of Python: trials would not, by the user's will,
     and would compile it each time, for a quarter of what a short trial costs."""
-    import _frozen_importlib_external as importing  # what `importlib.util` has of this, without its other imports
     import marshal
 
     unchecked = (1).to_bytes(4, "little") + bytes(8)  # no look at the source, which never changes here
-    for package in ("nnilite", "nni"):
-        name = os.path.join(package, "__init__.py")
+    for module in ("nnilite/__init__.py", "nnilite/_cpython.py", "nni/__init__.py"):
+        name = os.path.join(*module.split("/"))
         with open(os.path.join(draft, name), "rb") as file:
             code = compile(file.read(), os.path.join(folder, name), "exec", dont_inherit=True)
         target = importing.cache_from_source(os.path.join(draft, name))
-        os.mkdir(os.path.dirname(target), 0o700)
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         with open(target, "wb") as file:
             file.write(importing.MAGIC_NUMBER + unchecked + marshal.dumps(code))
 
@@ -107,4 +108,4 @@ def _files() -> Dict[str, bytes]:
     # `zipfile` would take longer to import than the files take to write.
     archive = os.path.abspath(sys.argv[0])
     loader = zipimport.zipimporter(archive)
-    return {name: loader.get_data(os.path.join(archive, "sdk", *name.split("/"))) for name in SDK}
+    return {name: loader.get_data(os.path.join(archive, *place.split("/"))) for name, place in SDK.items()}

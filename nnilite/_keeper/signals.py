@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal as _found
-else:
-    try:
-        import _signal as _found
-    except ImportError:  # another Python than CPython
-        import signal as _found
+from nnilite._cpython import signal as _found
 
 ITIMER_REAL = _found.ITIMER_REAL
 SIG_BLOCK = int(_found.SIG_BLOCK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import plain_json
+from nnilite._cpython import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def load(source: str) -> Spec:
         else:
             with open(source, encoding="utf-8") as file:
                 text = file.read()
-        return parse(plain_json.loads(text))
+        return parse(loads(text))
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError("the specification {} cannot be read: {}".format(source, error)) from error
     except SpecError:

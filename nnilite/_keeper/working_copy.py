@@ -11,8 +11,9 @@ import os
 import stat
 import time
 
+from nnilite._cpython import sha256
+
 from .code_archive import FILE, FOLDER, LINK, damage, entries
-from .plain_hash import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

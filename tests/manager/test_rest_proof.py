@@ -171,7 +171,7 @@ def test_a_keeper_of_an_earlier_version_still_delivers(client: Client, tmp_path:
     keeper, spec = build(tmp_path / "keeper.pyz"), tmp_path / "spec.json"
     with ZipFile(keeper) as built, ZipFile(tmp_path / "old.pyz", "w") as old:
         for name in built.namelist():
-            more = SENDS_ITS_TOKEN if name == "nnilite_keeper/link.py" else ""
+            more = SENDS_ITS_TOKEN if name == "nnilite/_keeper/link.py" else ""
             old.writestr(name, built.read(name) + more.encode())
     about = {"job": JOB, "experiment": "exp12345", "trial": "Run01", "directory": str(tmp_path / "attempt")}
     about |= {"token": client.backend.callback_token(JOB), "callback": f"http://127.0.0.1:{client.port}"}

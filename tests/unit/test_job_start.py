@@ -17,7 +17,7 @@ import pytest
 
 import nnilite._keeper as keeper_sources
 from keeper_bench import Bench, pythons, zipapp
-from nnilite._keeper import BEFORE_START, code_archive, plain_json
+from nnilite._keeper import BEFORE_START, code_archive
 from nnilite.bootstrap import Instructions, Supply, command, pack, with_bytecode
 from nnilite.codedir import pack as pack_code
 
@@ -76,9 +76,9 @@ def changed(keeper, change):
 def test_a_trial_waits_for_no_module_that_only_its_end_and_its_reports_need(bench, tmp_path):
     done = job(bench, tmp_path, zipapp().read_bytes(), before=TELL)
     loaded = set(done.stdout.split())
-    assert "nnilite_keeper.starting" in loaded, done.stderr
+    assert "nnilite._keeper.starting" in loaded, done.stderr
     assert loaded & DEAR == set()
-    ours = {name.partition(".")[2] for name in loaded if name.startswith("nnilite_keeper.")}
+    ours = {name.rpartition(".")[2] for name in loaded if name.startswith("nnilite._keeper.")}
     assert ours <= {*BEFORE_START, "bootstrap_program"}
 
 
@@ -90,7 +90,7 @@ def test_a_keeper_with_bytecode_runs_a_job_by_any_python(bench, tmp_path):
 
 def test_bytecode_is_what_runs_where_it_fits(tmp_path):
     def without_sources(name, data):
-        return b"no source" if name[:-3].rpartition("/")[2] in BEFORE_START and name.startswith("nnilite_k") else data
+        return b"no source" if name[:-3].rpartition("/")[2] in BEFORE_START and name.startswith("nnilite/_k") else data
 
     keeper = changed(with_bytecode(zipapp().read_bytes()), lambda n, d: without_sources(n, d) if n[-1] == "y" else d)
     with Bench(tmp_path) as bench:
@@ -110,12 +110,16 @@ def test_the_sources_are_what_runs_where_bytecode_is_that_of_another_python(tmp_
 
 def test_the_keeper_is_sent_without_docstrings_and_comments_and_with_all_lines_in_their_places():
     with zipfile.ZipFile(zipapp()) as keeper:
-        sent = {Path(name).stem: keeper.read(name).decode() for name in keeper.namelist() if "keeper/" in name}
-    sent.pop("__init__")  # it is made for it
-    folder = Path(keeper_sources.__file__).parent
+        sent = {
+            name: keeper.read(name).decode()
+            for name in keeper.namelist()
+            if name.startswith(("nnilite/_keeper", "nnilite/_cp"))
+        }
+    assert sent.pop("nnilite/_keeper/__init__.py")  # it is made for it
+    folder = Path(keeper_sources.__file__).parent.parent.parent
     assert len(sent) > 20
     for name, text in sent.items():
-        own = (folder / f"{name}.py").read_text("ascii")
+        own = (folder / name).read_text("ascii")
         assert len(text.splitlines()) == len(own.splitlines())
         assert ast.dump(ast.parse(text), include_attributes=False) == ast.dump(bare(own), include_attributes=False)
 
@@ -146,23 +150,6 @@ def test_small_archives_are_read_as_tarfile_reads_them(tmp_path, plain):
 
 def facts(entries):
     return [(e.name, e.kind, e.mode, e.size, e.linkname, e.data.read() if e.data else None) for e in entries]
-
-
-@pytest.mark.parametrize("python", pythons())
-@pytest.mark.parametrize("text", ["{", "", "{}x", "[", "-", "nan", '{"a" 1}', "[1,]"])
-def test_what_is_no_json_is_a_value_error_though_json_was_never_loaded(python, text):
-    program = (
-        "import sys; sys.path[:0] = [sys.argv[1]]; from nnilite_keeper.plain_json import loads; loads(sys.argv[2])"
-    )
-    run = [python, "-I", "-S", "-c", program, str(zipapp()), text]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr.splitlines()[-1].startswith("json.decoder.JSONDecodeError: ")
-
-
-@pytest.mark.parametrize("value", [None, 1.5, float("inf"), "\u00fc\ud800", {"a": [1, {"b": True}]}])
-def test_plain_json_is_json(value):
-    assert plain_json.dumps(value) == json.dumps(value)
-    assert plain_json.loads(json.dumps(value)) == value
 
 
 def test_a_trial_gets_no_file_that_its_keeper_has_inherited(tmp_path):

@@ -296,22 +296,6 @@ def test_parameters_and_reports_need_no_json_module(alone, trial):
     assert values(trial) == [{"default": 0.1}]
 
 
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("value", [1, -0.5, True, None, '\u00e4\ud800"', {"a": [{}, []], "b": math.inf}, [], {1: 2}])
-def test_json_is_what_the_json_module_makes_of_it_with_and_without_its_part_in_c(sdk, monkeypatch, value, missing):
-    if missing:
-        monkeypatch.setitem(sys.modules, "_json", None)
-    text = sdk._dumps(value)
-    assert text == json.dumps(value)
-    assert sdk._loads(f" {text}\n") == json.loads(text)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1,", "{} x", "nul", "'a'"])
-def test_parameters_that_are_not_json_are_refused(sdk, text):
-    with pytest.raises(ValueError, match="line 1"):
-        sdk._loads(text)
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("python", pythons(), ids=lambda path: path.split("/")[-3])
 def test_the_sdk_alone_serves_every_python(alone, trial, python):
