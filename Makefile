@@ -2,7 +2,7 @@
 # make check       lint, types, import contracts and all tests that start no process, in some minutes: before each commit
 # make test        lint, types, import contracts and the tests (installs what it needs)
 # make test-long   the same with long simulations and fuzz runs
-# make lint        lint, types and import contracts, of the web page as well
+# make lint        lint, types and import contracts, of the web page, Lua and shell as well
 # make bench       the budgets, as ratios against a baseline in the same run
 # make nni         a wheel by which `import nni` works in all programs, not only in trials
 # make docs        rebuild the reference pages that are made from the code
@@ -44,6 +44,7 @@ lint: $(VENV)/packages.stamp node_modules/.package-lock.json
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 	$(RUN)/lint-imports
+	PATH="$(CURDIR)/$(RUN):$$PATH" scripts/lint-scripts
 	node_modules/@biomejs/cli-linux-*/biome check --error-on-warnings
 	$(NODE) node_modules/.bin/tsc -p .
 

@@ -22,7 +22,7 @@ with a sentence that says so. SIGTERM to the job reaches the keeper, which keeps
 could not deliver to the manager stands in the job's log, for `keeper_folder.read_log`, and so does why it never ran.
 
 Limits: Linux takes 128 kB for each word of a command and each environment variable, and about 2 MB for all of them.
-The command is about 6 kB; the keeper is 48 kB packed, and 63 kB in a variable. `environment` splits
+The command is about 7 kB; the keeper is 48 kB packed, and 63 kB in a variable. `environment` splits
 what is longer. Where there is room for 107 kB, the keeper of `with_bytecode` lets trials start earlier.
 """
 
@@ -35,30 +35,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from nnilite._keeper import bootstrap_source, with_bytecode
+from nnilite._keeper import bootstrap_shell, bootstrap_source, with_bytecode
 from nnilite.records import Json
 
 __all__ = ["Instructions", "JobProcess", "Supply", "command", "environment", "pack", "python_command", "with_bytecode"]
 
 _VARIABLE_CHARS = 100_000
-# The program is $0 of the shell, so nothing has to be quoted, and backquotes stand where a platform (Kubernetes, Azure)
-# would take $(...) for a variable of its own. A Python that is too old, even 2, must still be able to tell its version.
-_SHELL = """trap 'exit 143' TERM
-old=
-for p in python3 python /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python \
-python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8
-do
-v=`"$p" -S -c 'import sys; v = sys.version_info; sys.stdout.write("%d.%d %d" % (v[0], v[1], v[:2] >= (3, 8)))' \
-2>/dev/null` || continue
-case $v in *" 1") exec "$p" -I -S -c "$0" "$@";; esac
-old="$old, $p is ${v% *}"
-done
-m="the image has no Python 3.8 or later, which every job needs$old; install one in the image"
-echo "$m" >&2
-echo "NNILITE_EVENT {\\"type\\": \\"exit\\", \\"time\\": `date +%s`, \\"code\\": null, \\"message\\": \\"$m\\"}"
-case $1 in --message) echo "{\\"nnilite\\": {\\"code\\": null, \\"message\\": \\"$m\\"}}" >"$2";; esac
-exit 4
-"""
 
 
 @dataclass(frozen=True)
@@ -159,7 +141,7 @@ def python_command(program: str, *arguments: str) -> list[str]:
     text = base64.b64encode(pack(program.encode())).decode()
     # `binascii` is a part of the interpreter, and `base64` would load `re`.
     loader = f"import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64({text!r})))"
-    return ["/bin/sh", "-c", _SHELL, loader, *arguments]
+    return ["/bin/sh", "-c", bootstrap_shell(), loader, *arguments]
 
 
 def environment(name: str, data: bytes) -> dict[str, str]:

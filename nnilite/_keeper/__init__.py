@@ -85,7 +85,17 @@ import zipfile
 from pathlib import Path
 from typing import IO, Dict, Tuple
 
-__all__ = ["BEFORE_START", "BUILD", "SDK", "SHIM", "bootstrap_source", "build", "sdk_sources", "with_bytecode"]
+__all__ = [
+    "BEFORE_START",
+    "BUILD",
+    "SDK",
+    "SHIM",
+    "bootstrap_shell",
+    "bootstrap_source",
+    "build",
+    "sdk_sources",
+    "with_bytecode",
+]
 
 BUILD = ""
 """The hash of the zipapp that this runs from; "" outside of one."""
@@ -201,6 +211,12 @@ def bootstrap_source() -> str:
     program = (_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")
     before, _, after = program.partition("from nnilite._cpython import loads, sha256, signal\n")
     return _without_prose(before + _cpython().replace(_FUTURE, "") + after).decode("ascii")
+
+
+def bootstrap_shell() -> str:
+    """The text of the shell that looks for a Python, which then runs the bootstrap."""
+    lines = (_PACKAGE / "bootstrap.sh").read_text(encoding="ascii").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("#")).replace("\\\n", "")
 
 
 def _cpython() -> str:

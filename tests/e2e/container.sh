@@ -2,6 +2,7 @@
 # The steps of a Dockerfile in a root filesystem of its own: `container.sh FOLDER SOURCES`, in a mount namespace of its own.
 # FOLDER/build.sh has the steps, FOLDER/facts the variables and the command that they lead to; see test_image.py.
 set -euo pipefail
+# shellcheck disable=SC2034 # build.sh takes files from $sources
 folder=$1 sources=$2 root=$1/root
 mkdir -p "$root" "$folder/upper" "$folder/work"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$folder/upper,workdir=$folder/work" "$root"

@@ -17,6 +17,7 @@ import zlib
 import pytest
 
 from keeper_bench import HOSTILE, JOB, TOKEN, Bench, pythons, zipapp
+from nnilite._keeper import bootstrap_shell
 from nnilite.bootstrap import Instructions, JobProcess, Supply, command, environment, pack, python_command
 from nnilite.codedir import pack as pack_code
 from nnilite.keeper_folder import read_log
@@ -342,7 +343,7 @@ def test_a_job_that_is_started_anew_goes_on_after_what_the_one_before_has_report
     ("old", "found"), [(None, ""), ("echo 2.7 0", ", python3 is 2.7"), ("echo 3.6 0", ", python3 is 3.6")]
 )
 def test_an_image_without_a_python_that_will_do_says_so(bench, tmp_path, monkeypatch, old, found):
-    monkeypatch.setattr("nnilite.bootstrap._SHELL", shell_of_another_image())
+    monkeypatch.setattr("nnilite.bootstrap_shell()", shell_of_another_image())
     programs = tmp_path / "image"
     bench.environment["PATH"] = bench.path(programs)
     if old:
@@ -358,9 +359,7 @@ def test_an_image_without_a_python_that_will_do_says_so(bench, tmp_path, monkeyp
 
 def shell_of_another_image():
     """The shell's part without the places where this machine has a Python."""
-    from nnilite import bootstrap
-
-    return bootstrap._SHELL.replace(" /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python", "")
+    return bootstrap_shell().replace(" /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python", "")
 
 
 def test_a_python_that_is_too_old_is_passed_over(bench, tmp_path):

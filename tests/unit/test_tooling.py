@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -47,6 +48,21 @@ def test_lint_needs_no_debian_package_but_that_of_venv() -> None:
     assert "biome check" in told.stdout
 
 
+def test_lint_says_what_it_cannot_check(tmp_path: Path) -> None:
+    for name in ("git", "sh"):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+    run = subprocess.run(
+        ["scripts/lint-scripts"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert run.returncode == 0
+    for checker, file in {
+        "luac5.1": "nnilite_redis/_lua/take.lua",
+        "shellcheck": "nnilite_slurm/_sh/submit.sh",
+    }.items():
+        [line] = [line for line in run.stderr.splitlines() if checker in line]
+        assert f"training_services/{file}" in line.split()
+
+
 @pytest.fixture
 def named(tmp_path: Path) -> Path:
     """A folder of packages in which `nnilite-nni` is installed."""
@@ -78,7 +94,9 @@ def test_the_wheel_has_the_page_and_no_tool(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "nnilite/_web/vendor/preact.js" in names
+    assert {"nnilite/_web/vendor/preact.js", "nnilite/_keeper/bootstrap.sh", "nnilite_redis/_lua/take.lua"} <= set(
+        names
+    )
     assert not [name for name in names if name.endswith((".d.ts", ".json", ".jsonc")) and "manifest" not in name]
     assert {name.split("/")[0].split("-")[0] for name in names} >= {"nnilite", "nnilite_local", "nnilite_basic"}
     assert not [name for name in names if "node_modules" in name or name.startswith(("tests", "scripts"))]

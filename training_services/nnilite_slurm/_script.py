@@ -17,50 +17,19 @@ import shlex
 from collections.abc import Iterator
 
 from nnilite_slurm._config import SETTLE_S, SlurmConfig, SlurmContainerConfig, option_of
+from nnilite_slurm._shell import JOB_BEGIN, JOB_OF_ARRAY, JOB_ONCE, JOB_START
 
 _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/conda/bin/python3")
 
-_BEGIN = """
-if ! { cd "$SLURM_SUBMIT_DIR" && [ -e script ]; }; then
-    echo "nnilite: this node does not see the folder $SLURM_SUBMIT_DIR of the login node:" \
-        "set directory to one that login node and compute nodes share" >&2
-    exit 70
-fi
-fail() { echo "$*" >failed; echo "nnilite: $*" >&2; exit 70; }
-"""
-_OF_AN_ARRAY = """trial=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" tasks)
-cd "../../trials/$trial" || fail "the folder of trial $trial is gone"
-exec >job.log 2>&1
-"""
-_ONCE = """me=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
-if mkdir claim 2>/dev/null; then
-    echo "$me" >owner.new && mv owner.new owner
-else
-    [ "$(cat owner)" != "$me" ] || echo "Slurm has started it again (restart ${SLURM_RESTART_COUNT:-0})" >again
-    exit 0
-fi
-if [ -e canceled ] || [ -e removed ]; then exit 0; fi
-"""
-_MODULES = """type module >/dev/null 2>&1 || . /etc/profile
-"""
-_START = """root=$(cd ../../../.. && pwd)
-start='keeper=$1 spec=$2; shift 2
-for python in "$@"; do
-    if "$python" -I -S -c "import sys; sys.exit(sys.version_info < (3, 8))" </dev/null 2>/dev/null; then
-        exec "$python" -I -S "$keeper" run "$spec"
-    fi
-done
-echo "the node has no Python 3.8 or later: install one, or set pythonPath" | tee failed >&2
-exit 4'
-"""
+_LOADS_MODULES = "type module >/dev/null 2>&1 || . /etc/profile\n"
 
 
 def script_of(name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0) -> str:
     """The script for a job. `keeper` is the keeper's file in the cache; `tasks`: of a job array, 0 for a plain job."""
-    parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), _BEGIN]
+    parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), JOB_BEGIN]
     if tasks:
-        parts.append(_OF_AN_ARRAY)
-    parts += [_ONCE, *_set_up(config), _START]
+        parts.append(JOB_OF_ARRAY)
+    parts += [JOB_ONCE, *_set_up(config), JOB_START]
     pythons = " ".join(shlex.quote(path) for path in pythons_of(config.python_path))
     run = f'{_container(config.container)}/bin/sh -c "$start" nnilite "$root/cache/{keeper}" "$PWD/spec.json"'
     parts.append(f"exec {run} {pythons}\n")
@@ -112,7 +81,7 @@ def run_limit_s(config: SlurmConfig, grace_s: float) -> float | None:
 
 def _set_up(config: SlurmConfig) -> Iterator[str]:
     if config.modules:
-        yield _MODULES
+        yield _LOADS_MODULES
     commands = [f"module load {name}" for name in config.modules] + list(config.set_up)
     for command in commands:
         yield f"{{\n{command}\n}} || fail {shlex.quote(f'this set-up line failed: {command}')}\n"
