@@ -343,7 +343,8 @@ def test_a_job_that_is_started_anew_goes_on_after_what_the_one_before_has_report
     ("old", "found"), [(None, ""), ("echo 2.7 0", ", python3 is 2.7"), ("echo 3.6 0", ", python3 is 3.6")]
 )
 def test_an_image_without_a_python_that_will_do_says_so(bench, tmp_path, monkeypatch, old, found):
-    monkeypatch.setattr("nnilite.bootstrap_shell()", shell_of_another_image())
+    text = shell_of_another_image()
+    monkeypatch.setattr("nnilite.bootstrap.bootstrap_shell", lambda: text)
     programs = tmp_path / "image"
     bench.environment["PATH"] = bench.path(programs)
     if old:
