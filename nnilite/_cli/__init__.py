@@ -20,6 +20,7 @@ long_work       shows how far a long work is
 interrupt       makes one sentence and exit code 130 of Ctrl-C
 unpack          loads a saved experiment from a zip file that anybody may have made
 unpack_nni      the same for a zip file that NNI has written
+archive_entries  the entries of both, which are checked before they are unpacked
 remark_command  tags and a note for trials, for `trial remark`
 trial_folders   compares the folders of trials with the database, for `verify`
 drill_report    what a drill has cost, from attempts and metrics

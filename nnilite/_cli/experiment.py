@@ -242,8 +242,9 @@ def save(options: argparse.Namespace) -> None:
 
 def load(options: argparse.Namespace) -> None:
     from nnilite._cli import unpack
+    from nnilite._cli.archive_entries import MOST_FILES, ArchiveLimits
 
-    limits = unpack.ArchiveLimits(options.max_files or unpack.MOST_FILES, options.max_size)
+    limits = ArchiveLimits(options.max_files or MOST_FILES, options.max_size)
     if options.space is not None:
         warn("--searchSpacePath has no effect: the search space is in the experiment; `nnictl config show` prints it.")
     with long_work.shown("Unpacking", quiet=options.json) as work:

@@ -16,9 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nnilite import _nni_folders, _registry
-from nnilite._cli import unpack
+from nnilite._cli import archive_entries as entries
+from nnilite._cli.archive_entries import ArchiveLimits, Places
 from nnilite._cli.long_work import Work
-from nnilite._cli.unpack import ArchiveLimits, Places
 from nnilite._registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 
@@ -42,10 +42,10 @@ def load(
     target = (code or directory / "code").absolute()
     if any(one.id == experiment for one in _registry.everything()):
         raise Conflict(f"Experiment {experiment} is on this machine already.")
-    unpack.check_free(experiment, directory, target)
+    entries.check_free(experiment, directory, target)
     with ExitStack() as opened:
-        places = opened.enter_context(unpack.drafts(directory, target))
-        unpack.check_amount(archive, path, limits)
+        places = opened.enter_context(entries.drafts(directory, target))
+        entries.check_amount(archive, path, limits)
         _unpack(archive, places, work)
         work.goes_on("Checking")
         if not places.code.is_relative_to(places.directory) and places.code_draft.is_dir():
@@ -69,15 +69,15 @@ def _id(archive: zipfile.ZipFile, path: Path) -> str:
 
 
 def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
-    names = unpack.EntryPaths(unpack.folds_case(places.draft))
+    names = entries.EntryPaths(entries.folds_case(places.draft))
     work.expect(sum(entry.file_size for entry in archive.infolist()))
     for entry in archive.infolist():
-        parts = unpack.checked_parts(entry, names)
-        unpack.check_kind(entry)
+        parts = entries.checked_parts(entry, names)
+        entries.check_kind(entry)
         if parts[0] == "experiment" and len(parts) > 1:
-            unpack.unpack_one(archive, entry, places.draft, "/".join(parts[1:]), work)
+            entries.unpack_one(archive, entry, places.draft, "/".join(parts[1:]), work)
         elif parts[0] == "code" and len(parts) > 1:
-            unpack.unpack_one(archive, entry, places.code_draft, "/".join(parts[1:]), work)
+            entries.unpack_one(archive, entry, places.code_draft, "/".join(parts[1:]), work)
 
 
 def _opened(path: Path, directory: Path) -> RegistryEntry:

@@ -51,6 +51,7 @@ spool              reads what the trial has reported
 output             the files that the trial prints to, with their cap
 storage            the shared storage: a mounted folder, or
 storage_http       S3 and Azure's blobs, by HTTP
+storage_choice     which of them a specification describes
 code_fetch         brings the code from there to a worker's cache
 saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
 saving             nothing of this, for an attempt without a shared storage
@@ -65,6 +66,7 @@ job                runs an attempt as the job of such a platform
 proof              how keeper and manager prove to each other who they are, without sending the token
 courier            the thread that takes batches to the manager, and brings its answers
 link               the ways to the manager: its REST callback, or marked lines on standard output
+link_choice        which of them a specification asks for
 local_link         the short way to a manager on this machine: a Unix socket
 enclosed           files below a folder, with no link followed on the way
 tar_stream         reads a tar stream that a stranger may have written
@@ -130,7 +132,7 @@ BEFORE_START: Tuple[str, ...] = (
 
 _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
-_FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_http")
+_FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
 _MAIN = """import sys
 
 from nnilite._keeper.program import main

@@ -213,7 +213,7 @@ class AttemptRun:
         """Made when there is something to report."""
         if self._made is None:
             from .courier import Courier
-            from .link import link_of
+            from .link_choice import link_of
             from .outbox import Outbox
 
             outbox = Outbox(self._folder, self._outputs if self._spec.send_output else {}, self.run_id)

@@ -15,7 +15,8 @@ import time
 from nnilite._cpython import loads
 
 from . import working_copy
-from .storage import StorageError, code_name, open_storage
+from .storage import StorageError, code_name
+from .storage_choice import open_storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

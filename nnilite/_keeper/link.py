@@ -265,17 +265,6 @@ class NoLink:
 Link = Union[RestLink, StdoutLink, NoLink]
 
 
-def link_of(spec: Spec) -> Link:
-    """The way to the manager that the specification asks for."""
-    if spec.report == "stdout":
-        return StdoutLink()
-    if spec.callback_file:
-        from .local_link import LocalLink
-
-        return LocalLink(spec)
-    return RestLink(spec) if spec.callback else NoLink()
-
-
 def read_answer(status: int, data: Dict[str, Any]) -> ManagerAnswer:
     """The manager's answer from its JSON. Raises: LinkDown for a 200 or 409 that no manager of nnilite would send."""
     if status in (200, 409) and not _is_count(data.get("metrics")):

@@ -28,7 +28,8 @@ from . import plain_file
 from .enclosed import EnclosedFolder
 from .folder import Folder
 from .spec import Spec
-from .storage import Storage, StorageError, checked_object, code_name, open_storage
+from .storage import Storage, StorageError, checked_object, code_name
+from .storage_choice import open_storage
 
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front

@@ -7,7 +7,7 @@ The experiment's part of the storage is `nni/<experiment>/`, in which names are 
     checkpoints/<trial>/<attempt>.json          the newest checkpoint of an attempt (see `saver`)
     checkpoints/<trial>/<attempt>/...           its files
 
-`open_storage` makes one from a specification's `storage`:
+`storage_choice.open_storage` makes one from a specification's `storage`:
 
     kind        "folder", "s3" or "azure"
     parts       which of "code", "checkpoints" and "outputs" go there
@@ -24,7 +24,7 @@ The manager uses the same code, so that both sides agree on it.
 from __future__ import annotations
 
 import os
-from typing import IO, Any, Callable, List, Mapping, Optional, Union
+from typing import IO, Any, Callable, List, Optional, Union
 
 from .enclosed import EnclosedFolder, FileDraft, UnsafeName
 
@@ -66,20 +66,6 @@ class Storage:
 def code_name(package: str) -> str:
     """The name of a code package in the storage, by its hash."""
     return "code/{}.tar.gz".format(package)
-
-
-def open_storage(entry: Mapping[str, Any]) -> Storage:
-    """The storage that a specification describes. Raises: StorageError."""
-    kind = entry.get("kind")
-    if kind == "folder":
-        return FolderStorage([str(path) for path in entry.get("paths") or ()], bool(entry.get("marked")))
-    from .storage_http import AzureStorage, S3Storage
-
-    if kind == "s3":
-        return S3Storage(entry, os.environ)
-    if kind == "azure":
-        return AzureStorage(entry)
-    raise StorageError("this keeper knows no storage of the kind {!r}".format(kind))
 
 
 class FolderStorage(Storage):

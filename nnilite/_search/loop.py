@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, told
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
@@ -23,25 +24,6 @@ log = logging.getLogger("nnilite.search")
 
 SAME_FAULT_LIMIT = 5
 """So many trials must fail alike, and none succeed, before `run` gives up."""
-
-
-class TimeUp(TrialStopped):
-    """The end of `Search.run` stops the trial."""
-
-
-class ObjectiveFailed(Exception):
-    """The end of a trial in another process: the error in words there, and its traceback."""
-
-    def __init__(self, sentence: str, trace: str = "") -> None:
-        super().__init__(sentence)
-        self.__cause__ = _There(trace) if trace else None
-
-
-class _There(Exception):
-    """A traceback of another process, for logs and chains of errors."""
-
-    def __str__(self) -> str:
-        return f"in its worker process:\n{self.args[0]}"
 
 
 Callback = Callable[["Search", Trial], object]
@@ -218,17 +200,6 @@ class Loop:
         if times + 1 >= SAME_FAULT_LIMIT or (self._left <= 0 and times + 1 == len(self._search.result().trials)):
             self._left = 0
             raise NniliteError(f"all of the first {times + 1} trials failed alike: {trial.reason}") from error
-
-
-@dataclass(frozen=True)
-class TrialOutcome:
-    value: Json = None
-    error: Exception | None = None
-
-
-def told(error: BaseException) -> str:
-    """An error in words."""
-    return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
 
 
 def _positional(function: Callable[..., Any]) -> int:

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from nnilite import _text
-from nnilite._search.loop import TimeUp, told
+from nnilite._search.outcomes import TimeUp, told
 from nnilite.errors import NniliteError, TrialStopped
 from nnilite.records import Json
 

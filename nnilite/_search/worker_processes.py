@@ -25,7 +25,7 @@ from types import TracebackType
 
 from nnilite._keeper.exit_code import signal_name
 from nnilite._search import worker
-from nnilite._search.loop import ObjectiveFailed, TimeUp, TrialOutcome
+from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome
 from nnilite.errors import Conflict, NniliteError, TrialStopped
 from nnilite.records import Json
 

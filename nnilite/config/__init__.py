@@ -17,7 +17,8 @@ _ignored_options        which options were set and have no effect
 _services               the sections of training services, read by the plugins' own classes
 _shared_storage_config  the section `sharedStorage`
 _algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
-_load                   makes an ExperimentConfig from a file or a mapping
+_load                   makes an ExperimentConfig from a file, a text or a mapping
+_filling                fills in its fields
 _stored                 the form in which an experiment keeps its config
 _text                   reads the text of a file as YAML or JSON
 _source                 the line of each field

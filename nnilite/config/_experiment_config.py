@@ -279,9 +279,9 @@ class ExperimentConfig(Fields):
     @classmethod
     def load(cls, path: str | Path) -> ExperimentConfig:
         """Read a YAML or JSON file, NNI's older format too. Raises: ConfigError."""
-        from nnilite.config._load import load
+        from nnilite.config._filling import filled_from_file
 
-        return load(path)
+        return filled_from_file(cls(), path)
 
     def checked(self, *, paths: bool = True) -> ExperimentConfig:
         """A copy with all values checked, in their units, paths absolute and secrets resolved.

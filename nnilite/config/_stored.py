@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnilite.config._load import MARK, from_dict
+from nnilite.config._filling import MARK
+from nnilite.config._load import from_dict
 
 if TYPE_CHECKING:
     from nnilite.config._experiment_config import ExperimentConfig

@@ -20,7 +20,7 @@ import pytest
 from keeper_bench import Bench, pythons
 from nnilite._engine.jobs import JobMaker
 from nnilite._keeper import build
-from nnilite._keeper.storage import open_storage
+from nnilite._keeper.storage_choice import open_storage
 from nnilite._manager.checkpoint_tidying import CheckpointTidier
 from nnilite._manager.shared_storage import SharedStorage
 from nnilite._store.checkpoint_rule import CheckpointRule

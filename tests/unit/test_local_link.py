@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from keeper_bench import JOB, TOKEN, Bench, Callback, until
 from nnilite._answers.backend import CallbackAnswer, FencedConflict, GapConflict
 from nnilite._keeper import local_link
-from nnilite._keeper.link import LinkDown, link_of
+from nnilite._keeper.link import LinkDown
+from nnilite._keeper.link_choice import link_of
 from nnilite._keeper.local_link import LocalLink
 from nnilite._keeper.spec import parse
 from nnilite._rest import callback_socket

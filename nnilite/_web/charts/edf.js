@@ -9,7 +9,7 @@ import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
-import { NoResults } from "../views/charts.js";
+import { NoResults } from "../parts/no_results.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Option } from "../vendor/echarts.js" */

@@ -12,7 +12,7 @@ import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { Pop } from "../parts/bits.js";
 import { base, colours } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
-import { NoResults } from "../views/charts.js";
+import { NoResults } from "../parts/no_results.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
 /** @import { FlatValue, Trial } from "../lib/trials.js" */

@@ -9,7 +9,7 @@ import { html, useMemo } from "../lib/ui.js";
 import { Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
-import { NoResults } from "../views/charts.js";
+import { NoResults } from "../parts/no_results.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Option, Series } from "../vendor/echarts.js" */

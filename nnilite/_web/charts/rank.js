@@ -10,8 +10,8 @@ import { scored } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
+import { NoResults } from "../parts/no_results.js";
 import { askedPair, NoPair, PairPick } from "../parts/parameter_pair.js";
-import { NoResults } from "../views/charts.js";
 import { axisOf } from "./slices.js";
 
 /** @import { Parameter } from "../lib/filters.js" */

@@ -76,7 +76,3 @@ export function Charts() {
     }
     ${!entry ? html`<${Empty} title="There is no such chart" />` : Content ? html`<${Content} rows=${rows} />` : html`<${Empty} title="Loading …" />`}`;
 }
-
-export function NoResults() {
-  return html`<div class="card"><${Empty} title="No results to draw">This chart needs trials with a final metric. Remove filters, or wait for the first trial to end.</${Empty}></div>`;
-}

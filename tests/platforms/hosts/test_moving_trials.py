@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.running import Running
-from nnilite._keeper.storage import open_storage
+from nnilite._keeper.storage_choice import open_storage
 from platforms.hosts.hosts import USER
 from platforms.hosts.test_experiments import COUNTING, attempts_of, steps_of
 from platforms.kube.cluster import StandIn

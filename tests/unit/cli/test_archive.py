@@ -194,7 +194,7 @@ def test_links_and_devices_are_refused(saved: Path, home: Path, kind: int, capsy
 def test_an_archive_that_would_fill_the_disk_is_refused_unless_it_is_wanted(
     saved: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("nnilite._cli.unpack._ALWAYS_BYTES", 1 << 20)
+    monkeypatch.setattr("nnilite._cli.archive_entries._ALWAYS_BYTES", 1 << 20)
     write(saved, {**entries(saved), "experiment/log/zeros": bytes(20 << 20)})
     assert load(saved) == 1
     assert "--max-size SIZE lets it" in capsys.readouterr().err

@@ -1,0 +1,22 @@
+"""The shared storage that a specification describes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping
+
+from .storage import FolderStorage, Storage, StorageError
+
+
+def open_storage(entry: Mapping[str, Any]) -> Storage:
+    """The storage that a specification describes. Raises: StorageError."""
+    kind = entry.get("kind")
+    if kind == "folder":
+        return FolderStorage([str(path) for path in entry.get("paths") or ()], bool(entry.get("marked")))
+    from .storage_http import AzureStorage, S3Storage
+
+    if kind == "s3":
+        return S3Storage(entry, os.environ)
+    if kind == "azure":
+        return AzureStorage(entry)
+    raise StorageError("this keeper knows no storage of the kind {!r}".format(kind))

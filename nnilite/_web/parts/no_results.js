@@ -1,0 +1,8 @@
+// What a chart shows where there is nothing to draw.
+
+import { html } from "../lib/ui.js";
+import { Empty } from "./bits.js";
+
+export function NoResults() {
+  return html`<div class="card"><${Empty} title="No results to draw">This chart needs trials with a final metric. Remove filters, or wait for the first trial to end.</${Empty}></div>`;
+}

@@ -1,0 +1,60 @@
+"""Fills an ExperimentConfig from a file or a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnilite.config import _v1
+from nnilite.config._config_reading import At, ConfigReading
+from nnilite.config._field_rules import complete
+from nnilite.config._record import record_of
+from nnilite.config._services import shortcuts
+from nnilite.config._source import ConfigSource
+from nnilite.errors import ConfigError, Place
+
+if TYPE_CHECKING:
+    from nnilite.config._experiment_config import ExperimentConfig
+
+MARK = "defaults"
+"""A field only of kept configs (see `_stored`), which people may copy. It says nothing of the experiment."""
+
+
+def filled_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConfig:
+    """Fill an empty config with what a file says. Raises: ConfigError."""
+    from nnilite.config._text import read_yaml
+
+    file = Path(path).expanduser()
+    data, source = read_yaml(file)
+    return filled(config, data, source, file.absolute().parent)
+
+
+def filled(config: ExperimentConfig, data: Any, source: ConfigSource, base: Path) -> ExperimentConfig:
+    """Fill an empty config with the fields of `data`. Raises: ConfigError."""
+    if not isinstance(data, Mapping):
+        raise ConfigError("is not a mapping of fields such as `trialCommand: python3 trial.py`", Place(source.file))
+    data = {name: value for name, value in data.items() if name != MARK}
+    warnings: tuple[str, ...] = ()
+    if _v1.recognised(data):
+        converted = _v1.convert(data, source)
+        data, warnings = converted.config, tuple(converted.warnings)
+        source = ConfigSource(source.file, source.root, converted.origins)
+    _check_names(type(config), data, source, base)
+    config._begin(source, base, warnings)
+    for key, value in data.items():
+        config._fill(key, value)
+    return config
+
+
+def _check_names(kind: type, data: Mapping[str, Any], source: ConfigSource, base: Path) -> None:
+    """Report unknown fields together with all other faults. Without unknown fields, `checked` reports the faults."""
+    reading = ConfigReading(source, base, shortcuts={}, resolve=False)
+    record = record_of(kind)
+    known = {entry.key: value for key, value in data.items() if (entry := record.entry(str(key)))}
+    reading.shortcuts = shortcuts(known)
+    at = At(reading)
+    values = record.read_fields(data, at)
+    if reading.misspelt:
+        complete(values, at)
+        reading.finish()
