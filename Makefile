@@ -7,6 +7,8 @@
 # make nni         a wheel by which `import nni` works in all programs, not only in trials
 # make docs        rebuild the reference pages that are made from the code
 # make site        the documentation as a site, in build/site
+# make test-pythons  `make check` with Python 3.10 to 3.13, and the worker side with 3.8 and 3.9
+# make dist        the packages of a release, in dist
 
 PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
@@ -21,7 +23,7 @@ NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignor
 AZURITE := tests/platforms/azurite
 DIGITS := examples/sklearn_digits/config.yaml
 
-.PHONY: nni demo check test test-long lint bench docs site clean
+.PHONY: nni demo check test test-long lint bench docs site clean test-pythons check-workers dist
 
 demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
@@ -61,6 +63,20 @@ site: $(VENV)/packages.stamp node_modules/.package-lock.json
 # A wheel by which `import nni` works outside of experiments: dist/nnilite_nni-*.whl
 nni: $(VENV)/packages.stamp
 	cd distributions/nnilite-nni && "$(CURDIR)/$(RUN)/python" -m hatchling build -t wheel -d "$(CURDIR)/dist"
+
+test-pythons: $(VENV)/packages.stamp
+	$(RUN)/python scripts/test_pythons.py
+
+# The tests that run what goes to workers with several Pythons.
+check-workers: $(VENV)/packages.stamp
+	$(RUN)/python -m pytest -q $$(grep -rl --include='test_*.py' 'pythons()' tests)
+
+# The time of the last commit makes the same packages of the same sources: docs/releasing.md.
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist: $(VENV)/packages.stamp
+	rm -rf dist
+	$(RUN)/python -m build --no-isolation
+	$(RUN)/python -m twine check --strict dist/*
 
 $(VENV)/bin/python:
 	scripts/system-packages venv

@@ -41,8 +41,17 @@ JOB = "nni-exp-Xy12z-0"
 
 
 def pythons() -> list[str]:
-    """This Python, and the oldest and the newest that the worker side is for, where they are installed."""
-    return [sys.executable, *filter(None, map(python_of, ("3.8", "3.13")))]
+    """The Pythons to run the worker side with: this one, the oldest and the newest, where they are installed.
+
+    NNILITE_TEST_WORKER_PYTHONS ("3.8 3.9") names others instead, which have to be installed.
+    """
+    named = os.environ.get("NNILITE_TEST_WORKER_PYTHONS", "").split()
+    found = [python_of(version) for version in named or ("3.8", "3.13")]
+    if not named:
+        return [sys.executable, *filter(None, found)]
+    if None in found:
+        raise RuntimeError(f"not all of these Pythons are installed: {', '.join(named)}")
+    return list(filter(None, found))
 
 
 @functools.cache

@@ -12,8 +12,10 @@ from pathlib import Path
 @functools.cache
 def python_of(version: str) -> str | None:
     """The program of this version, such as "3.8"."""
-    managed = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    candidates = [str(path) for path in sorted(managed.glob(f"{version}.*/bin/python"))]
+    by_pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path.home() / ".local/share/uv/python")
+    managed = [*by_pyenv.glob(f"{version}.*/bin/python"), *by_uv.glob(f"cpython-{version}.*/bin/python")]
+    candidates = [str(path) for path in sorted(managed)]
     candidates += filter(None, [shutil.which(f"python{version}")])
     return next(filter(_starts, candidates), None)
 

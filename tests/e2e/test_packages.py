@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -78,3 +79,31 @@ def test_what_is_built_searches_in_a_fresh_environment(built: Path, tmp_path: Pa
     package_folder = Path(where.strip()).parent
     assert package_folder.is_relative_to(tmp_path / "fresh")
     assert all((package_folder / name).is_file() for name in ("py.typed", "_web/index.html", "_web/hub.html"))
+
+
+def test_the_same_sources_make_the_same_packages(tmp_path: Path) -> None:
+    """On another day, in another folder, and from the source distribution in place of a clone."""
+    made_at = {"SOURCE_DATE_EPOCH": "1790000000"}
+    for name in ("first", "second"):
+        call(sys.executable, "-m", "build", "--no-isolation", "-o", tmp_path / name, **made_at)
+    digests = [
+        {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (tmp_path / name).iterdir()}
+        for name in ("first", "second")
+    ]
+    assert len(digests[0]) == 2
+    assert digests[0] == digests[1]
+    [source] = (tmp_path / "first").glob("*.tar.gz")
+    shutil.unpack_archive(source, tmp_path / "unpacked", filter="data")
+    [folder] = (tmp_path / "unpacked").iterdir()
+    for path in folder.rglob("*"):
+        os.utime(path, (2_000_000_000, 2_000_000_000))
+    # Not by `build` again: that makes a wheel of a source distribution anyway.
+    call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "third", folder=folder, **made_at)
+    [wheel] = (tmp_path / "third").glob("*.whl")
+    assert hashlib.sha256(wheel.read_bytes()).hexdigest() == digests[0][wheel.name]
+
+
+def test_an_index_would_take_the_packages(built: Path) -> None:
+    """Twine reads what an index reads: metadata, and the README that it shows."""
+    said = call(sys.executable, "-m", "twine", "--no-color", "check", "--strict", *built.iterdir())
+    assert said.count("PASSED") == 2
