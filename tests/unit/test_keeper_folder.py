@@ -103,6 +103,7 @@ def test_the_commands_of_a_folder_run_a_trial_and_deliver_what_a_killed_keeper_h
     assert folder.spec_file.stat().st_mode & 0o777 == 0o600
     keeper = subprocess.Popen(folder.run_command(zipapp()))
     eventually(lambda: [event for event in folder.events() if isinstance(event, Reported)])
+    eventually(folder._files.started)  # on a busy machine a trial may report before its keeper has noted its start
     keeper.kill()
     keeper.wait()
     trial = folder._files.started()["pid"]
