@@ -23,7 +23,7 @@ from nnilite._answers.backend import Backend
 from nnilite._keeper.local_link import SUFFIX, with_short_name
 from nnilite._rest import wire
 from nnilite._rest.body_room import BodyHold, BodyRoom
-from nnilite._rest.events import events_of
+from nnilite._rest.events import events_of, parse_body
 from nnilite._rest.handler import JOB_NAME
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import BODY_MAX
@@ -226,7 +226,7 @@ class CallbackSocket:
         """The status and the body of the answer to one request."""
         job = ""
         try:
-            request = wire.loads(line)
+            request = parse_body(line)
             job = self._job_of(request)
             self._unproven.pop(caller, None)
             if not hold.size:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
+from nnilite import keeper_events
 from nnilite._rest import Options
 from nnilite._rest.events import parse_batch
 from nnilite._rest.refusal import HttpRefusal
@@ -190,6 +191,33 @@ def test_events_become_records() -> None:
 
 def test_more_than_ten_thousand_events_are_too_many(client: Client) -> None:
     assert client.callback("Run01", [EXIT] * 10_001).status == 413
+
+
+@pytest.mark.parametrize("unit", [b"[],", b'{"a":0},'], ids=["lists", "objects"])
+def test_a_body_with_too_many_values_is_refused_before_it_is_parsed(client: Client, unit: bytes) -> None:
+    reply = client.callback("Run01", b'{"events":[' + unit * (4_000_000 // len(unit)) + b"0]}")
+    assert (reply.status, "send less" in reply.json["error"]) == (413, True)
+
+
+_TEXT = st.text(alphabet='a,[{"\\')
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | _TEXT,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXT, inner, max_size=4),
+    )
+)
+def test_values_are_counted_without_parsing_them(value: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keeper_events, "_FEW_VALUES", 0)
+        counted = keeper_events.count_values(json.dumps(value).encode())
+    assert _number_of_values(value) <= counted <= 2 * _number_of_values(value)
+
+
+def _number_of_values(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_number_of_values, inner))
 
 
 def test_a_body_over_eight_megabytes_is_refused_before_it_is_read(client: Client) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 pytest.importorskip("paramiko")
 
 from nnilite_remote import _agent_link
-from nnilite_remote._agent_link import AgentLink, AgentStream
+from nnilite_remote._agent_link import AgentLink, AgentStream, _parsed
 from nnilite_remote._report_relay import ReportRelay
 from waiting import others_turn
 
@@ -57,8 +58,17 @@ async def ended(stream: Says, heard: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"[]\n", b"7\n", b'{"id": []}\n', b'{"id": 1}\n', b'{"event": 1}\n', b"[" * 100_000 + b"\n", b"\xff\n"],
-    ids=["list", "number", "odd id", "no answer", "odd event", "deep", "no text"],
+    [
+        b"[]\n",
+        b"7\n",
+        b'{"id": []}\n',
+        b'{"id": 1}\n',
+        b'{"event": 1}\n',
+        b"[" * 2_900_000 + b"\n",
+        b'{"event": "much", "more": [' + b"[]," * 900_000 + b"0]}\n",
+        b"\xff\n",
+    ],
+    ids=["list", "number", "odd id", "no answer", "odd event", "deep", "many values", "no text"],
 )
 def test_what_no_agent_says_ends_the_link(line: bytes) -> None:
     heard: list[Any] = []
@@ -75,14 +85,41 @@ def test_a_line_without_an_end_ends_the_link(monkeypatch: pytest.MonkeyPatch) ->
     assert stream.taken < 10
 
 
-async def test_what_a_machine_says_does_not_pile_up_before_a_busy_manager() -> None:
+def _long(begin: bytes, unit: bytes, end: bytes) -> bytes:
+    return begin + unit * ((_agent_link._MAX_LINE_BYTES - 100) // len(unit)) + end
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"id": 1, "ok": [' + b"[]," * (_agent_link._MOST_VALUES // 2 - 9) + b"0]}",
+        b'{"id": 1, "ok": [' + b'{"a": {}},' * (_agent_link._MOST_VALUES // 3 - 9) + b"0]}",
+        _long(b'{"id": 1, "ok": "', b",[]", b'"}'),
+        _long(b'{"id": 1, "ok": "', b'\\"', b'"}'),
+        _long(b'{"id": 1, "ok": "', b"\\u20ac", b'"}'),
+        _long(b'{"id": 1, "ok": 0.', b"1", b"}"),
+    ],
+    ids=["lists", "objects", "text", "quotes", "escapes", "digits"],
+)
+def test_no_line_that_is_taken_holds_up_the_manager(line: bytes) -> None:
+    begin_s = time.thread_time()
+    assert _parsed(line)["id"] == 1
+    assert time.thread_time() - begin_s < 0.1
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [(b'{"event": "ended"}\n', 0), (b'{"event": "long", "more": "' + b"x" * 1_000_000 + b'"}\n', 1_000_000)],
+    ids=["short", "long"],
+)
+async def test_what_a_machine_says_does_not_pile_up_before_a_busy_manager(line: bytes, size: int) -> None:
     over = asyncio.Event()
-    stream = Says(*[b'{"event": "ended"}\n'] * 1000, b"")
+    stream = Says(*[line] * 1000, b"")
     AgentLink(stream, over.set, lambda _: None)
     stream.closed.wait(0.3)  # the event loop does nothing else meanwhile
     early = stream.taken
     await asyncio.wait_for(over.wait(), 20)
-    assert early <= _agent_link._HANDED_OVER_MOST + 1
+    assert early <= _agent_link._HANDED_OVER_BYTES // max(size, _agent_link._LEAST_BYTES) + 1
 
 
 async def test_a_machine_that_takes_nothing_is_not_told_without_end() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import paramiko
 from paramiko.ssh_exception import SSHException
 
+from nnilite.keeper_events import count_values
 from nnilite.records import Json
 from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, words
 from nnilite_remote._worker import program
@@ -34,8 +35,11 @@ _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/pytho
 _WINDOWS_SHELL = "'exec' is not recognized as "  # of cmd.exe and of PowerShell
 _HELLO_S = 30.0
 _MAX_NOISE_BYTES = 1_000_000
-_MAX_LINE_BYTES = 16_000_000  # the largest answer is a piece of a file: 4 MB, in base64
-_HANDED_OVER_MOST = 64  # messages that the event loop has not taken yet
+# The largest answers are a list of files and a piece of one in base64; see `_worker.transfer` and `_worker.agent`.
+_MAX_LINE_BYTES = 3_000_000
+_HANDED_OVER_BYTES = 4_000_000  # in messages that the event loop has not taken yet
+_MOST_VALUES = 100_000  # 10,000 files that are listed are 60,000; they are parsed within 40 ms
+_LEAST_BYTES = _HANDED_OVER_BYTES // 64  # the share of a short message
 _UNSENT_MOST = 1000  # messages that the machine has not taken yet; what needs no answer is left out then
 _CHUNK_BYTES = 1 << 15
 _WINDOW_BYTES = 1 << 21  # on its way to us at a time; the default for connections that others open is small
@@ -93,7 +97,7 @@ class AgentStream:
             if line is None:
                 raise self._silence(noise)
             if nonce.encode() in line:
-                answer = json.loads(line[line.index(b"{") :])
+                answer = _bounded_json(line[line.index(b"{") :])
                 if "error" in answer:
                     raise MachineError(str(answer["error"]))
                 answer["nonce"] = nonce
@@ -182,8 +186,8 @@ class AgentLink:
         self._number = 0
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._over = False
-        # A machine that says more than is taken has to wait, by which its messages do not pile up here.
-        self._handing_over = threading.BoundedSemaphore(_HANDED_OVER_MOST)
+        # A machine that says more than is taken has to wait, so that its messages do not pile up here.
+        self._handing_over = _HandingOver()
         stream.channel.settimeout(None)  # broken links are noticed by pings, which close the connection
         for work in (self._read, self._write):
             threading.Thread(target=work, name="agent link", daemon=True).start()
@@ -225,8 +229,8 @@ class AgentLink:
 
     def _read(self) -> None:
         try:
-            while (line := self._stream.line()) is not None and self._handing_over.acquire(timeout=_HELLO_S):
-                self._call(self._take, _parsed(line))
+            while (line := self._stream.line()) is not None and self._handing_over.begin(len(line)):
+                self._call(self._take, _parsed(line), len(line))
         except (LinkLost, ValueError, RecursionError) as error:
             log.debug("nothing more is heard: %s", error)
         finally:
@@ -237,8 +241,8 @@ class AgentLink:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what, *arguments)
 
-    def _take(self, message: dict[str, Any]) -> None:
-        self._handing_over.release()
+    def _take(self, message: dict[str, Any], size: int) -> None:
+        self._handing_over.end(size)
         if "event" in message:
             self._heard(message)
             return
@@ -259,9 +263,42 @@ class AgentLink:
         self._ended()
 
 
+class _HandingOver:
+    """Counts the bytes of messages on their way from the reading thread to the event loop."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._changed = threading.Condition()
+
+    def begin(self, size: int) -> bool:
+        """Wait until there is room for a message, and count it. False if that takes too long."""
+        share = max(size, _LEAST_BYTES)
+        with self._changed:
+            has_room = self._changed.wait_for(lambda: self._size + share <= _HANDED_OVER_BYTES, _HELLO_S)
+            self._size += share if has_room else 0
+        return has_room
+
+    def end(self, size: int) -> None:
+        """The event loop has a message."""
+        with self._changed:
+            self._size -= max(size, _LEAST_BYTES)
+            self._changed.notify()
+
+
+def _bounded_json(line: bytes) -> Any:
+    """Parse a line, unless it has too many values. Raises: ValueError, RecursionError.
+
+    The parser lets no other thread run before it is through with a line, and a value may take a hundred times the
+    memory of its text.
+    """
+    if count_values(line) > _MOST_VALUES:
+        raise ValueError("a message with too many values")
+    return json.loads(line)
+
+
 def _parsed(line: bytes) -> dict[str, Any]:
     """Return a message of an agent. Raises: ValueError, RecursionError."""
-    message = json.loads(line)
+    message = _bounded_json(line)
     is_event = isinstance(message, dict) and isinstance(message.get("event"), str)
     is_answer = isinstance(message, dict) and type(message.get("id")) is int and ("ok" in message or "error" in message)
     if not is_event and not is_answer:

@@ -20,7 +20,7 @@ from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
 _START_S = 20.0
 _TRACE_S = 3.0
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
 
 
 class Attempts:

@@ -41,7 +41,8 @@ from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 from nnilite_remote._worker.report_socket import ReportSocket
 from nnilite_remote._worker.transfer import listed, place_of
 
-_READ_LIMIT_BYTES = 4 << 20
+_READ_LIMIT_BYTES = 1 << 20  # in base64 that is less than a line may have: the manager drops who sends longer ones
+_MOST_REASON_CHARS = 1000
 _DELIVER_S = 20.0
 _STALE_PART_S = 86400.0
 _SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
@@ -203,7 +204,7 @@ class Agent:
         delivering = self._delivering.get(attempt.path)
         kept = self._keepers.has(attempt) or (delivering is None and attempt.files.has_keeper())
         exited, started = attempt.files.exited(), attempt.files.started()
-        facts = {"started": started.get("time") if started else None}
+        facts = {"started": _number(started.get("time")) if started else None}
         if exited is not None:
             return dict(facts, **_ended(exited))
         if kept:
@@ -381,10 +382,14 @@ def _told(attempt: HostedAttempt, seen: LookResult) -> dict[str, Any]:
 
 def _ended(exited: dict[str, Any]) -> dict[str, Any]:
     """How a job ended, by its keeper's record."""
-    reason = str(exited.get("message") or "")
     return {
         "state": end_state(exited),
-        "reason": reason,
-        "exit_code": exited.get("code"),
-        "ended": exited.get("time"),
+        "reason": str(exited.get("message") or "")[:_MOST_REASON_CHARS],
+        "exit_code": _number(exited.get("code")),
+        "ended": _number(exited.get("time")),
     }
+
+
+def _number(value: Any) -> Any:
+    """A number of ordinary size; None for anything else, which a trial may have written."""
+    return value if isinstance(value, (int, float)) and abs(value) < 1e18 else None

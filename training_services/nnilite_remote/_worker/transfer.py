@@ -17,7 +17,7 @@ from nnilite.worker_side import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeNa
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
-_LISTED_MAX, _LOOKED_AT_MAX, _LISTED_CHARS = 10_000, 100_000, 4_000_000
+_LISTED_MAX, _LOOKED_AT_MAX, _LISTED_BYTES = 10_000, 100_000, 2_500_000
 _SIGN_EVERY_S = 3.0
 _MOST_SAID_CHARS = 1000
 _STAYS = ("spec.json", "job.json", "code")
@@ -175,10 +175,11 @@ def listed(directory: str) -> list[list[Any]] | None:
         for entry in folder.walk(_LOOKED_AT_MAX, lambda parts: len(parts) == 1 and parts[0] in (*_STAYS, ".nni")):
             if entry.kind != FOLDER:
                 facts = entry.facts
-                found.append([entry.path, facts.st_size, facts.st_mtime, entry.kind, entry.target])
-                length += len(entry.path) + len(entry.target)
-            if len(found) >= _LISTED_MAX or length > _LISTED_CHARS:
-                break
+                one = [entry.path, facts.st_size, facts.st_mtime, entry.kind, entry.target]
+                length += len(json.dumps(one)) + 2
+                if len(found) >= _LISTED_MAX or length > _LISTED_BYTES:
+                    break
+                found.append(one)
     return found
 
 
