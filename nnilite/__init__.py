@@ -35,6 +35,7 @@ platform_http  calls to the REST interface of a platform
 ssh            connections to machines by SSH, as `ssh` makes them
 conversion     what makes configurations of other programs' files
 keeper_events  what a keeper reports, read from JSON
+job_turns      calls about single jobs, of which a slow one holds up no other
 keeper_folder  what services learn of an attempt from its folder, or from the log of its job
 foreign_files  the one way in for files that come from workers, trials and archives
 disk_room      a part of each disk that nothing of nnilite fills

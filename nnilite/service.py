@@ -2,7 +2,7 @@
 
 A training service runs *jobs* on one platform; a job is one attempt of a trial. The service only decides how the keeper
 gets started there. The engine calls it from one task, one call at a time, so a service needs no locks (one whose
-`submits_at_once` is above 1 gets so many submissions at once, but nothing else beside them):
+`submits_at_once` is above 1 gets so many submissions at once, but nothing else beside them; see `reports_aside`, too):
 
     open()                   comes first, and also at a resume, when old jobs may still run
     submit(job) -> handle    returns at once; the handle is JSON and is kept in the store
@@ -214,6 +214,11 @@ class TrainingService(ABC):
     """The options of the section and of the experiment that have no effect here: the only place that says so.
 
     One that always ignores `callback` gets jobs that report to the manager, also in an experiment with `callback: log`.
+    """
+    reports_aside: bool = False
+    """Whether a call of `reports` that takes long may go on beside all other calls; see `nnilite.job_turns`.
+
+    There is not more than one for each job, and none beside `remove` of that job.
     """
     submits_at_once: ClassVar[int] = 1
     """How many calls of `submit`, for different jobs, may be under way at a time. Nothing else is called meanwhile."""

@@ -15,6 +15,8 @@ Around it:
     gate             the way in for all events of keepers: checked, numbered, acknowledged when they are committed
     engine           takes messages, commits what the rules say, then acts
     service_caller   the one task that calls the training service
+    guarded_calls    gives each call of a plugin an end, and raises only errors of nnilite
+    report_reader    takes the events that the service reads itself, of which a slow one holds up no other trial
     call_queue       the calls that wait for it, in their order
     jobs             from an attempt to the job that a service runs
     placement        which of several services is asked to take a job

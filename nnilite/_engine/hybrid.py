@@ -97,6 +97,7 @@ class HybridService(TrainingService):
     ) -> None:
         super().__init__(name, config, context)
         self.placement = placement
+        self.reports_aside = all(member.service.reports_aside for member in config)
         self._members = {member.service.name: member.service for member in config}
         self._own = {member.service.name: member.own for member in config}
         self._shares = {member.service.name: member.share for member in config}

@@ -10,34 +10,27 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from nnilite._engine import messages as s
 from nnilite._engine.call_queue import CallQueue, Scaling, Waiting
-from nnilite._engine.dedupe import Fenced, GapFound, JobKey
+from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
-from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, PluginError, ServiceError, StoreError
+from nnilite._engine.report_reader import ReportReader
+from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, PluginError, ServiceError
 from nnilite.keeper_events import check_value
-from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Trial, Used
+from nnilite.records import Attempt, KeeperEvent, Trial
 from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CALL_TIMEOUT_S = 60.0
 SUBMIT_TIMEOUT_S = 300.0  # may upload the code package first
 ASKED_TIMEOUT_S = 15.0  # a person waits for the answer
 POLL_EVERY_S = 5.0
-UNREAD_PATIENCE_S = 60.0
 _LONGEST_PAUSE_S = 60.0
-_OTHER_RUN = "what its job has left names another run than the one that has reported, of which nothing more came"
-
-
-class PluginFault(ServiceError):
-    """A plugin has raised what no plugin should: a mistake in it, which hardly passes by itself."""
 
 
 class EngineInbox(Protocol):
@@ -108,11 +101,10 @@ class ServiceCaller:
         self.trouble = ""  # why the last poll failed, "" if it did not
         self._inbox = inbox
         self._job = job
-        self._unread: dict[JobKey, float] = {}  # ended jobs whose reports cannot be had, and since when
+        self._reader = ReportReader(service, inbox)
         self._calls = CallQueue()
         self._wake = wake
         self._failures = 0
-        self._untaken: dict[JobKey, list[KeeperEvent]] = {}  # events that services may not give again
         self._open = False
         self._closing = False
 
@@ -160,12 +152,18 @@ class ServiceCaller:
         """Open the service. Raises: ConfigError if it can never work, ServiceError if it cannot work now."""
         service = self.service
         opening = service.open(resumed=resumed) if isinstance(service, HybridService) else service.open()
-        await self._guarded(opening, SUBMIT_TIMEOUT_S)
+        await guarded(self.service.name, opening, SUBMIT_TIMEOUT_S)
         self._open = True
 
     async def run(self) -> None:
         """Work until `finish`."""
-        await self._open_patiently()
+        try:
+            await self._open_patiently()
+            await self._work()
+        finally:
+            await self._reader.stop()
+
+    async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         next_poll = loop.time()
         while self._calls or not self._closing:
@@ -212,6 +210,7 @@ class ServiceCaller:
         if isinstance(call, s.Cancel):
             await self._tell("cancel", attempt.trial, self.service.cancel(handle))
             return
+        await self._reader.stop(attempt)
         done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
         self._inbox.put(s.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=False)
 
@@ -241,7 +240,7 @@ class ServiceCaller:
     async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
         """Make a call without result. False if it failed."""
         try:
-            await self._guarded(call, CALL_TIMEOUT_S)
+            await guarded(self.service.name, call)
         except NniliteError as error:
             log.warning("cannot %s trial %s: %s", what, trial, error)
             return False
@@ -251,7 +250,7 @@ class ServiceCaller:
         trial, attempt = action.trial.id, action.attempt.number
         try:
             job = self._job(action.trial, action.attempt)
-            handle = await self._guarded(self.service.submit(job), SUBMIT_TIMEOUT_S)
+            handle = await guarded(self.service.name, self.service.submit(job), SUBMIT_TIMEOUT_S)
         except NoCapacity as error:
             return s.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
         except (ConfigError, CodeDirError, PluginError) as error:
@@ -272,7 +271,7 @@ class ServiceCaller:
             return
         error: NniliteError | None = None
         try:
-            await self._guarded(self.service.scale(asked.handle, asked.workers), CALL_TIMEOUT_S)
+            await guarded(self.service.name, self.service.scale(asked.handle, asked.workers))
         except NniliteError as refusal:
             error = refusal
         if asked.answer.done():
@@ -282,19 +281,6 @@ class ServiceCaller:
         else:
             asked.answer.set_exception(error)
 
-    async def _guarded(self, call: Awaitable[T], timeout_s: float) -> T:
-        """The plugin's answer. Whatever goes wrong in the plugin is raised as an NniliteError."""
-        try:
-            return await asyncio.wait_for(call, timeout_s)
-        except NniliteError:
-            raise
-        except asyncio.TimeoutError:
-            raise ServiceError(f"{self.service.name} did not answer within {timeout_s:.0f} s") from None
-        # A plugin may raise anything, and a failed call must not end the task.
-        except Exception as error:
-            log.exception("the training service %s failed", self.service.name)
-            raise PluginFault(f"{self.service.name} failed with {type(error).__name__}: {error}") from error
-
     # ------------------------------------------------------------ polling
 
     async def _poll(self) -> None:
@@ -303,7 +289,7 @@ class ServiceCaller:
             return
         try:
             handles = [a.handle for a in attempts if a.handle is not None]
-            found = await self._guarded(self.service.poll(handles), CALL_TIMEOUT_S)
+            found = await guarded(self.service.name, self.service.poll(handles))
             statuses = self._checked(found, len(attempts))
         except NniliteError as error:
             if str(error) != self.trouble:
@@ -312,6 +298,7 @@ class ServiceCaller:
             self._failures = min(self._failures + 1, 6)
             return
         self.trouble, self._failures = "", 0
+        self._reader.begin_poll()
         for attempt, status in zip(attempts, statuses, strict=True):
             await self._report(attempt, status)
         self._move()
@@ -347,43 +334,14 @@ class ServiceCaller:
         """Hand a status to the rules; if the platform reports an end, after all events that the keeper left."""
         # Since the poll began, the keeper may have reported the end: then everything before it is stored.
         if not self._inbox.is_live(attempt):
-            self._untaken.pop((attempt.trial, attempt.number), None)
-            self._unread.pop((attempt.trial, attempt.number), None)
+            self._reader.forget(attempt)
             return
         if self._is_left_to_keeper(attempt, status):
             return
-        known: JobStatus | None = status
         if (status.state.ended or attempt.service in self._follow) and attempt.handle is not None:
-            known = await self._after_reports(attempt, attempt.handle, status)
-        if known is None:
-            return
-        if known.state.ended:
-            self._untaken.pop((attempt.trial, attempt.number), None)
-        self._inbox.put(s.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
-
-    async def _after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
-        """Take what the service has read of a job; its status then, or None if that has to wait for the next poll."""
-        key = (attempt.trial, attempt.number)
-        try:
-            await self._take_reports(attempt, handle, status.state.ended)
-        except Fenced:
-            self._untaken.pop(key, None)
-            # The keeper reported the end first, and the trial is being tried again. Or the attempt belongs to another
-            # run than that of the job, which may still report: it gets a while to do so.
-            if not (status.state.ended and self._inbox.is_live(attempt)) or self._may_come(attempt):
-                return None
-            status = replace(status, state=JobState.LOST, reason=_OTHER_RUN, exit_code=None)
-        except StoreError as error:
-            # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
-            log.warning("the reports of trial %s wait: %s", attempt.trial, error)
-            return None
-        except (NniliteError, GapFound) as error:
-            if isinstance(error, ServiceError) and status.state.ended and self._may_come(attempt):
-                log.warning("the reports of trial %s cannot be had now: %s", attempt.trial, error)
-                return None
-            log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
-        self._unread.pop(key, None)
-        return status
+            await self._reader.hand_over(attempt, attempt.handle, status)
+        else:
+            self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
 
     def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
         """Whether to wait for the next poll, since the keeper of the ended command is still delivering by itself.
@@ -392,55 +350,3 @@ class ServiceCaller:
         """
         told = status.state.ended and status.state is not JobState.LOST and attempt.service not in self._follow
         return told and self._inbox.is_delivering(attempt)
-
-    def _may_come(self, attempt: Attempt) -> bool:
-        """Whether to ask again for the reports of an ended job, before its end counts without them."""
-        loop = asyncio.get_running_loop()
-        since = self._unread.setdefault((attempt.trial, attempt.number), loop.time())
-        return loop.time() - since < UNREAD_PATIENCE_S
-
-    async def _take_reports(self, attempt: Attempt, handle: Handle, ended: bool) -> None:
-        """Take the events that the service has read itself.
-
-        A service may return each event only once. So events that could not be taken, because the disk was in trouble or
-        because of a gap before them, are kept here and offered again. At a gap, the service is asked once more; if the
-        job has ended, nothing can fill the gap any more.
-        """
-        key = (attempt.trial, attempt.number)
-        for again in (False, True):
-            found = _checked_events(
-                self.service.name, await self._guarded(self.service.reports(handle), CALL_TIMEOUT_S)
-            )
-            events = _in_order([*self._untaken.pop(key, ()), *found])
-            try:
-                await self._inbox.take(*key, events, ended and again)
-                return
-            except GapFound:
-                self._untaken[key] = events
-                if again:
-                    raise
-            except NniliteError:
-                self._untaken[key] = events
-                raise
-
-
-def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
-    """The events by number, each once, as several readings may overlap; an end comes after all reports before it."""
-
-    def place(event: KeeperEvent) -> tuple[int, int, str, int, str]:
-        if isinstance(event, Reported):
-            return 1, event.index, "", 0, event.run
-        if isinstance(event, Output):
-            return 1, event.offset, event.stream, len(event.data), event.run
-        return (0 if isinstance(event, Started) else 2), 0, "", 0, event.run
-
-    # While a disk is in trouble, a service that repeats its reports would otherwise add another copy at each poll.
-    known = {place(event): event for event in reversed(events)}
-    return [known[key] for key in sorted(known)]
-
-
-def _checked_events(service: str, found: object) -> Sequence[KeeperEvent]:
-    """Check the events that a plugin has read from its platform. Raises: ServiceError."""
-    if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
-        raise ServiceError(f"{service} gave {found!r:.200} in place of a list of events")
-    return [event for event in found if not isinstance(event, Used)]  # what is read so may be old

@@ -12,7 +12,7 @@ import pytest
 from engine_bench import Bench, StartBench, open_bench
 
 from nnilite._engine import messages as s
-from nnilite._engine import service_caller
+from nnilite._engine import report_reader
 from nnilite._engine.dedupe import Fenced
 from nnilite._store.async_store import AsyncStore
 from nnilite.errors import ServiceError, StoreError
@@ -316,8 +316,8 @@ async def test_what_a_service_gives_only_once_is_not_lost_when_it_cannot_be_take
 
 def test_readings_that_overlap_do_not_pile_up() -> None:
     reading = [Exited(3.0, 0), *metrics(1, 0), Output("stdout", 0, b"x"), Output("stderr", 0, b"y"), Started(1.0)]
-    once = service_caller._in_order(reading)
-    assert service_caller._in_order([*once, *reading, *reading]) == once
+    once = report_reader._in_order(reading)
+    assert report_reader._in_order([*once, *reading, *reading]) == once
     assert (len(once), once[0], once[-1]) == (6, Started(1.0), Exited(3.0, 0))
 
 

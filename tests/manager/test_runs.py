@@ -10,7 +10,7 @@ from engine_bench import Bench, StartBench
 from test_rules_simulation import EMPTY, running
 
 from nnilite._engine import messages as s
-from nnilite._engine import service_caller
+from nnilite._engine import report_reader, service_caller
 from nnilite._engine.dedupe import Fenced, MetricCursor, fresh
 from nnilite._engine.gate import EventGate
 from nnilite._engine.rules import Rules
@@ -42,7 +42,7 @@ async def test_a_job_that_names_another_run_than_the_owner_is_lost_and_not_waite
     start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trial can write to the record that names its run, and end its keeper."""
-    monkeypatch.setattr(service_caller, "UNREAD_PATIENCE_S", 0.1)
+    monkeypatch.setattr(report_reader, "UNREAD_PATIENCE_S", 0.1)
     monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.02)
     bench = await start_bench(retries_lost=1)
     await bench.until(lambda: bench.engine.submitted())

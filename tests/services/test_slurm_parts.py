@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import time
 
 import pytest
 
@@ -299,3 +301,70 @@ def test_a_folder_is_listed_with_any_names_and_files_come_one_by_one(api, tmp_pa
     for path in ("link", "code/program.py", "none"):
         with pytest.raises(NotFound):
             asyncio.run(folders.fetch_file("e/trials/t/0", path, tmp_path / "here", 99))
+
+
+_HANGS = """#!/bin/sh
+case "$*" in *trials/hung/*) exec sleep 60;; esac
+exec /usr/bin/%s "$@"
+"""
+
+
+@pytest.fixture
+def hung(tmp_path):
+    """Slurm's machine, with two attempts, of which the folder of one hangs."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "squeue").write_text("#!/bin/sh\necho '{\"jobs\": []}'\n")
+    for name in ("stat", "find", "tail"):
+        (programs / name).write_text(_HANGS % name)
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    for trial in ("hung", "well"):
+        (tmp_path / f"e/trials/{trial}/0/.nni").mkdir(parents=True)
+        (tmp_path / f"e/trials/{trial}/0/.nni/started").write_text("small")
+    return SlurmApi(ThisMachine(str(programs)), str(tmp_path))
+
+
+STARTED = [f"e/trials/{trial}/0/.nni/started" for trial in ("well", "hung")]
+
+
+def test_a_folder_that_hangs_is_left_out_of_the_look_at_all(hung):
+    look = asyncio.run(hung.look("nni-e-", STARTED))
+    assert (look.jobs, look.sizes, look.hanging) == ({}, {STARTED[0]: 5}, {"e/trials/hung/0"})
+    began = time.monotonic()
+    look = asyncio.run(hung.look("nni-e-", STARTED))
+    assert look.sizes == {STARTED[0]: 5}
+    assert time.monotonic() - began < 4
+    for work in (hung.piece(STARTED[1], 0, 10), SlurmFolders(hung).files("e/trials/hung/0")):
+        with pytest.raises(ServiceError, match="does not answer"):
+            asyncio.run(work)
+
+
+def test_a_listing_that_hangs_is_given_up(hung):
+    with pytest.raises(ServiceError, match="does not answer"):
+        asyncio.run(SlurmFolders(hung).files("e/trials/hung/0"))
+
+
+def test_a_note_that_hangs_holds_up_no_other_note(hung):
+    assert asyncio.run(hung.take(STARTED)) == {STARTED[0]: b"small"}
+
+
+def test_a_folder_that_answers_again_is_looked_at_again(hung, tmp_path, monkeypatch):
+    asyncio.run(hung.take(STARTED))
+    monkeypatch.setattr("nnilite_slurm._hanging._AGAIN_S", 0.0)
+    for name in ("stat", "find"):
+        (tmp_path / "bin" / name).unlink()
+    hung.hanging._aside = dict.fromkeys(hung.hanging._aside, 0.0)
+    look = asyncio.run(hung.look("nni-e-", STARTED))
+    assert (look.sizes, look.hanging) == (dict.fromkeys(STARTED, 5), frozenset())
+
+
+def test_an_attempt_whose_folder_hangs_is_canceled_all_the_same(hung, tmp_path):
+    said = tmp_path / "said"
+    scancel = tmp_path / "bin/scancel"
+    scancel.write_text(f'#!/bin/sh\necho "$*" >>{said}\n')
+    scancel.chmod(0o755)
+    (tmp_path / "e/trials/hung/0/canceled").symlink_to(tmp_path / "pipe")
+    os.mkfifo(tmp_path / "pipe")  # to open it for writing waits for a reader
+    asyncio.run(hung.cancel("e/trials/hung/0", "17"))
+    assert said.read_text().splitlines() == ["--state=PENDING 17", "--state=RUNNING --batch --signal=TERM 17"]

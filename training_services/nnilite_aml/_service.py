@@ -12,10 +12,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
+from nnilite.job_turns import JobTurns
 from nnilite.platform_http import Contradiction, Problem
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
@@ -38,6 +40,7 @@ class AmlService(TrainingService):
 
     Config = AmlConfig
     ignores = IGNORED
+    reports_aside = True
 
     list_pause_s: ClassVar[float] = 3.0
     """So often at most jobs are listed: Azure allows some thousand calls an hour."""
@@ -54,6 +57,7 @@ class AmlService(TrainingService):
         self._uploading: asyncio.Task[str] | None = None
         self._environment = ""
         self._watches: dict[str, AmlWatch] = {}
+        self._turns = JobTurns()
         self._jobs: Mapping[str, AmlJob] = {}
         self._listed = float("-inf")
 
@@ -94,6 +98,7 @@ class AmlService(TrainingService):
         uploading, self._uploading = self._uploading, None
         if uploading is not None:
             uploading.cancel()
+        await self._turns.close()
         if workspace is not None:
             await workspace.close()
 
@@ -158,7 +163,8 @@ class AmlService(TrainingService):
         if not handles:
             return []
         jobs = await self._list()
-        return list(await asyncio.gather(*(self._watch(handle).status(jobs) for handle in handles)))
+        calls = [(str(handle["job"]), partial(self._watch(handle).status, jobs)) for handle in handles]
+        return await self._turns.statuses(calls)
 
     async def _list(self) -> Mapping[str, AmlJob]:
         """All jobs of the experiment, at most so old as `list_pause_s`."""
@@ -195,7 +201,8 @@ class AmlService(TrainingService):
     # ------------------------------------------------------------ logs and files
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await self._watch(handle).reports(handle["report"] == "stdout", self.log_pause_s)
+        async with self._turns.turn(str(handle["job"])):
+            return await self._watch(handle).reports(handle["report"] == "stdout", self.log_pause_s)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         """The output of the first process; Azure keeps what a trial prints in one log."""

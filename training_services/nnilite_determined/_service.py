@@ -11,10 +11,12 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nnilite.callback_address import check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.job_turns import JobTurns
 from nnilite.platform_http import CallRefused, Contradiction, Missing, Outage, Problem, as_config_error, hide
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
@@ -51,6 +53,7 @@ class DeterminedService(TrainingService):
 
     Config = DeterminedConfig
     ignores = IGNORED
+    reports_aside = True
 
     def __init__(self, name: str, config: DeterminedConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -61,6 +64,7 @@ class DeterminedService(TrainingService):
         self._paused: set[str] = set()  # names of jobs that somebody has paused on Determined
         self._certain = True  # False: a job may be there that was never told of
         self._memories: dict[int, JobMemory] = {}
+        self._turns = JobTurns()
         self._callback = ""  # the manager's address as jobs see it, once it is known
         self._queue: tuple[float, dict[str, str]] = (float("-inf"), {})
 
@@ -125,6 +129,7 @@ class DeterminedService(TrainingService):
 
     async def close(self) -> None:
         api, self._api = self._api, None
+        await self._turns.close()
         if api is not None:
             await api.close()
 
@@ -207,7 +212,7 @@ class DeterminedService(TrainingService):
         if not handles:
             return []
         listed = {_number(one): one for one in await self._connected().experiments({"labels": self._label})}
-        return [await self._status(handle, listed) for handle in handles]
+        return await self._turns.statuses([(str(one["id"]), partial(self._status, one, listed)) for one in handles])
 
     async def _status(self, handle: Handle, listed: Mapping[int, Mapping[str, Any]]) -> JobStatus:
         number = int(handle["id"])
@@ -279,21 +284,23 @@ class DeterminedService(TrainingService):
     async def _in_queue(self, job: str) -> str:
         asked, known = self._queue
         if time.monotonic() - asked > _QUEUE_EVERY_S:
+            self._queue = (time.monotonic(), known)  # for jobs that are looked at meanwhile
             found = await self._connected().queue()
             known = {str(one.get("jobId")): _convert.in_queue(one) for one in found}
             self._queue = (time.monotonic(), known)
         return known.get(job, "")
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        memory = self._memories.setdefault(int(handle["id"]), JobMemory())
-        if memory.log is None:
-            try:
-                await self._learn(int(handle["id"]), memory)
-            except Missing:
+        async with self._turns.turn(str(handle["id"])):
+            memory = self._memories.setdefault(int(handle["id"]), JobMemory())
+            if memory.log is None:
+                try:
+                    await self._learn(int(handle["id"]), memory)
+                except Missing:
+                    return ()
+            if memory.log is None:
                 return ()
-        if memory.log is None:
-            return ()
-        return await memory.log.read(with_output=handle.get("report") == "stdout")
+            return await memory.log.read(with_output=handle.get("report") == "stdout")
 
     # ------------------------------------------------------------ the end
 

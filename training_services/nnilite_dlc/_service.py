@@ -15,14 +15,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
-from nnilite.platform_http import AccessRefused, CallRefused, Missing, Outage, Problem, Throttled, Untrusted
+from nnilite.job_turns import JobTurns
+from nnilite.platform_http import AccessRefused, CallRefused, Missing, Outage, Problem, Throttled, Untrusted, in_thread
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.worker_side import FolderLooks
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import address_for_jobs, check_resources, experiment_jobs, refused_job
 from nnilite_dlc._config import IGNORED, DlcConfig
@@ -36,6 +39,7 @@ from nnilite_dlc._watch import DlcWatch
 log = logging.getLogger(__name__)
 
 _SOFT_EXTRA_S = 5.0
+_FOLDER_S = 60.0  # for a list or a file of the storage, whose threads may hang
 
 
 class DlcService(TrainingService):
@@ -43,6 +47,7 @@ class DlcService(TrainingService):
 
     Config = DlcConfig
     ignores = IGNORED
+    reports_aside = True
 
     list_pause_s: ClassVar[float] = 5.0
     """So often at most jobs are listed: Alibaba allows some calls a second, of all experiments of an account."""
@@ -58,6 +63,8 @@ class DlcService(TrainingService):
         self._intents = Intents(context.directory / "dlc")
         self._delivery: dict[str, DlcDelivery] = {}
         self._watches: dict[tuple[str, str], DlcWatch] = {}  # by names and ids
+        self._turns = JobTurns()
+        self._folders = FolderLooks(limit_s=_FOLDER_S)
         self._jobs: Mapping[str, DlcJob] = {}
         self._listed = float("-inf")
 
@@ -90,6 +97,7 @@ class DlcService(TrainingService):
 
     async def close(self) -> None:
         self._api = None
+        await self._turns.close()
 
     def _connected(self) -> DlcApi:
         if self._api is None:
@@ -179,7 +187,8 @@ class DlcService(TrainingService):
         wanted = frozenset(str(handle["id"]) for handle, watch in zip(handles, watches, strict=True) if not watch.over)
         jobs = await self._list(wanted)
         await self._stop_strays(handles, jobs)
-        return list(await asyncio.gather(*(watch.status(jobs) for watch in watches)))
+        calls = [partial(watch.status, jobs) for watch in watches]
+        return await self._turns.statuses(list(zip(map(_turn, handles), calls, strict=True)))
 
     async def _list(self, wanted: frozenset[str]) -> Mapping[str, DlcJob]:
         """The jobs of the experiment by their ids, at most so old as `list_pause_s`."""
@@ -234,7 +243,8 @@ class DlcService(TrainingService):
     # ------------------------------------------------------------ logs and files
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await self._watch(handle).reports(handle["report"] == "stdout", self.log_pause_s)
+        async with self._turns.turn(_turn(handle)):
+            return await self._watch(handle).reports(handle["report"] == "stdout", self.log_pause_s)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         """The output of the pod that reports; DLC keeps what it prints in one log."""
@@ -244,19 +254,27 @@ class DlcService(TrainingService):
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """The files that the trial has left in the storage, if it has one."""
-        await asyncio.to_thread(fetch, self._config, self.context.experiment, str(handle["job"]), target)
+        await in_thread(partial(fetch, self._config, self.context.experiment, str(handle["job"]), target))
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        return await asyncio.to_thread(listed, self._config, self.context.experiment, str(handle["job"]))
+        job = str(handle["job"])
+        work = partial(listed, self._config, self.context.experiment, job)
+        return await in_thread(partial(self._folders.look, job, "files", work))
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
         job = str(handle["job"])
-        await asyncio.to_thread(fetch_file, self._config, self.context.experiment, job, path, target, most_bytes)
+        work = partial(fetch_file, self._config, self.context.experiment, job, path, target, most_bytes)
+        await in_thread(partial(self._folders.look, job, "", work))
 
 
 def same_name(jobs: Sequence[DlcJob], name: str) -> list[DlcJob]:
     """The jobs of exactly this name, the first one first."""
     return sorted((job for job in jobs if job.name == name), key=lambda job: (job.created or 0.0, job.id))
+
+
+def _turn(handle: Handle) -> str:
+    """By what a job is known to the turns."""
+    return " ".join(_key(handle))
 
 
 def _key(handle: Handle) -> tuple[str, str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from nnilite.callback_address import check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
+from nnilite.job_turns import JobTurns
 from nnilite.platform_http import AccessRefused, Missing, as_config_error
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
@@ -31,11 +33,13 @@ class DltsService(TrainingService):
 
     Config = DltsConfig
     ignores = IGNORED
+    reports_aside = True
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._api: DltsApi | None = None
         self._watches: dict[tuple[str, str], JobWatch] = {}  # by names and ids
+        self._turns = JobTurns()
         self._handover: Handover | None = None
         self._gpu_type = config.gpu_type or ""
         self._callback = ""
@@ -100,6 +104,7 @@ class DltsService(TrainingService):
 
     async def close(self) -> None:
         api, self._api = self._api, None
+        await self._turns.close()
         if api is not None:
             await api.close()
 
@@ -163,7 +168,8 @@ class DltsService(TrainingService):
         api = self._connected()
         watches = [self._watch(handle) for handle in handles]
         jobs = await api.jobs(max(_ENDED_JOBS, 2 * len(handles)))
-        return list(await asyncio.gather(*(watch.status(jobs) for watch in watches)))
+        calls = [partial(watch.status, jobs) for watch in watches]
+        return await self._turns.statuses(list(zip(map(_turn, handles), calls, strict=True)))
 
     def _watch(self, handle: Handle) -> JobWatch:
         key = _key(handle)
@@ -203,7 +209,8 @@ class DltsService(TrainingService):
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         watch = self._watch(handle)
-        await watch.follow()
+        async with self._turns.turn(_turn(handle)):
+            await watch.follow()
         return watch.log.events(with_output=handle.get("report") == "stdout")
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
@@ -213,11 +220,17 @@ class DltsService(TrainingService):
         if stream == "stderr":
             return b""
         watch = self._watch(handle)
-        await watch.follow()
+        async with self._turns.turn(_turn(handle)):
+            await watch.follow()
         return watch.log.output(offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         raise NotFound("the files of a trial go with its container; write what is to stay to /work")
+
+
+def _turn(handle: Handle) -> str:
+    """By what a job is known to the turns."""
+    return " ".join(_key(handle))
 
 
 def _key(handle: Handle) -> tuple[str, str]:

@@ -18,10 +18,12 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
+from nnilite.job_turns import JobTurns
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, IgnoredOption, Job, JobStatus, ServiceContext, TrainingService
 from nnilite_kubernetes import _manifest as manifests
@@ -39,7 +41,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_THREADS = 4
+_THREADS = 16
+_JOBS_AT_ONCE = 12  # of which a log is read: others find a thread
 _SILENCE_S = 60.0  # a server that has not answered for so long: nothing can be said of jobs
 
 
@@ -59,6 +62,7 @@ class ClusterService(TrainingService):
     """A handle is {"job": its name, "uid": of its object, "report": how it reports}; all else follows from the name."""
 
     ignores: ClassVar[Sequence[IgnoredOption]] = IGNORED
+    reports_aside = True
     make_kind: ClassVar[type[Any]]  # a Kind, made from the config
 
     def __init__(self, name: str, config: ClusterConfig, context: ServiceContext) -> None:
@@ -66,6 +70,7 @@ class ClusterService(TrainingService):
         self._kind: OperatorKind = self.make_kind(config)
         self._namespace = config.namespace
         self._submitter = Submitter(name, self._kind, config, context)
+        self._turns = JobTurns(at_once=_JOBS_AT_ONCE)
         self._opened: _Open | None = None
 
     # ------------------------------------------------------------ lifecycle
@@ -133,6 +138,7 @@ class ClusterService(TrainingService):
         opened, self._opened = self._opened, None
         if opened is None:
             return
+        await self._turns.close()
         opened.known.close()
         opened.roles.close()
         try:
@@ -172,7 +178,14 @@ class ClusterService(TrainingService):
             return []
         opened = self._now()
         opened.known.check_fresh(_SILENCE_S)
-        return await self._in_thread(lambda: [self._status(opened, handle) for handle in handles])
+        # The log of a pod whose node is down does not answer.
+        followed = [handle for handle in handles if handle.get("report") == "stdout"]
+        calls = [(str(one["job"]), partial(self._in_thread, self._status, opened, one)) for one in followed]
+        found = dict(zip((job for job, _ in calls), await self._turns.statuses(calls), strict=True))
+        others = [handle for handle in handles if str(handle["job"]) not in found]
+        judged = await self._in_thread(lambda: [self._status(opened, handle) for handle in others])
+        found.update(zip((str(one["job"]) for one in others), judged, strict=True))
+        return [found[str(handle["job"])] for handle in handles]
 
     def _status(self, opened: _Open, handle: Handle) -> JobStatus:
         place = self._place(handle)
@@ -214,7 +227,8 @@ class ClusterService(TrainingService):
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         with_output = handle.get("report") == "stdout"
-        return await self._in_thread(self._now().logs.reports, *self._place(handle), with_output)
+        async with self._turns.turn(str(handle["job"])):
+            return await self._in_thread(self._now().logs.reports, *self._place(handle), with_output)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         """The pod's log has both streams in one; it is given as standard output."""

@@ -61,6 +61,7 @@ class LocalService(TrainingService):
 
     Config = LocalConfig
     ignores = IGNORED
+    reports_aside = True
     submits_at_once = 16
 
     def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:

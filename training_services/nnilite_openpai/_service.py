@@ -12,14 +12,17 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from nnilite.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NotFound, ServiceError
-from nnilite.platform_http import Problem, as_config_error
+from nnilite.job_turns import JobTurns
+from nnilite.platform_http import Problem, as_config_error, in_thread
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.worker_side import FolderLooks
 from nnilite_openpai._api import Pai
 from nnilite_openpai._checks import check_platform, check_resources
 from nnilite_openpai._config import IGNORED, OpenPaiConfig
@@ -33,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _SOFT_EXTRA_S = 5.0
 _YOUNG_S = 30.0
+_FOLDER_S = 60.0  # for a list or a file of the storage, whose threads may hang
 _LOG_PATIENCE_S = 60.0
 """How long the log of an ended job is tried to be read, before PAI's exit code has to do."""
 
@@ -61,6 +65,7 @@ class OpenPaiService(TrainingService):
 
     Config = OpenPaiConfig
     ignores = IGNORED
+    reports_aside = True
 
     list_pause_s: ClassVar[float] = 2.0
     """PAI takes 60 list calls a minute of a user, whose experiments may be several."""
@@ -74,6 +79,8 @@ class OpenPaiService(TrainingService):
         self._config = config
         self._pai: Pai | None = None
         self._delivery: dict[str, PaiDelivery] = {}
+        self._turns = JobTurns()
+        self._folders = FolderLooks(limit_s=_FOLDER_S)
         self._known: defaultdict[str, _PaiJobMemory] = defaultdict(_PaiJobMemory)
         self._jobs: Mapping[str, Mapping[str, Json]] = {}
         self._listed = float("-inf")
@@ -107,6 +114,7 @@ class OpenPaiService(TrainingService):
 
     async def close(self) -> None:
         pai, self._pai = self._pai, None
+        await self._turns.close()
         if pai is not None:
             await pai.close()
 
@@ -153,7 +161,7 @@ class OpenPaiService(TrainingService):
         if not handles:
             return []
         jobs = await self._list()
-        return list(await asyncio.gather(*(self._status(handle, jobs) for handle in handles)))
+        return await self._turns.statuses([(str(one["job"]), partial(self._status, one, jobs)) for one in handles])
 
     async def _list(self) -> Mapping[str, Mapping[str, Json]]:
         """All jobs of the experiment, at most so old as `list_pause_s`."""
@@ -284,11 +292,12 @@ class OpenPaiService(TrainingService):
     # ------------------------------------------------------------ logs
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        known = self._known[str(handle["job"])]
-        if known.end is None and time.monotonic() - known.log.fetched < self.log_pause_s:
-            return ()
-        content = await self._log_of(handle, known)
-        return known.log.take(content, with_output=handle["report"] == "stdout") if content is not None else ()
+        async with self._turns.turn(str(handle["job"])):
+            known = self._known[str(handle["job"])]
+            if known.end is None and time.monotonic() - known.log.fetched < self.log_pause_s:
+                return ()
+            content = await self._log_of(handle, known)
+            return known.log.take(content, with_output=handle["report"] == "stdout") if content is not None else ()
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         """PAI's log of the reporting task, which is the keeper's.
@@ -303,14 +312,17 @@ class OpenPaiService(TrainingService):
         return known.log.output[offset : offset + limit]
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        await asyncio.to_thread(fetch, self._config, self.context.experiment, str(handle["job"]), target)
+        await in_thread(partial(fetch, self._config, self.context.experiment, str(handle["job"]), target))
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        return await asyncio.to_thread(listed, self._config, self.context.experiment, str(handle["job"]))
+        job = str(handle["job"])
+        work = partial(listed, self._config, self.context.experiment, job)
+        return await in_thread(partial(self._folders.look, job, "files", work))
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
         job = str(handle["job"])
-        await asyncio.to_thread(fetch_file, self._config, self.context.experiment, job, path, target, most_bytes)
+        work = partial(fetch_file, self._config, self.context.experiment, job, path, target, most_bytes)
+        await in_thread(partial(self._folders.look, job, "", work))
 
     async def _log_of(self, handle: Handle, known: _PaiJobMemory) -> bytes | None:
         name = str(handle["job"])

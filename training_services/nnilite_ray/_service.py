@@ -13,10 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from nnilite.callback_address import check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
+from nnilite.job_turns import JobTurns
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted, as_config_error
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Host, Job, JobState, JobStatus, ServiceContext, TrainingService
@@ -38,6 +40,7 @@ class RayService(TrainingService):
 
     Config = RayConfig
     ignores = IGNORED
+    reports_aside = True
 
     usage_pause_s: ClassVar[float] = 5.0
     """So often at most the cluster is asked what of it is in use."""
@@ -54,6 +57,7 @@ class RayService(TrainingService):
         self._session = ""
         self._looks: set[asyncio.Task[None]] = set()  # at what was removed
         self._watches: dict[str, RayWatch] = {}
+        self._turns = JobTurns()
         self._usage: tuple[float, Usage] = (float("-inf"), {})
 
     # ------------------------------------------------------------ lifecycle
@@ -124,6 +128,7 @@ class RayService(TrainingService):
         if api is None:
             return
         looks, self._looks = self._looks, set()
+        await self._turns.close()
         try:
             if looks:
                 await asyncio.wait(looks, timeout=_CLOSE_S)
@@ -197,7 +202,7 @@ class RayService(TrainingService):
         watches = [self._watch(handle) for handle in handles]
         waits = any((jobs.get(watch.name) or {}).get("status") == convert.PENDING for watch in watches)
         usage = await self._in_use() if waits else {}
-        return list(await asyncio.gather(*(self._status(watch, jobs, usage) for watch in watches)))
+        return await self._turns.statuses([(one.name, partial(self._status, one, jobs, usage)) for one in watches])
 
     def _watch(self, handle: Handle) -> RayWatch:
         name = str(handle["job"])
@@ -226,7 +231,9 @@ class RayService(TrainingService):
         return known
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await self._watch(handle).events(self._connected(), self.log_pause_s)
+        watch = self._watch(handle)
+        async with self._turns.turn(watch.name):
+            return await watch.events(self._connected(), self.log_pause_s)
 
     # ------------------------------------------------------------ the end
 

@@ -40,6 +40,7 @@ class RedisService(TrainingService):
 
     Config = RedisConfig
     ignores = IGNORED
+    reports_aside = True
 
     def __init__(self, name: str, config: RedisConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)

@@ -67,6 +67,7 @@ class RemoteService(TrainingService):
 
     Config = RemoteConfig
     ignores = IGNORED
+    reports_aside = True
 
     def __init__(self, name: str, config: RemoteConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)

@@ -4,6 +4,7 @@ _service         the service
 _config          the section `platform: slurm` of a config
 _login           where Slurm's commands are run: this machine, or a login node by SSH (nnilite.ssh)
 _api             these commands, and the files of trials there
+_hanging         folders that do not answer, and are left out of the looks
 _folders         the folders of attempts there: listed, and copied here
 _shell           the shell scripts that are run there
 _script          the script that Slurm runs for a trial

@@ -8,13 +8,15 @@ import logging
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.foreign_files import BrokenStream, read_small
 from nnilite.records import Json
 from nnilite_slurm import _shell as shell
+from nnilite_slurm._hanging import HangingFolders, folder_of, no_answer, was_killed
 from nnilite_slurm._listing import SACCT_FIELDS, SQUEUE_FORMAT, SlurmJob, from_json, from_sacct_text, from_squeue_text
 from nnilite_slurm._login import TRANSFER_S, USUAL_S, LoginHost, ShellAnswer
 from nnilite_slurm._watch import NOTE_MAX_BYTES
@@ -25,6 +27,8 @@ _JSON_SINCE = (21, 8)
 _JSON_MAX_BYTES = 2_000_000
 _MOST_SAID_CHARS = 1000
 _SUBMIT_S = 90.0
+_READ_S = "25"  # for pieces of files, less than a command may take at all
+_SHOW_S = "8"  # for one that a person wants to see, less than the manager waits
 _CACHE_DAYS = "30"
 _UNKNOWN_OUTCOME, _AWAY, _REFUSED, _KNOWN = 76, 75, 77, 3
 _ACCOUNTING_OFF = "accounting storage is disabled"
@@ -37,6 +41,7 @@ class Look:
     jobs: Mapping[str, SlurmJob] | None  # None: Slurm does not answer
     sizes: Mapping[str, int]
     trouble: str = ""  # what Slurm says in place of an answer
+    hanging: frozenset[str] = frozenset()  # folders of which nothing is known, for they do not answer
 
 
 @dataclass
@@ -48,6 +53,9 @@ class SlurmApi:
     version: tuple[int, ...] = ()
     json: bool = True  # whether squeue and sacct are asked for JSON
     accounting: bool = True  # as far as is known
+
+    def __post_init__(self) -> None:
+        self.hanging = HangingFolders(self.host, lambda: self.root)
 
     # ------------------------------------------------------------ opening
 
@@ -126,12 +134,16 @@ class SlurmApi:
 
     async def look(self, prefix: str, files: Iterable[str]) -> Look:
         """All jobs whose names begin so, and the sizes of files, in one command."""
+        look = await self.hanging.look(files, partial(self._look, prefix))
+        return replace(look, hanging=self.hanging.aside())
+
+    async def _look(self, prefix: str, files: Sequence[str], limit_s: str) -> Look | None:
         mark = secrets.token_hex(8)
-        words = self._listing()
-        given = b"".join(name.encode() + b"\0" for name in files)
-        answer = await self.host.run(
-            f"SLURM_TIME_FORMAT=%s; export SLURM_TIME_FORMAT\n{shell.POLL}", self.root, mark, *words, given=given
-        )
+        script = f"SLURM_TIME_FORMAT=%s; export SLURM_TIME_FORMAT\n{shell.POLL}"
+        words = (self.root, mark, limit_s, *self._listing())
+        answer = await self.host.run(script, *words, given=b"".join(name.encode() + b"\0" for name in files))
+        if was_killed(answer):
+            return None
         listed, found, rest = answer.output.rpartition(f"\n{mark} ".encode())
         status, _, sizes = rest.partition(b"\n")
         if not found:
@@ -139,7 +151,7 @@ class SlurmApi:
         if status.strip() != b"0":
             if self.json and _knows_no_json(answer.complaint):
                 self.json = False
-                return await self.look(prefix, files)
+                return await self._look(prefix, files, limit_s)
             return Look(None, _sizes(sizes), f"Slurm does not answer: {answer.words}")
         try:
             jobs = self._read(listed)
@@ -191,8 +203,13 @@ class SlurmApi:
         names = list(files)
         if not names:
             return {}
-        given = b"".join(name.encode() + b"\0" for name in names)
-        answer = await self.host.run(shell.TAKE, self.root, given=given)
+
+        async def archive(names: Sequence[str], limit_s: str) -> ShellAnswer | None:
+            given = b"".join(name.encode() + b"\0" for name in names)
+            answer = await self.host.run(shell.TAKE, self.root, limit_s, given=given)
+            return None if was_killed(answer) else answer
+
+        answer = await self.hanging.look(names, archive)
         found: dict[str, bytes] = {}
         try:
             for name, content in read_small(io.BytesIO(answer.output).read, NOTE_MAX_BYTES):
@@ -203,8 +220,7 @@ class SlurmApi:
 
     async def pieces(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
         """Pieces of files: name, offset, length, all of which must be there."""
-        given = "".join(f"{offset} {length} {name}\n" for name, offset, length in wanted)
-        answer = await self.host.run(shell.PIECES, self.root, given=given.encode())
+        answer = await _read_pieces(self, wanted, _READ_S)
         if len(answer.output) != sum(length for _, _, length in wanted):
             raise ServiceError(f"files on {self.host.title} have changed while they were read")
         found, begin = [], 0
@@ -215,8 +231,7 @@ class SlurmApi:
 
     async def piece(self, name: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes of a file from `offset`; b"" where there is nothing (yet)."""
-        given = f"{offset} {limit} {name}\n".encode()
-        return (await self.host.run(shell.PIECES, self.root, given=given)).output
+        return (await _read_pieces(self, [(name, offset, limit)], _SHOW_S)).output
 
     # ------------------------------------------------------------ ending
 
@@ -242,6 +257,16 @@ class SlurmApi:
         if answer.status:
             raise ServiceError(f"{self.host.title}: {answer.words}")
         return answer
+
+
+async def _read_pieces(api: SlurmApi, wanted: Sequence[tuple[str, int, int]], limit_s: str) -> ShellAnswer:
+    for name, _, _ in wanted:
+        api.hanging.check(name)
+    given = "".join(f"{offset} {length} {name}\n" for name, offset, length in wanted)
+    answer = await api.host.run(shell.PIECES, api.root, limit_s, given=given.encode())
+    if was_killed(answer):
+        raise ServiceError(no_answer(folder_of(wanted[0][0]), api.host.title))
+    return answer
 
 
 _ENDED_ALREADY = re.compile(r"Invalid job id|already complet|Job/step already|not running", re.IGNORECASE)

@@ -9,12 +9,13 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from nnilite.errors import NotFound
+from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, listed, save_below
 from nnilite.records import Json
 from nnilite.ssh.download import unpack
 from nnilite_slurm import _shell as shell
 from nnilite_slurm._api import SlurmApi
+from nnilite_slurm._hanging import no_answer, was_killed
 from nnilite_slurm._login import TRANSFER_S
 
 _TIME = re.compile(r"\d{1,12}(\.\d{1,12})?")
@@ -26,11 +27,13 @@ class SlurmFolders:
     """All methods raise NotFound if the folder or the file is gone, and ServiceError."""
 
     def __init__(self, api: SlurmApi) -> None:
+        self._api = api
         self._host = api.host
         self._root = api.root
 
     async def fetch(self, folder: str, target: Path) -> None:
         """Copy an attempt's folder. Raises: NotFound, ServiceError."""
+        self._api.hanging.check(f"{folder}/")
         target.parent.mkdir(parents=True, exist_ok=True)
         archive = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tar")
         try:
@@ -44,7 +47,10 @@ class SlurmFolders:
 
     async def files(self, folder: str) -> list[TrialFile]:
         """List an attempt's folder. Raises: NotFound, ServiceError."""
+        self._api.hanging.check(f"{folder}/")
         answer = await self._host.run(shell.FILES, self._root, folder)
+        if was_killed(answer):
+            raise ServiceError(no_answer(folder, self._host.title))
         if answer.status:
             raise NotFound(f"the trial's folder {self._root}/{folder} on {self._host.title} is gone")
         return listed(_entries(answer.output))
@@ -53,6 +59,7 @@ class SlurmFolders:
         """Copy one file of an attempt's folder. Raises: NotFound, ServiceError."""
         if path.split("/")[0] in _STAYS:
             raise NotFound(f"there is no file {path!r}")
+        self._api.hanging.check(f"{folder}/")
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".copy-", dir=target.parent) as scratch:
             copy = Path(scratch, "file")

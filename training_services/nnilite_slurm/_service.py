@@ -30,6 +30,7 @@ from nnilite_slurm._arrays import JobArrays, array_name
 from nnilite_slurm._attempt_reader import GROWING, AttemptReader
 from nnilite_slurm._config import IGNORED, SlurmConfig
 from nnilite_slurm._folders import SlurmFolders
+from nnilite_slurm._hanging import no_answer
 from nnilite_slurm._listing import NAMELESS, RUNNING, WAITING, SlurmJob
 from nnilite_slurm._login import login_host
 from nnilite_slurm._script import pythons_of, run_limit_s, script_of
@@ -54,6 +55,7 @@ class SlurmService(TrainingService):
 
     Config = SlurmConfig
     ignores = IGNORED
+    reports_aside = True
 
     def __init__(self, name: str, config: SlurmConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -61,6 +63,7 @@ class SlurmService(TrainingService):
         self._watches: dict[str, SlurmWatch] = {}
         self._readers: dict[str, AttemptReader] = {}
         self._cancels: dict[str, tuple[float, float]] = {}  # by job: when it was asked first, and last
+        self._looking = asyncio.Lock()
         self._arrays: JobArrays | None = None
         self._keeper = ""
         self._archive = ""
@@ -217,6 +220,9 @@ class SlurmService(TrainingService):
         found = []
         for watch, handle in zip(watches, handles, strict=True):
             job = jobs.get(watch.id)
+            if watch.folder in look.hanging:
+                found.append(JobStatus(JobState.UNKNOWN, no_answer(f"{api.root}/{watch.folder}", api.host.title)))
+                continue
             if trouble and job is None and watch.id and watch.exited is None:
                 found.append(JobStatus(JobState.UNKNOWN, f"squeue does not list it, and {trouble}"))
                 continue
@@ -227,9 +233,11 @@ class SlurmService(TrainingService):
     async def _look(self, api: SlurmApi, watches: Iterable[SlurmWatch], by_log: set[str]) -> Look:
         """Ask for all jobs and their files, and read what is new of the small ones."""
         files = [name for watch in watches for name in watch.files(GROWING if watch.name in by_log else ())]
-        look = await api.look(f"nni-{self.context.experiment}-", files)
-        taken = await api.take([name for watch in watches for name in watch.found(look.sizes)])
-        for watch in watches:
+        async with self._looking:  # what has come of an earlier look must not stand beside a later word of Slurm
+            look = await api.look(f"nni-{self.context.experiment}-", files)
+            seen = [watch for watch in watches if watch.folder not in look.hanging]
+            taken = await api.take([name for watch in seen for name in watch.found(look.sizes)])
+        for watch in seen:
             watch.read(taken)
             watch.sizes = {name: look.sizes.get(f"{watch.folder}/{name}", 0) for name in GROWING}
         return look

@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2016  # the inner shell expands these
 # $2: the attempt's folder; $3: its job, or "". Ends what still runs, and removes what holds a secret or much space.
 cd "$1" || exit 0
 if [ -n "$3" ]; then
@@ -7,8 +8,10 @@ if [ -n "$3" ]; then
         *) echo "$said" >&2; exit 75 ;;
     esac
 fi
-cd "$2" 2>/dev/null || exit 0
+timeout -s KILL 20 sh -c 'cd "$1" 2>/dev/null || exit 0
 : >removed
 rm -f spec.json spec.new
 rm -rf code
+true' nnilite "$2"
+case $? in 124 | 137) echo "the folder $2 does not answer" >&2; exit 75 ;; esac
 true

@@ -1,0 +1,35 @@
+"""Calls of a plugin: each has an end, and raises nothing but errors of nnilite."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from nnilite.errors import NniliteError, ServiceError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CALL_TIMEOUT_S = 60.0
+
+
+class PluginFault(ServiceError):
+    """A plugin has raised what no plugin should: a mistake in it, which hardly passes by itself."""
+
+
+async def guarded(service: str, call: Awaitable[T], timeout_s: float | None = None) -> T:
+    """Return the answer of the plugin of this name. Whatever goes wrong in it is raised as an NniliteError."""
+    limit_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
+    try:
+        return await asyncio.wait_for(call, limit_s)
+    except NniliteError:
+        raise
+    except asyncio.TimeoutError:
+        raise ServiceError(f"{service} did not answer within {limit_s:.0f} s") from None
+    # A plugin may raise anything, and a failed call must not end the task.
+    except Exception as error:
+        log.exception("the training service %s failed", service)
+        raise PluginFault(f"{service} failed with {type(error).__name__}: {error}") from error

@@ -1,0 +1,178 @@
+"""Takes the events of jobs that the training service reads itself: from folders and logs, which may be slow or hang.
+
+Where the service allows it (`TrainingService.reports_aside`), a slow reading goes on beside all other calls, so that
+no other trial waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from nnilite._engine import messages as s
+from nnilite._engine.dedupe import Fenced, GapFound, JobKey
+from nnilite._engine.guarded_calls import guarded
+from nnilite.errors import NniliteError, ServiceError, StoreError
+from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Used
+from nnilite.service import Handle, JobState, JobStatus, TrainingService
+
+log = logging.getLogger(__name__)
+
+UNREAD_PATIENCE_S = 60.0
+_POLL_WAITS_S = 2.0
+_MOST_ASIDE = 16
+_CANCELED_S = 5.0
+_OTHER_RUN = "what its job has left names another run than the one that has reported, of which nothing more came"
+
+
+class ReportInbox(Protocol):
+    """What the reader needs of the engine."""
+
+    def now(self) -> float: ...
+
+    def put(self, message: s.Input, *, soon: bool = True) -> None:
+        """Hand over an input without waiting for it."""
+
+    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
+        """Hand over events that the service read itself."""
+
+    def is_live(self, attempt: Attempt) -> bool:
+        """Whether the end of this attempt is not known yet."""
+
+
+class ReportReader:
+    """Hands statuses to the engine, each after the events that came before it."""
+
+    def __init__(self, service: TrainingService, inbox: ReportInbox) -> None:
+        self._service = service
+        self._inbox = inbox
+        self._unread: dict[JobKey, float] = {}  # ended jobs whose reports cannot be had, and since when
+        self._untaken: dict[JobKey, list[KeeperEvent]] = {}  # events that services may not give again
+        self._readings: dict[JobKey, asyncio.Task[None]] = {}
+        self._until = 0.0  # when the poll waits for no reading any more
+
+    def begin_poll(self) -> None:
+        """Begin to hand over the statuses of a poll. Raises: what a reading has raised that went on beside."""
+        self._until = asyncio.get_running_loop().time() + _POLL_WAITS_S
+        for key, reading in list(self._readings.items()):
+            if reading.done():
+                del self._readings[key]
+                reading.result()
+
+    async def hand_over(self, attempt: Attempt, handle: Handle, status: JobStatus) -> None:
+        """Hand over a status after the events, which are read first; if they are slow to read, later."""
+        if not self._service.reports_aside:
+            await self._read(attempt, handle, status)
+            return
+        key = (attempt.trial, attempt.number)
+        if key not in self._readings and len(self._readings) < _MOST_ASIDE:
+            reading = self._readings[key] = asyncio.create_task(self._read(attempt, handle, status))
+            left_s = self._until - asyncio.get_running_loop().time()
+            await asyncio.wait([reading], timeout=max(0.0, left_s))
+            if reading.done():
+                del self._readings[key]
+                reading.result()
+                return
+            log.info("the reports of trial %s are slow to read: others do not wait for them", attempt.trial)
+        if not status.state.ended:
+            self._inbox.put(s.Polled(*key, status, self._inbox.now()))
+
+    def forget(self, attempt: Attempt) -> None:
+        """All is known of this attempt."""
+        self._untaken.pop((attempt.trial, attempt.number), None)
+        self._unread.pop((attempt.trial, attempt.number), None)
+
+    async def stop(self, attempt: Attempt | None = None) -> None:
+        """End the reading of this attempt, or all."""
+        keys = list(self._readings) if attempt is None else [(attempt.trial, attempt.number)]
+        readings = [reading for key in keys if (reading := self._readings.pop(key, None)) is not None]
+        for reading in readings:
+            reading.cancel()
+        if readings:
+            await asyncio.wait(readings, timeout=_CANCELED_S)
+
+    async def _read(self, attempt: Attempt, handle: Handle, status: JobStatus) -> None:
+        known = await self._after_reports(attempt, handle, status)
+        if known is None:
+            return
+        if known.state.ended:
+            self._untaken.pop((attempt.trial, attempt.number), None)
+        self._inbox.put(s.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
+
+    async def _after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
+        """Take what the service has read of a job; its status then, or None if that has to wait for the next poll."""
+        key = (attempt.trial, attempt.number)
+        try:
+            await self._take_reports(attempt, handle, status.state.ended)
+        except Fenced:
+            self._untaken.pop(key, None)
+            # The keeper reported the end first, and the trial is being tried again. Or the attempt belongs to another
+            # run than that of the job, which may still report: it gets a while to do so.
+            if not (status.state.ended and self._inbox.is_live(attempt)) or self._may_come(attempt):
+                return None
+            status = replace(status, state=JobState.LOST, reason=_OTHER_RUN, exit_code=None)
+        except StoreError as error:
+            # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
+            log.warning("the reports of trial %s wait: %s", attempt.trial, error)
+            return None
+        except (NniliteError, GapFound) as error:
+            if isinstance(error, ServiceError) and status.state.ended and self._may_come(attempt):
+                log.warning("the reports of trial %s cannot be had now: %s", attempt.trial, error)
+                return None
+            log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
+        self._unread.pop(key, None)
+        return status
+
+    def _may_come(self, attempt: Attempt) -> bool:
+        """Whether to ask again for the reports of an ended job, before its end counts without them."""
+        loop = asyncio.get_running_loop()
+        since = self._unread.setdefault((attempt.trial, attempt.number), loop.time())
+        return loop.time() - since < UNREAD_PATIENCE_S
+
+    async def _take_reports(self, attempt: Attempt, handle: Handle, ended: bool) -> None:
+        """Take the events that the service has read itself.
+
+        A service may return each event only once. So events that could not be taken, because the disk was in trouble or
+        because of a gap before them, are kept here and offered again. At a gap, the service is asked once more; if the
+        job has ended, nothing can fill the gap any more.
+        """
+        key = (attempt.trial, attempt.number)
+        for again in (False, True):
+            name = self._service.name
+            found = _checked_events(name, await guarded(name, self._service.reports(handle)))
+            events = _in_order([*self._untaken.pop(key, ()), *found])
+            try:
+                await self._inbox.take(*key, events, ended and again)
+                return
+            except GapFound:
+                self._untaken[key] = events
+                if again:
+                    raise
+            except NniliteError:
+                self._untaken[key] = events
+                raise
+
+
+def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
+    """The events by number, each once, as several readings may overlap; an end comes after all reports before it."""
+
+    def place(event: KeeperEvent) -> tuple[int, int, str, int, str]:
+        if isinstance(event, Reported):
+            return 1, event.index, "", 0, event.run
+        if isinstance(event, Output):
+            return 1, event.offset, event.stream, len(event.data), event.run
+        return (0 if isinstance(event, Started) else 2), 0, "", 0, event.run
+
+    # While a disk is in trouble, a service that repeats its reports would otherwise add another copy at each poll.
+    known = {place(event): event for event in reversed(events)}
+    return [known[key] for key in sorted(known)]
+
+
+def _checked_events(service: str, found: object) -> Sequence[KeeperEvent]:
+    """Check the events that a plugin has read from its platform. Raises: ServiceError."""
+    if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
+        raise ServiceError(f"{service} gave {found!r:.200} in place of a list of events")
+    return [event for event in found if not isinstance(event, Used)]  # what is read so may be old

@@ -1,0 +1,160 @@
+"""One job whose log or folder does not answer holds up no other job: on each platform that asks about single jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nnilite.job_turns import JobTurns
+from nnilite.service import JobState, JobStatus
+from nnilite.worker_side import FolderLooks
+from nnilite_aml._service import AmlService
+from nnilite_determined._service import DeterminedService
+from nnilite_dlc._service import DlcService
+from nnilite_dlts._service import DltsService
+from nnilite_kubernetes._service import ClusterService
+from nnilite_openpai._service import OpenPaiService
+from nnilite_ray._service import RayService
+from waiting import others_turn
+
+RUNNING = JobStatus(JobState.RUNNING)
+HANDLES = [{"job": f"nni-e-{name}-0", "id": str(number), "report": "stdout"} for number, name in enumerate(("a", "b"))]
+
+
+async def _answer(value: Any, *_: object) -> Any:
+    return value
+
+
+async def _status(handle: dict[str, Any], *_: object) -> JobStatus:
+    """The first job does not answer."""
+    if handle["id"] == "0":
+        await asyncio.Event().wait()
+    return RUNNING
+
+
+def _watch(handle: dict[str, Any]) -> SimpleNamespace:
+    return SimpleNamespace(name=handle["job"], over=False, handle=handle, status=partial(_status, handle))
+
+
+def _listing(name: str) -> Callable[[], SimpleNamespace]:
+    return lambda: SimpleNamespace(**{name: partial(_answer, {})})
+
+
+def _kubernetes() -> dict[str, Any]:
+    known = SimpleNamespace(check_fresh=lambda _: None)
+    stop = threading.Event()
+
+    async def in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.to_thread(call, *arguments)
+
+    def status(opened: object, handle: dict[str, Any]) -> JobStatus:
+        if handle["id"] == "0":
+            stop.wait(2)
+        return RUNNING
+
+    return {"_now": lambda: SimpleNamespace(known=known), "_in_thread": in_thread, "_status": status}
+
+
+PLATFORMS: dict[type, dict[str, Any]] = {
+    AmlService: {"_list": partial(_answer, {}), "_watch": _watch},
+    DeterminedService: {"_connected": _listing("experiments"), "_status": _status},
+    DlcService: {"_list": partial(_answer, {}), "_stop_strays": partial(_answer, None), "_watch": _watch},
+    DltsService: {"_connected": _listing("jobs"), "_watch": _watch},
+    OpenPaiService: {"_list": partial(_answer, {}), "_status": _status},
+    RayService: {
+        "_connected": _listing("jobs"),
+        "_watch": _watch,
+        "_status": lambda watch, jobs, usage: _status(watch.handle),
+    },
+    ClusterService: _kubernetes(),
+}
+
+
+@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda one: one.__name__)
+def test_a_job_that_does_not_answer_is_unknown_and_holds_up_no_other(platform: type) -> None:
+    service = platform.__new__(platform)
+    vars(service).update(PLATFORMS[platform], _turns=JobTurns(limit_s=0.2), _label="e")
+
+    async def poll() -> list[JobStatus]:
+        try:
+            return await asyncio.wait_for(service.poll(HANDLES), 1.5)
+        finally:
+            await service._turns.close()
+
+    first, second = asyncio.run(poll())
+    assert (first.state, second.state) == (JobState.UNKNOWN, JobState.RUNNING)
+    assert "has not told of it" in first.reason
+
+
+async def _both(turns: JobTurns, first: Callable[[], Awaitable[JobStatus]]) -> list[JobState]:
+    found = await turns.statuses([("a", first), ("b", partial(_answer, RUNNING))])
+    return [one.state for one in found]
+
+
+def test_what_a_slow_job_tells_counts_at_the_next_look_and_it_is_asked_once() -> None:
+    asked = []
+
+    async def slow(answer: asyncio.Event) -> JobStatus:
+        asked.append(1)
+        await answer.wait()
+        return JobStatus(JobState.SUCCEEDED)
+
+    async def look() -> list[list[JobState]]:
+        turns, answer = JobTurns(limit_s=0.05), asyncio.Event()
+        call = partial(slow, answer)
+        first = await _both(turns, call), await _both(turns, call)
+        answer.set()
+        await others_turn()
+        return [*first, await _both(turns, call)]
+
+    late, later, last = asyncio.run(look())
+    assert late == later == [JobState.UNKNOWN, JobState.RUNNING]
+    assert last == [JobState.SUCCEEDED, JobState.RUNNING]
+    assert len(asked) == 1
+
+
+def test_a_job_whose_reports_are_being_read_is_not_asked_beside_that() -> None:
+    async def look() -> list[JobState]:
+        turns = JobTurns(limit_s=0.05)
+        async with turns.turn("a"):
+            found = await _both(turns, partial(_answer, RUNNING))
+        return [*found, *await _both(turns, partial(_answer, RUNNING))]
+
+    assert asyncio.run(look()) == [JobState.UNKNOWN, JobState.RUNNING, JobState.RUNNING, JobState.RUNNING]
+
+
+def test_what_a_platform_refuses_is_raised_and_forgotten() -> None:
+    async def refuse() -> JobStatus:
+        raise ValueError("no")
+
+    async def look() -> list[JobState]:
+        turns = JobTurns()
+        with pytest.raises(ValueError, match="no"):
+            await _both(turns, refuse)
+        return await _both(turns, partial(_answer, RUNNING))
+
+    assert asyncio.run(look()) == [JobState.RUNNING, JobState.RUNNING]
+
+
+@pytest.mark.parametrize("platform", [DlcService, OpenPaiService], ids=lambda one: one.__name__)
+def test_a_folder_that_hangs_is_looked_at_by_one_thread(platform: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, answer = [], threading.Event()
+
+    def hang(*words: object) -> None:
+        looked.append(words)
+        answer.wait(20)
+
+    monkeypatch.setattr(f"{platform.__module__}.listed", hang)
+    service = platform.__new__(platform)
+    vars(service).update(_folders=FolderLooks(limit_s=0.1), _config=None, context=SimpleNamespace(experiment="e"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="no answer within"):
+            asyncio.run(service.files(HANDLES[0]))
+    answer.set()
+    assert len(looked) == 1
