@@ -46,6 +46,7 @@ from nnilite.units import format_size
 
 __all__ = [
     "FILE",
+    "FOLDER",
     "GROWING",
     "LINK",
     "LISTED_MAX",

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,10 @@ from nnilite.disk_room import DiskRoom
 from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
 from nnilite.foreign_files import (
     FILE,
+    FOLDER,
     GROWING,
     LISTED_MAX,
+    MOST_ENTRIES,
     EnclosedFolder,
     UnsafeName,
     list_below,
@@ -48,6 +50,7 @@ _ALL_TIMEOUT_S = 3600.0
 _LISTED_FOR_S = 5.0
 _ENDED_FOR_S = 60.0
 _LOOK_EVERY_S = 1.0
+_LEAST_BYTES = 4096  # what a file or folder counts for at least
 # File systems round times.
 _SAME_TIME_S = 2.0
 
@@ -64,6 +67,8 @@ class TrialCopies:
         self._whole: set[Key] = set()  # ended attempts of which all is here
         self._locks: defaultdict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tidied: set[Key] = set()
+        self._scratches = folder.with_name(".copies")
+        self._is_tidy = False
 
     async def listed(self, attempt: Attempt) -> tuple[Sequence[TrialFile], str]:
         """List what an attempt has written elsewhere, and say what of it is not listed; ((), "") if all is here.
@@ -107,8 +112,10 @@ class TrialCopies:
         async with self._locks[key]:
             with _told(attempt, "The files"):
                 await self._tidy(attempt)
-                fetching = self._service.fetch(attempt.handle or {}, self._target(attempt))
-                await asyncio.wait_for(fetching, _ALL_TIMEOUT_S)
+                async with self._scratch() as scratch:
+                    fetching = self._service.fetch(attempt.handle or {}, scratch)
+                    await asyncio.wait_for(fetching, _ALL_TIMEOUT_S)
+                    await asyncio.to_thread(_move, scratch, self._target(attempt))
                 if attempt.ended is not None:
                     self._whole.add(key)
 
@@ -133,29 +140,38 @@ class TrialCopies:
             await asyncio.to_thread(_stamp, target, known)
             return
         # The manager writes to these, too, as their lines come: a copy is laid over the beginning.
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".copy-", dir=target.parent) as scratch:
-            work = self._service.fetch_file(handle, known.path, Path(scratch), PAGE_FILE_BYTES)
+        async with self._scratch() as scratch:
+            work = self._service.fetch_file(handle, known.path, scratch, PAGE_FILE_BYTES)
             await asyncio.wait_for(work, _FILE_TIMEOUT_S)
-            await asyncio.to_thread(_lay_over, Path(scratch), target, known.path)
+            await asyncio.to_thread(_lay_over, scratch, target, known.path)
 
     async def _bring_little(self, attempt: Attempt) -> None:
         """Copy the folder of an attempt whose service cannot list, unless it is large. Raises: NniliteError."""
-        key, target = _key(attempt), self._target(attempt)
+        key = _key(attempt)
         when, _ = self._lists.get(key, (float("-inf"), ()))
         if key in self._whole or (attempt.ended is None and time.monotonic() - when < _LISTED_FOR_S):
             return
         await self._tidy(attempt)
-        before = {one.path for one in await asyncio.to_thread(_entries, target)}
-        try:
-            work = self._service.fetch(attempt.handle or {}, target)
-            await asyncio.wait_for(_bounded(work, target.parent), _FILE_TIMEOUT_S)
-        except BaseException:
-            await asyncio.to_thread(_remove_new, target, before)
-            raise
+        async with self._scratch() as scratch:
+            work = self._service.fetch(attempt.handle or {}, scratch)
+            await asyncio.wait_for(_bounded(work, scratch.parent), _FILE_TIMEOUT_S)
+            await asyncio.to_thread(_move, scratch, self._target(attempt))
         self._lists[key] = (time.monotonic(), ())
         if attempt.ended is not None:
             self._whole.add(key)
+
+    @contextlib.asynccontextmanager
+    async def _scratch(self) -> AsyncIterator[Path]:
+        """Give a folder for a copy, which is removed with all that a service has put into it or beside it."""
+        if not self._is_tidy:  # an earlier manager may have been killed
+            self._is_tidy = True
+            await asyncio.to_thread(shutil.rmtree, self._scratches, ignore_errors=True)
+        self._scratches.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=".copy-", dir=self._scratches))
+        try:
+            yield place / "files"
+        finally:
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, place, ignore_errors=True))
 
     async def _tidy(self, attempt: Attempt) -> None:
         """Remove what an earlier manager has left of copies that it had not finished. Raises: OSError."""
@@ -262,41 +278,53 @@ def _lay_over(source: Path, target: Path, path: str) -> None:
             shutil.copyfileobj(copy, file, 1 << 20)
 
 
-def _entries(folder: Path) -> Sequence[TrialFile]:
-    try:
-        return list_below(folder)
-    except NotFound:
-        return ()
-
-
-def _size(folder: Path) -> int:
-    return sum(one.size for one in _entries(folder) if one.kind == FILE)
+def _is_small(folder: Path) -> bool:
+    """Whether what is in a folder counts for less than is copied for a look. Each entry takes room, too."""
+    left = PAGE_FILE_BYTES
+    with EnclosedFolder(str(folder)) as found:
+        for entry in found.walk(PAGE_FILE_BYTES // _LEAST_BYTES + 1):
+            left -= max(_LEAST_BYTES, entry.facts.st_size if entry.kind == FILE else 0)
+            if left < 0:
+                return False
+    return True
 
 
 async def _bounded(work: Awaitable[None], folder: Path) -> None:
     """Let a service copy, but end it if it brings too much. Raises: Conflict, NoRoom, and what `work` raises."""
-    room, before = DiskRoom(folder), await asyncio.to_thread(_size, folder)
+    room = DiskRoom(folder)
     copying = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([copying], timeout=_LOOK_EVERY_S))[0]:
             room.need(0)
-            if await asyncio.to_thread(_size, folder) - before > PAGE_FILE_BYTES:
-                raise Conflict(
-                    f"its platform cannot list files, and the folder has more than {format_size(PAGE_FILE_BYTES)}, "
-                    f"which is copied for a look; `nnictl trial download` copies it whole"
-                )
+            await _check_small(folder)
         await copying
+        await _check_small(folder)
     finally:
         copying.cancel()
 
 
-def _remove_new(folder: Path, before: set[str]) -> None:
-    """Remove what a failed copy has brought. Output that comes by itself stays."""
-    with contextlib.suppress(FileNotFoundError), EnclosedFolder(str(folder)) as target:
-        for one in _entries(folder):
-            if one.path not in before and one.path not in GROWING:
-                target.remove(one.path)
-        target.remove_drafts(10 * LISTED_MAX)
+async def _check_small(folder: Path) -> None:
+    """Raises: Conflict."""
+    if not await asyncio.to_thread(_is_small, folder):
+        raise Conflict(
+            f"its platform cannot list files, and the folder has more than {format_size(PAGE_FILE_BYTES)}, "
+            f"which is copied for a look; `nnictl trial download` copies it whole"
+        )
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move what was copied into the folder of the attempt. Output that comes by itself is laid over the beginning."""
+    with contextlib.suppress(FileNotFoundError), EnclosedFolder(str(source)) as copy:
+        with EnclosedFolder(str(target), make=True) as folder:
+            for entry in copy.walk(MOST_ENTRIES + 1):
+                if entry.kind == FOLDER:
+                    folder.make_folder(entry.path)
+                elif entry.path in GROWING:
+                    _lay_over(source, target, entry.path)
+                elif entry.kind == FILE:
+                    if (target / entry.path).is_dir():
+                        folder.remove(entry.path)
+                    (source / entry.path).replace(target / entry.path)
 
 
 def _remove_pieces(folder: Path) -> None:

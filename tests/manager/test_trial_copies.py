@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, open_bench
 
+from nnilite import foreign_files
 from nnilite._manager import trial_copies
 from nnilite.disk_room import reserve_bytes
 from nnilite.errors import Conflict, NotFound, ServiceError
@@ -155,7 +156,7 @@ async def test_a_folder_that_cannot_be_listed_is_copied_only_if_it_is_small(
     begin: Begin, tmp_path: Path, place: Path, service: type[Elsewhere], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_copies, "_LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(trial_copies, "PAGE_FILE_BYTES", 999 if service is Slow else 2000)
+    monkeypatch.setattr(trial_copies, "PAGE_FILE_BYTES", 999 if service is Slow else 20_000)
     bench = await begin(service)
     found = await bench.manager.files("t0", True)
     if service is Slow:
@@ -163,6 +164,35 @@ async def test_a_folder_that_cannot_be_listed_is_copied_only_if_it_is_small(
         assert copies(tmp_path) == []
     else:
         assert ([one.path for one in found.files], found.note) == (["0/deep/model"], "")
+
+
+class Breaks(Unable):
+    """Copies all, and breaks off then."""
+
+    async def fetch(self, handle: Any, target: Path) -> None:
+        await super().fetch(handle, target)
+        raise ServiceError("the connection broke")
+
+
+@pytest.mark.parametrize("service", [Breaks, Unable], ids=["breaks off", "too much"])
+async def test_nothing_is_left_of_a_copy_of_many_files_that_fails(
+    begin: Begin, tmp_path: Path, place: Path, service: type[Elsewhere], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_copies, "PAGE_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(foreign_files, "LISTED_MAX", 100)
+    for number in range(300):  # each counts for a block
+        (place / f"deep/{number}").touch()
+    bench = await begin(service)
+    (tmp_path / "e/trials/t0/0").mkdir(parents=True)
+    (tmp_path / "e/trials/t0/0/trial.stdout").write_text("x")
+    note = (await bench.manager.files("t0", True)).note
+    assert ("the connection broke" if service is Breaks else "has more than 1 MB") in note
+    assert copies(tmp_path) == ["trial.stdout"]
+    assert list((tmp_path / "e/.copies").iterdir()) == []
+    if service is Breaks:
+        with pytest.raises(ServiceError, match="the connection broke"):
+            await bench.manager.bring("t0")
+        assert copies(tmp_path) == ["trial.stdout"]
 
 
 @pytest.mark.usefixtures("place")
@@ -216,9 +246,13 @@ async def test_what_a_killed_manager_has_left_of_copies_is_removed(begin: Begin,
     (folder / "0").mkdir(parents=True)
     (folder / "0/.nnilite-00ff.part").write_bytes(b"x" * 1000)
     (folder / ".copy-abc").mkdir()
+    (tmp_path / "e/.copies/.copy-abc/files").mkdir(parents=True)
+    (tmp_path / "e/.copies/.copy-abc/files/much").write_bytes(b"x" * 1000)
     await bench.manager.bring_file("t0", "0/deep/model")
     assert copies(tmp_path) == ["model"]
     assert [path.name for path in folder.iterdir()] == ["0"]
+    await bench.manager.bring("t0")
+    assert list((tmp_path / "e/.copies").iterdir()) == []
 
 
 async def test_a_trial_without_a_folder_is_not_found(begin: Begin) -> None:
