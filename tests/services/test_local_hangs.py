@@ -17,6 +17,7 @@ from nnilite.service import JobState
 from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import quoted, runs
 from nnilite_local import LocalConfig, LocalService, _endings
+from nnilite_local._attempt_folder import AttemptFolder
 
 pytestmark = pytest.mark.process
 
@@ -98,6 +99,27 @@ def test_calls_for_a_job_whose_folder_hangs_are_refused_in_time_and_it_is_ended(
     bench.call(service.cancel(handle), 10)
     eventually(lambda: not runs(pid))
     assert bench.status(other).state is JobState.RUNNING
+
+
+def test_a_further_attempt_whose_folder_cannot_be_made_holds_up_no_other_job(bench, disk, monkeypatch):
+    name, pid = running(bench)
+    os.kill(pid, signal.SIGKILL)
+    bench.wait(name)
+    real = AttemptFolder.create
+
+    def create(folder, spec):
+        if folder.path.name == "1":
+            disk.answers.wait(60)
+        real(folder, spec)
+
+    monkeypatch.setattr(AttemptFolder, "create", create)
+    second = bench.job("true")
+    second = replace(second, name=name.removesuffix("0") + "1", trial=name.split("-")[2], attempt=1)
+    began = time.monotonic()
+    with pytest.raises(ServiceError, match="no answer within 2 s"):
+        bench.submit(second)
+    assert bench.wait(bench.run("exit 3")).exit_code == 3
+    assert time.monotonic() - began < 30
 
 
 def test_no_more_than_some_threads_hang(bench, disk):

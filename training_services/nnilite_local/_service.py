@@ -19,9 +19,11 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
@@ -42,6 +44,8 @@ from nnilite_local._keepers import Keepers, mark_of, other_keeper
 from nnilite_local._second_keepers import SecondKeepers
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
@@ -126,10 +130,11 @@ class LocalService(TrainingService):
         try:
             own = {"callback": self._address, "callback_file": str(self._directory / "callback")}
             env, niceness = environment(gpus), self.config.niceness
-            folder.create(job.spec_for(folder.path, code=code, env=env, niceness=niceness, **own))
+            spec = job.spec_for(folder.path, code=code, env=env, niceness=niceness, **own)
+            await self._in_folder(job, folder, partial(folder.create, spec))
             keeper = await self._server.run(job.name, folder.spec_file)
             handle = _handle(job, folder, keeper, self._server.name, gpus)
-            folder.keep_note(handle)
+            await self._in_folder(job, folder, partial(folder.keep_note, handle))
         except (OSError, ConfigError, ServiceError) as error:
             async with self._booking:
                 await _free(job.name, self._gpus, self._slots)
@@ -275,17 +280,24 @@ class LocalService(TrainingService):
 
     async def _known(self, job: Job, folder: AttemptFolder) -> Handle | None:
         """The handle of a job that was submitted before, also if the manager died before it got that handle."""
-        handle = folder.handle()
-        if handle is None and folder.was_begun():
+        handle, begun = await self._in_folder(job, folder, lambda: (folder.handle(), folder.was_begun()))
+        if handle is None and begun:
             pid = await other_keeper(folder)
-            if pid is None and folder.started() is None and folder.ended(self._host) is None:
+            if pid is None and await self._in_folder(job, folder, lambda: _has_not_spoken(folder, self._host)):
                 return None
             keeper = (pid, started_at(pid)) if pid else (0, "")
             handle = _handle(job, folder, keeper, _ANOTHER, folder.gpus() if job.gpus else None)
-            folder.keep_note(handle)
+            await self._in_folder(job, folder, partial(folder.keep_note, handle))
         if handle is not None and self._runs(folder.path):
             self._gpus.rebook(job.name, folder.path, handle["gpus"])
         return handle
+
+    async def _in_folder(self, job: Job, folder: AttemptFolder, work: Callable[[], T]) -> T:
+        """Do something in a new attempt's folder. Raises: OSError, ServiceError.
+
+        An earlier attempt may have made the trial's folder hang. The first one has a folder of ours, and is in a hurry.
+        """
+        return await self._watch.read(folder, "", work) if job.attempt else work()
 
     async def _prepare(self, job: Job, folder: AttemptFolder) -> tuple[dict[str, str], tuple[int, ...] | None]:
         """The code and the GPUs that the job gets. Raises: NoCapacity."""
@@ -338,6 +350,11 @@ class LocalService(TrainingService):
     def _runs(self, directory: Path) -> bool:
         """Whether the job in this folder runs, and so has what was booked for it."""
         return directory in self._starting or self._watch.runs(directory)
+
+
+def _has_not_spoken(folder: AttemptFolder, host: str) -> bool:
+    """Whether its keeper has noted neither a start nor an end."""
+    return folder.started() is None and folder.ended(host) is None
 
 
 def _handle(
