@@ -77,6 +77,7 @@ class Profile:
     spent: Annotated[float | None, "what all attempts have cost; null: nothing has a price"] = None
     waiting: Sequence[Waiting] = ()
     owed: Annotated[Sequence[Owed], "what trackers and webhooks have not got yet"] = ()
+    without_effect: Annotated[Sequence[str], "a sentence for each option that was set and has no effect"] = ()
     port: Annotated[int, COUNT] = 0
     url: str = ""
     pid: Annotated[int, COUNT] = 0

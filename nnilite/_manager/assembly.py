@@ -235,6 +235,7 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
         objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
         pid=os.getpid(),
         services=service_states(config),
+        without_effect=tuple(one.sentence for one in config.without_effect),
         name=_remarks.read(directory).name,
     )
 

@@ -62,6 +62,7 @@ class About:
     url: str = ""
     pid: int = 0
     services: tuple[ServiceState, ...] = ()
+    without_effect: tuple[str, ...] = ()  # a sentence for each option that was set and has none
     name: str = ""  # the one that a person gave it later; "" leaves that of the config
 
     @property
@@ -144,6 +145,7 @@ class Viewer(ReadOnly, Insight):
             best=now.best,
             optimize="maximize" if about.maximize else "minimize",
             objectives=about.objectives,
+            without_effect=about.without_effect,
             port=about.port,
             url=about.url,
             pid=about.pid,

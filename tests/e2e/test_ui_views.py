@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,34 @@ def test_mistakes_of_trials_are_told_in_few_words_on_pages_of_usual_size(open_pa
         page.locator(".grid-row").get_by_role("link").click()
         page.get_by_role("region", name="Errors", exact=True).get_by_text("Traceback").wait_for()
         client.stop()
+
+
+def test_the_overview_tells_what_has_no_effect_and_what_is_not_sent_yet(open_page: Any, tmp_path: Path) -> None:
+    with socket.socket() as silent:  # takes connections and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        config = {
+            "searchSpace": {"x": {"_type": "choice", "_value": [1, 2]}},
+            "trialCommand": "true",
+            "trialConcurrency": 1,
+            "maxTrialNumber": 1,
+            "callback": "log",
+            "webhooks": [{"url": f"http://127.0.0.1:{silent.getsockname()[1]}/"}],
+            "tuner": {"name": "Random"},
+            "trainingService": {"platform": "local"},
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+            entry = launch.create(from_dict(config, tmp_path), options=launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", launch.token(entry)) as client:
+            wait_until_done(client)
+            for scheme in ("light", "dark"):
+                page = open_page(f"{entry.url}/", color_scheme=scheme)
+                notes = page.get_by_role("region", name="Notes")
+                notes.get_by_text("callback has no effect on local: trials report on this machine itself").wait_for()
+                notes.get_by_text(re.compile(r"^webhook 1 waits for \d+ messages?$")).wait_for()
+                page.screenshot(path=tmp_path / f"{scheme}.png")
+            client.stop()
 
 
 def test_the_table_sorts_filters_and_finds_and_the_address_keeps_it(open_page: Any, experiment: Any) -> None:

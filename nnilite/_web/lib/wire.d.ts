@@ -118,6 +118,14 @@ export interface ServiceState {
   spent: number | null;
 }
 
+/** What one tracker or webhook has not got yet. */
+export interface Owed {
+  name: string;
+  trials: number;
+  results: number;
+  messages: number;
+}
+
 export interface Experiment {
   id: string;
   name: string;
@@ -141,7 +149,8 @@ export interface Experiment {
   services: ServiceState[];
   spent: number | null;
   waiting: { reason: string; count: number }[];
-  owed: { name: string; trials: number; results: number; messages: number }[];
+  owed: Owed[];
+  withoutEffect: string[];
   port: number;
   url: string;
   pid: number;

@@ -13,6 +13,7 @@ import { Card, Empty, ExperimentState, Scroll, State, say, Time } from "../parts
 import { Icon } from "../parts/icons.js";
 import { Best } from "./best.js";
 import { History } from "./history.js";
+import { Notes } from "./notes.js";
 import { Trouble } from "./trouble.js";
 
 /** @import { Trial } from "../lib/trials.js" */
@@ -30,6 +31,7 @@ export function Overview() {
       <${History} />
       <${Limits} known=${known} />
       <${Trouble} />
+      <${Notes} known=${known} />
       <${Hosts} known=${known} />
       <${Latest} />
     </div>`;
