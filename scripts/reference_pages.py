@@ -94,9 +94,22 @@ running server describes it, with all schemas, at `/api/v1/openapi.json`.
 """
 
 FOR_BROWSERS = """\
-The page trades the key of a sign-in link for that of a session (`POST /sessions`), and sends it with each request in
-the header `X-Nnilite-Session`. A request that changes something also needs the header `Origin`. What sends no headers
-has a ticket (`POST /tickets`): a download in its query (`?ticket=...`), a WebSocket as a protocol
+A page sends neither the secret of its sign-in link nor the key of its session. It proves that it knows them, by the
+codes that [keepers](#for-trials) make: `code(KEY, a, b, ...)`. The name of a secret or key is `code(KEY, "name")`,
+which opens nothing. MINE is 32 random hex digits.
+
+1. `POST /sessions` with `{"link": NAME, "nonce": MINE, "proof": code(LINK, "link", MINE)}` uses a link up. The answer
+   is `{"nonce": THEIRS, "proof": code(LINK, "manager", MINE, THEIRS)}`. The key of the session is
+   `code(LINK, "session", MINE, THEIRS)`. If THEIRS is empty, this sender needs no key.
+2. `GET /sessions/{session}/proof?nonce=MINE`, with the name of the session, is answered as keepers are. Unless the
+   answer proves that the server knows the key, send nothing more. Ask again if the last proof is older than a second.
+3. Each request has the headers `X-Nnilite-Session`, with the name of the session, and `Authorization`, as keepers sign.
+   The server takes requests in any order, each COUNT once, for 60 s after the exchange of nonces and up to 4095. A
+   request that changes something also needs the header `Origin`.
+4. Each answer, except for files that are made while they are sent, has the header `X-Nnilite-Proof`. Its digest is that
+   of the body before it is compressed. An answer without a proof says at most that the request was refused.
+
+What sends no headers has a ticket (`POST /tickets`): a download in its query (`?ticket=...`), a WebSocket as a protocol
 (`Sec-WebSocket-Protocol: nnilite, TICKET`). Links, sessions and tickets end with the server. Cookies open nothing.
 
 """

@@ -18,6 +18,7 @@ body_room            limits the bytes of reports in memory, for one trial and fo
 peers                tells whether the user's own program is at the other end of a connection
 forwarders           finds the program that has a socket, and tells those that forward ports
 callback_proofs      the manager's half of the mutual proofs of keepers and managers
+page_proofs          the same for pages that are signed in
 route_definition     one row of the table of routes: address, handler, and what goes in and out
 routes               the table of routes
 insight_routes       the part of the table for charts and large tables

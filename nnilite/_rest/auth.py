@@ -4,7 +4,7 @@ There are three checks, in this order, before anything of a request's body is re
 
     Host      must be a name of this server: otherwise a page elsewhere could rebind its own name to it
     Origin    if a browser sent one, must be this server: otherwise any page could act for its visitor
-    token     must be the manager's (Bearer), the key of a session or a ticket (see `sign_in`), or for the worker's
+    token     must be the manager's (Bearer), a ticket or the signature of a page (see `sign_in`), or for the worker's
               routes the token of that one trial. Each opens its own routes and no other. Keepers do not send the token
               but sign with it (see `proof`); those of version 0.1 send it.
 
@@ -38,6 +38,8 @@ from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.sign_in import SignIn
 
 SESSION_HEADER = "X-Nnilite-Session"
+"""Names the session whose key has signed a request. The name opens nothing."""
+
 TICKET = "ticket"
 """The query parameter with a ticket."""
 
@@ -101,10 +103,10 @@ class AccessGate:
         self.proofs = Proofs()
 
     async def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> Signed | None:
-        """Check a request. Returns the signature of a worker's request, None for all other requests."""
+        """Check a request. Returns the signature of one that is signed."""
         self.check_source(request)
         if access is Access.MANAGER:
-            await self.check_manager(request)
+            return await self.check_manager(request)
         return self.check_trial(request, job) if access is Access.TRIAL else None
 
     def check_source(self, request: HTTPServerRequest) -> None:
@@ -121,15 +123,29 @@ class AccessGate:
         if site not in ("none", "same-origin") and not _follows_a_link(request):
             raise HttpRefusal(403, "a page of another site may not use this server")
 
-    async def check_manager(self, request: HTTPServerRequest) -> None:
-        """Check for the manager's token, a session or ticket, or, if that is allowed, for a program of this user."""
+    async def check_manager(self, request: HTTPServerRequest) -> Signed | None:
+        """Check for the manager's token, a page's signature or ticket, or, if that is allowed, a program of this user.
+
+        Returns the signature, if it is that.
+        """
         if self.has_token(request):
-            return
-        if self.sign_in.sessions.valid(request.headers.get(SESSION_HEADER, "")):
+            return None
+        signed = self._page_signature(request)
+        if signed is not None:
             if request.method not in _SAFE and "Origin" not in request.headers:
                 raise HttpRefusal(403, "a signed-in browser must say its origin to change anything")
         elif not self._has_ticket(request) and not await self.is_own(request):
             raise HttpRefusal(401, f"sign in first: `{self._command}` prints a link, scripts send the manager's token")
+        return signed
+
+    def _page_signature(self, request: HTTPServerRequest) -> Signed | None:
+        """The signature of a page that is signed in, of a request that was not taken before."""
+        name, authorization = request.headers.get(SESSION_HEADER, ""), request.headers.get("Authorization", "")
+        return self.sign_in.signed(name, authorization, request.method or "", self._signed_path(request))
+
+    def _signed_path(self, request: HTTPServerRequest) -> str:
+        """The path by which requests are signed, with the query: whatever a proxy has put before it is left out."""
+        return (request.uri or "").removeprefix(self._prefix)
 
     def has_token(self, request: HTTPServerRequest) -> bool:
         """Whether a request has the manager's token."""
@@ -173,8 +189,8 @@ class AccessGate:
         token = self._keys.callback_token(job)
         if same(bearer(request), token):
             return None
-        path = (request.uri or "").removeprefix(self._prefix)
-        signed = self.proofs.read(request.headers.get("Authorization", ""), token, request.method or "", path)
+        authorization = request.headers.get("Authorization", "")
+        signed = self.proofs.read(authorization, token, request.method or "", self._signed_path(request))
         if signed is None:
             raise HttpRefusal(401, "this is not the token of this job")
         return signed

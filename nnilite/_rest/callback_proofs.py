@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from nnilite._keeper.proof import SCHEME, code, digest, same
 
@@ -46,13 +46,14 @@ class Proofs:
     may be older than their last batch is refused, and the keeper opens a new one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        """`numbers`: those of the nonces, which grow."""
         self._start = secrets.token_hex(16)  # makes signatures for an earlier manager invalid
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(1) if numbers is None else numbers
         self._last: dict[str, tuple[int, int]] = {}
         self._forgotten = 0
 
-    def meet(self, token: str, mine: str) -> dict[str, Any]:
+    def meet(self, token: str, mine: str) -> dict[str, str]:
         """The answer to a keeper's nonce, which begins a session."""
         theirs = f"{self._start}.{next(self._numbers)}"
         return {"nonce": theirs, "proof": code(token, "manager", mine, theirs)}

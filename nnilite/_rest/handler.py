@@ -6,11 +6,13 @@ import asyncio
 import logging
 import re
 import time
+from asyncio import Future
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from tornado.escape import utf8
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
@@ -137,7 +139,7 @@ class Answering(RequestHandler):
 
     async def check(self) -> None:
         """Make all checks that need no body. Raises: NniliteError, HTTPError."""
-        await self.site.gate.check(self.request, Access.MANAGER)
+        self.signed = await self.site.gate.check(self.request, Access.MANAGER)
         self.is_users = True
         raise HTTPError(404)
 
@@ -185,13 +187,24 @@ class Answering(RequestHandler):
     def send_json(self, value: Json, status: int = 200) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
-        body = wire.dumps(value).encode("ascii")
-        if self.signed is not None:
-            self.prove(self.signed, digest(body))
-        self.finish(body)
+        self.finish(wire.dumps(value).encode("ascii"))
+
+    def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> Future[None]:
+        """Answer. An answer that is whole is proven to the sender of a signed request."""
+        if self.signed is not None and isinstance(chunk, str | bytes) and not self._is_begun():
+            chunk = utf8(chunk)
+            self.prove(self.signed, digest(chunk))
+        return super().finish(chunk)
+
+    def _is_begun(self) -> bool:
+        """Whether the answer has its proof already, or a part of it is on its way."""
+        return self._headers_written or bool(self._write_buffer) or HEADER in self._headers
 
     def prove(self, signed: Signed, content: str) -> None:
-        """Prove to the sender of a signed request that the answer is the manager's. `content`: its body's digest."""
+        """Prove to the sender of a signed request that the answer is the server's.
+
+        `content`: the digest of the body, as it is before it is compressed for the way.
+        """
         self.set_header(HEADER, signed.proof(self.get_status(), content))
 
     async def send_piece(self, chunk: bytes) -> None:
@@ -326,8 +339,11 @@ class RouteHandler(Answering):
             self._body += chunk
 
     def json(self) -> Json:
-        """The request's body. Raises: ConfigError."""
-        return wire.loads(bytes(self._body))
+        """The request's body. Raises: ConfigError, HttpRefusal if it is not the one that was signed."""
+        body = bytes(self._body)
+        if self.signed is not None and digest(body) != self.signed.content:
+            raise HttpRefusal(401, "the body is not as it was signed")
+        return wire.loads(body)
 
     def body(self) -> bytes:
         return bytes(self._body)

@@ -7,6 +7,7 @@ import gzip
 import re
 
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
+from nnilite._keeper.proof import digest
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
 from nnilite.errors import ConfigError, Place
@@ -32,6 +33,8 @@ class RowsHandler(ApiHandler):
         page = await self.backend.rows(self.table, read_cursor(self.query["after"]), self.query["limit"])
         text = rows_text(self.table, page).encode()
         self.set_header("Content-Type", "application/json")
+        if self.signed is not None:
+            self.prove(self.signed, digest(text))
         if len(text) > _WORTH_COMPRESSING_BYTES and "gzip" in self.request.headers.get("Accept-Encoding", ""):
             self.set_header("Content-Encoding", "gzip")
             text = await asyncio.to_thread(gzip.compress, text, _COMPRESSION_LEVEL)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from nnilite._rest import schemas as s
 from nnilite._rest import wire
 from nnilite._rest.auth import SESSION_HEADER, Access
 from nnilite._rest.handler import RouteHandler
 from nnilite._rest.refusal import HttpRefusal
-from nnilite._rest.route_definition import Operation, Response, Route
+from nnilite._rest.route_definition import Operation, Param, Response, Route
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 
 _BODY_MAX = 16 * 1024  # bytes
+_NONCE = "^[0-9a-f]{32,64}$"
+SESSION = Param("session", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "name of the session")
+NONCE = Param("nonce", {"type": "string", "pattern": _NONCE}, "the page's random digits", required=True)
 
 
 class SignInLinkHandler(RouteHandler):
@@ -24,14 +29,28 @@ class SignInLinkHandler(RouteHandler):
 
 
 class SessionHandler(RouteHandler):
-    """Trades a link for a session. Its key is all that is needed."""
+    """Trades a link for a session. The key of the session is computed by both ends, and never sent."""
 
     async def post(self) -> None:
         gate = self.site.gate
-        if not gate.sign_in.uses_up(text_of(self.json(), "link")):
-            raise HttpRefusal(401, "this link was used already, or is too old")
+        name, mine, proof = texts_of(self.json(), "link", "nonce", "proof")
+        if re.fullmatch(_NONCE, mine) is None:
+            raise ConfigError("must be 32 to 64 hex digits", Place(field="nonce"))
         # Where the browser needs no key, there is none that could get lost.
-        self.send_json({"key": "" if await gate.is_own(self.request) else gate.sign_in.sessions.begin()}, 201)
+        answer = gate.sign_in.trade(name, mine, proof, needs_key=not await gate.is_own(self.request))
+        if answer is None:
+            raise HttpRefusal(401, "this link was used already, or is too old")
+        self.send_json(answer, 201)
+
+
+class SessionProofHandler(RouteHandler):
+    """Proves to a page that this is the server at which it has signed in. Others learn nothing from the answer."""
+
+    def get(self, session: str) -> None:
+        answer = self.site.gate.sign_in.meet(session, self.query["nonce"])
+        if answer is None:
+            raise HttpRefusal(401, "this session has ended")
+        self.send_json(answer)
 
 
 class SignOutHandler(RouteHandler):
@@ -39,7 +58,8 @@ class SignOutHandler(RouteHandler):
 
     def post(self) -> None:
         wire.strict_object(self.json(), [])
-        self.site.gate.sign_in.sessions.end(self.request.headers.get(SESSION_HEADER, ""))
+        if self.signed is not None:
+            self.site.gate.sign_in.sign_out(self.request.headers[SESSION_HEADER])
         self.send_json({"signedOut": True})
 
 
@@ -47,17 +67,18 @@ class TicketHandler(RouteHandler):
     """Makes a ticket for one GET of one path of the API."""
 
     def post(self) -> None:
-        path = text_of(self.json(), "path")
+        (path,) = texts_of(self.json(), "path")
         ticket = self.site.gate.sign_in.ticket(f"{self.site.options.prefix}/api/v1/{path}")
         self.send_json({"ticket": ticket}, 201)
 
 
-def text_of(body: Json, name: str) -> str:
-    """The only field of a body, a text. Raises: ConfigError."""
-    value = wire.strict_object(body, [name]).get(name)
-    if not isinstance(value, str):
-        raise ConfigError("is needed, and must be a text", Place(field=name))
-    return value
+def texts_of(body: Json, *names: str) -> list[str]:
+    """The fields of a body, which are all texts. Raises: ConfigError."""
+    fields = wire.strict_object(body, names)
+    for name in names:
+        if not isinstance(fields.get(name), str):
+            raise ConfigError("is needed, and must be a text", Place(field=name))
+    return [fields[name] for name in names]
 
 
 SESSION_ROUTES = (
@@ -82,17 +103,28 @@ SESSION_ROUTES = (
         SessionHandler,
         {
             "POST": Operation(
-                "Trade a link's key for that of a session, which ends with the server at the latest",
+                "Trade a link for a session, which ends with the server at the latest",
                 Response(
-                    "the value for the header X-Nnilite-Session; empty if this sender needs none",
-                    s.record(key=s.TEXT),
-                    status=201,
+                    "the server's nonce, empty if this sender needs no key, and proof", s.ref("Proof"), status=201
                 ),
-                body={**s.record(link=s.TEXT), "additionalProperties": False},
+                body={**s.record(link=s.TEXT, nonce=NONCE.schema, proof=s.TEXT), "additionalProperties": False},
             )
         },
         access=Access.OPEN,
         body_max=_BODY_MAX,
+    ),
+    Route(
+        "/sessions/{session}/proof",
+        SessionProofHandler,
+        {
+            "GET": Operation(
+                "Prove to the page of a session that this is its server",
+                Response("the server's nonce and proof", s.ref("Proof")),
+                query=(NONCE,),
+            )
+        },
+        (SESSION,),
+        access=Access.OPEN,
     ),
     Route(
         "/sign-out",

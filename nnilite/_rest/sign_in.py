@@ -1,11 +1,18 @@
 """Keys of people and their browsers. All are kept in memory only, so none outlives this start of the server.
 
     link      opens the page, and is traded there for a session: once, within ten minutes
-    session   is what the page sends with each request, in the header `X-Nnilite-Session`
+    session   has a key by which the page signs each request (see `page_proofs`)
     ticket    opens one address once, within seconds, where a browser sends no headers: for the stream and downloads
 
-Whoever takes the port after the end of the server may get the key of a session from a page that is still open. The
-key opens nothing then: the next server does not know it, at this port or at another one.
+Neither a link nor the key of a session is ever sent by a page: whoever takes the port may hear all that an open page
+sends, while the server still runs and can be reached by another way. Both ends compute the key from the link's secret
+and a nonce of each, and name link and session by a code that only says which one is meant. With `code` of
+`nnilite._keeper.proof`:
+
+    NAME of a secret    code(SECRET, "name")
+    page                {"link": NAME, "nonce": MINE, "proof": code(LINK, "link", MINE)}
+    server              {"nonce": THEIRS, "proof": code(LINK, "manager", MINE, THEIRS)}
+    key                 code(LINK, "session", MINE, THEIRS); none if THEIRS is empty
 """
 
 from __future__ import annotations
@@ -14,8 +21,11 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
+
+from nnilite._keeper.proof import code, same
+from nnilite._rest.callback_proofs import Signed
+from nnilite._rest.page_proofs import Clock, PageProofs
 
 LINK_LIFE_S = 600.0
 TICKET_LIFE_S = 30.0
@@ -25,7 +35,10 @@ LINKS_MAX = 100
 TICKETS_MAX = 1000
 SESSIONS_MAX = 100
 
-Clock = Callable[[], float]
+
+def public_name(secret: str) -> str:
+    """What says which secret is meant, and nothing more about it."""
+    return code(secret, "name")
 
 
 def _name_of(key: str) -> bytes:
@@ -56,8 +69,33 @@ class OneTimeKeys:
         return end > self._clock() and known == place
 
 
+class Links:
+    """The secrets of links. When there are too many, the oldest are dropped."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, str]] = OrderedDict()
+
+    def make(self) -> str:
+        """The secret of a new link."""
+        secret = secrets.token_hex(32)
+        while len(self._kept) >= LINKS_MAX:
+            self._kept.popitem(last=False)
+        self._kept[public_name(secret)] = (self._clock() + LINK_LIFE_S, secret)
+        return secret
+
+    def use(self, name: str, mine: str, proof: str) -> str | None:
+        """The secret of the link of this name, which is used up; None unless the proof is made with it."""
+        end, secret = self._kept.get(name, (0.0, ""))
+        if end <= self._clock() or not same(proof, code(secret, "link", mine)):
+            return None
+        del self._kept[name]
+        return secret
+
+
 @dataclass
 class _SignedIn:
+    key: str
     begun: float
     used: float
 
@@ -67,49 +105,74 @@ class Sessions:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: OrderedDict[bytes, _SignedIn] = OrderedDict()
+        self._kept: OrderedDict[str, _SignedIn] = OrderedDict()
 
-    def begin(self) -> str:
-        """The key of a new session."""
-        key, now = secrets.token_urlsafe(32), self._clock()
+    def begin(self, key: str) -> None:
+        """Begin a session with this key."""
+        now = self._clock()
         while len(self._kept) >= SESSIONS_MAX:
             self._kept.popitem(last=False)
-        self._kept[_name_of(key)] = _SignedIn(now, now)
-        return key
+        self._kept[public_name(key)] = _SignedIn(key, now, now)
 
-    def valid(self, key: str) -> bool:
-        """Whether this is the key of a session. It counts as used."""
-        name, now = _name_of(key), self._clock()
-        session = self._kept.get(name)
+    def key(self, name: str) -> str | None:
+        """The key of the session of this name; None if there is none, or not any more."""
+        session, now = self._kept.get(name), self._clock()
         if session is None:
-            return False
+            return None
         if now > session.begun + SESSION_LIFE_S or now > session.used + SESSION_IDLE_S:
             del self._kept[name]
-            return False
-        session.used = now
-        self._kept.move_to_end(name)
-        return True
+            return None
+        return session.key
 
-    def end(self, key: str) -> None:
+    def note_use(self, name: str) -> None:
+        """Note that a session is in use."""
+        self._kept[name].used = self._clock()
+        self._kept.move_to_end(name)
+
+    def end(self, name: str) -> None:
         """Forget a session."""
-        self._kept.pop(_name_of(key), None)
+        self._kept.pop(name, None)
 
 
 class SignIn:
     """All keys of one start of a server."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._links = OneTimeKeys(LINK_LIFE_S, LINKS_MAX, clock)
+        self._links = Links(clock)
         self._tickets = OneTimeKeys(TICKET_LIFE_S, TICKETS_MAX, clock)
-        self.sessions = Sessions(clock)
+        self._sessions = Sessions(clock)
+        self._proofs = PageProofs(clock)
 
     def link(self) -> str:
-        """A new one-time key, for the page's address as `#key=`."""
+        """The secret of a new link, for the page's address as `#key=`."""
         return self._links.make()
 
-    def uses_up(self, link: str) -> bool:
-        """Use up a link. False if it is unknown, used or too old."""
-        return self._links.use(link)
+    def trade(self, name: str, mine: str, proof: str, *, needs_key: bool) -> dict[str, str] | None:
+        """Use up a link, and begin a session if its page needs one. None if the link is unknown, used or too old."""
+        secret = self._links.use(name, mine, proof)
+        if secret is None:
+            return None
+        theirs = secrets.token_hex(16) if needs_key else ""
+        if theirs:
+            self._sessions.begin(code(secret, "session", mine, theirs))
+        return {"nonce": theirs, "proof": code(secret, "manager", mine, theirs)}
+
+    def meet(self, name: str, mine: str) -> dict[str, str] | None:
+        """Answer the nonce of a page that is signed in; None if there is no session of this name."""
+        key = self._sessions.key(name)
+        return None if key is None else self._proofs.meet(key, mine)
+
+    def signed(self, name: str, authorization: str, method: str, path: str) -> Signed | None:
+        """The request that a session of this name has signed, and that was not taken before."""
+        key = self._sessions.key(name)
+        signed = None if key is None else self._proofs.read(authorization, key, method, path)
+        if signed is not None:
+            self._sessions.note_use(name)
+        return signed
+
+    def sign_out(self, name: str) -> None:
+        """End a session."""
+        self._sessions.end(name)
 
     def ticket(self, path: str) -> str:
         """A new ticket for the path of one request."""

@@ -1,10 +1,12 @@
 // The frame: header, tabs, banners, and the view that the address asks for. Views other than the first are loaded when
-// they are first opened.
+// they are first opened, or at once if this page is signed in: its port may be another program's later, and what would be
+// loaded from there could use the key.
 
 import { send } from "./lib/api.js";
 import { filterQuery } from "./lib/filters.js";
 import { connect, connection, now, profile, start } from "./lib/live_data.js";
 import { go, href, route } from "./lib/route.js";
+import { isSignedIn } from "./lib/session.js";
 import { switchTheme, theme } from "./lib/theme.js";
 import { html, render, signal, useEffect, useRef } from "./lib/ui.js";
 import { Copy, Empty, ExperimentState, perform, Toasts } from "./parts/bits.js";
@@ -233,4 +235,5 @@ function App() {
 
 addEventListener("keydown", onKey);
 start();
+if (isSignedIn()) Object.keys(LATER).forEach(fetchView);
 render(html`<${App} />`, /** @type {HTMLElement} */ (element("#app")));

@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from forwarded_port import forwarded, status_of_raw
 from nnilite._running import launch
 from nnilite.testing import eventually
 from other_user import STRANGER, ask_at
 from platforms.chromium import faults
-from stranger import stranger
+from stranger import Heard, stranger
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -32,7 +33,18 @@ folder = pathlib.Path(os.environ["NNI_OUTPUT_DIR"])
 (folder / "notes.txt").write_text("written by the trial")
 nnilite.report_final_result(nnilite.get_next_parameter()["x"])
 """
-KEY_STORED = "Object.keys(localStorage).filter(name => name.startsWith('nnilite-session')).map(n => localStorage[n])[0]"
+SESSION_NAME = "localStorage['nnilite-session /api/v1/']"
+STORED = """
+new Promise((settle, fail) => {
+  const opening = indexedDB.open("nnilite", 1);
+  opening.onerror = () => fail(opening.error);
+  opening.onsuccess = () => {
+    const all = opening.result.transaction("sessions").objectStore("sessions").getAll();
+    const told = ({ name, key }) => [name, key.constructor.name, key.extractable, key.usages];
+    all.onsuccess = () => settle(all.result.map(told));
+  };
+})
+"""
 READ = "fetch('/api/v1/experiment').then(answer => answer.status)"
 STOP = """
 fetch('/api/v1/experiment/stop', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{}'})
@@ -52,11 +64,11 @@ def keyed(start: Any, **config: Any) -> Any:
 
 
 def signed_in(open_page: Any, link: str) -> tuple[Any, str]:
-    """A page that has been signed in by a link, and the key that it keeps."""
+    """A page that has been signed in by a link, and the name of its session."""
     page = open_page(link)
     page.expected_errors += ["401", "421"]
     page.get_by_text("Sign out", exact=True).wait_for()
-    return page, page.evaluate(KEY_STORED)
+    return page, page.evaluate(SESSION_NAME)
 
 
 def resumed(running: Any, port: int) -> str:
@@ -79,7 +91,7 @@ def opened_by(values: set[str], url: str, method: str, path: str, body: str = ""
 
 def test_another_users_server_gets_no_key_from_a_signed_in_browser(start: Any, open_page: Any) -> None:
     running = keyed(start)
-    page, key = signed_in(open_page, running.client.sign_in_link())
+    page, name = signed_in(open_page, running.client.sign_in_link())
     manager = urlsplit(page.url).netloc
     greedy = f"""<title>mine</title><iframe src="http://{manager}/"></iframe><img src="http://{manager}/icon.svg">
     <script>fetch("http://{manager}/api/v1/experiment", {{credentials: "include"}}).catch(() => fetch("/it-failed"))
@@ -89,39 +101,129 @@ def test_another_users_server_gets_no_key_from_a_signed_in_browser(start: Any, o
             neighbour = page.context.new_page()
             neighbour.goto(f"http://{host}:{other.port}/")
         eventually(lambda: sum("it-failed" in first for first, _, _ in other.heard) == 2)
-    assert key not in other.text()
+    assert name not in other.text()
     assert not any("cookie" in headers for _, headers, _ in other.heard)
 
 
 def test_the_page_keeps_nothing_but_its_key_and_what_is_no_secret(start: Any, open_page: Any) -> None:
-    page, key = signed_in(open_page, keyed(start).client.sign_in_link())
+    page, name = signed_in(open_page, keyed(start).client.sign_in_link())
     assert page.context.cookies() == []
     assert page.evaluate("Object.keys(localStorage).sort()") == ["nnilite-session /api/v1/"]
+    assert page.evaluate(STORED) == [[name, "CryptoKey", False, ["sign"]]], "no script can read the key out"
     assert "key=" not in page.url
     page.reload()
     page.get_by_text("Live", exact=True).wait_for()
-    assert page.evaluate(KEY_STORED) == key
+    assert page.evaluate(SESSION_NAME) == name
 
 
 def test_what_is_heard_at_a_dead_managers_port_opens_no_later_manager(start: Any, open_page: Any) -> None:
     running = keyed(start)
-    page, key = signed_in(open_page, running.client.sign_in_link())
+    page, name = signed_in(open_page, running.client.sign_in_link())
     page.get_by_text("Live", exact=True).wait_for()
     port = port_of(running.entry.url)
     running.kill_manager()
     with stranger(port) as other:
-        eventually(lambda: key in other.text(), 60)
+        eventually(lambda: name in other.text(), 60)
         secrets = other.values()
     for place in (port, 0):
         url = resumed(running, place)
         assert opened_by(secrets, url, "GET", "/api/v1/experiment") == {"401"}
-        assert opened_by({key}, url, "POST", "/api/v1/sign-in-links", "{}") == {"401"}
+        assert opened_by({name}, url, "POST", "/api/v1/sign-in-links", "{}") == {"401"}
         running.kill_manager()
+
+
+def test_all_that_is_sent_by_a_forwarded_port_opens_nothing(start: Any, open_page: Any) -> None:
+    """The one who has the port is not asked for a proof by the manager: both can be reached by the same machine."""
+    running = keyed(start)
+    manager = port_of(running.entry.url)
+    with forwarded(manager) as port:
+        link = running.client.sign_in_link().replace(f":{manager}/", f":{port.port}/")
+        page, name = signed_in(open_page, link)
+        page.get_by_text("Live", exact=True).wait_for()
+        page.evaluate("location.hash = '#/trials'")
+        page.get_by_role("link", name=running.trials()[0]["id"]).wait_for()
+    heard = set(port.requests())
+    assert any(b"/api/v1/sessions " in request for request in heard)
+    assert any(b"/api/v1/stream " in request for request in heard)
+    assert link.partition("#key=")[2].encode() not in b"".join(heard)
+    with stranger(port.port) as other:
+        eventually(lambda: name in other.text(), 60)
+        page.get_by_text("Not connected", exact=True).wait_for()
+    assert opened_by({name}, running.entry.url, "GET", "/api/v1/experiment") == {"401"}
+    heard |= {request_of(one) for one in other.heard}
+    told = {request.split()[1]: status_of_raw(manager, request) for request in heard if b" /api/v1/" in request}
+    assert {status for path, status in told.items() if b"/proof?" not in path} == {401}
+    with forwarded(manager, port.port):
+        page.get_by_text("Live", exact=True).wait_for()  # who had the port meanwhile has not signed it out
+
+
+def request_of(heard: Heard) -> bytes:
+    """A request as it was sent."""
+    first, headers, body = heard
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"{first}\r\n{head}\r\n{body}".encode()
+
+
+WITHOUT_CRYPTO = "Object.defineProperty(crypto, 'subtle', { value: undefined })"  # as over http from another machine
+SAME_HASHES = """
+async () => {
+  const { sha256, hmacSha256 } = await import("./lib/sha256.js");
+  const different = [];
+  for (let length = 0; length < 300; length += 1) {
+    const [bytes, secret] = [length, length + 1].map((size) => new Uint8Array(size).map((_, at) => at * 7 + size));
+    const key = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+    const wanted = [await crypto.subtle.digest("SHA-256", bytes), await crypto.subtle.sign("HMAC", key, bytes)];
+    const made = [sha256(bytes), hmacSha256(secret, bytes)];
+    if (wanted.some((one, at) => String(new Uint8Array(one)) !== String(made[at]))) different.push(length);
+  }
+  return different;
+}
+"""
+
+
+def test_a_browser_without_functions_for_codes_signs_by_those_of_the_page(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page = open_page()
+    page.add_init_script(WITHOUT_CRYPTO)
+    page.goto(running.client.sign_in_link())
+    page.get_by_text("Live", exact=True).wait_for()
+    page.reload()
+    page.get_by_text("Live", exact=True).wait_for()
+    page.get_by_text("Sign out", exact=True).wait_for()
+
+
+def test_the_pages_own_hashes_are_those_of_the_browser(start: Any, open_page: Any) -> None:
+    page, _ = signed_in(open_page, keyed(start).client.sign_in_link())
+    assert page.evaluate(SAME_HASHES) == []
+
+
+def test_a_second_window_is_signed_in_and_out_with_the_first(start: Any, open_page: Any) -> None:
+    page, _ = signed_in(open_page, keyed(start).client.sign_in_link())
+    second = page.context.new_page()
+    second.goto(page.url)
+    second.get_by_text("Live", exact=True).wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    second.get_by_text("Please sign in").wait_for()
+    page.get_by_text("Please sign in").wait_for()
+
+
+def test_a_signed_in_page_loads_no_program_from_its_port_later(start: Any, open_page: Any) -> None:
+    running = keyed(start)
+    page, _ = signed_in(open_page, running.client.sign_in_link())
+    page.get_by_text("Live", exact=True).wait_for()
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.resource_type))
+    for place in ("trials", f"trials/{running.trials()[0]['id']}", "charts/pareto", "charts/metric", "experiment"):
+        page.evaluate("place => { location.hash = `#/${place}`; }", place)
+        page.locator(f"nav.tabs a[aria-current=page][href^='#/{place.partition('/')[0]}']").wait_for()
+        eventually(lambda: page.get_by_text("Loading …").count() == 0)
+    assert "script" not in asked
 
 
 def test_after_a_resume_the_page_says_what_to_do(start: Any, open_page: Any) -> None:
     running = keyed(start)
-    page, key = signed_in(open_page, running.client.sign_in_link())
+    page, name = signed_in(open_page, running.client.sign_in_link())
     page.get_by_text("Live", exact=True).wait_for()
     port = port_of(running.entry.url)
     running.kill_manager()
@@ -129,10 +231,10 @@ def test_after_a_resume_the_page_says_what_to_do(start: Any, open_page: Any) -> 
     page.get_by_text("You are signed out").wait_for()
     page.get_by_text(f"nnictl webui url {running.entry.id}").wait_for()
     assert faults(page) == []
-    assert page.evaluate(KEY_STORED) is None
+    assert page.evaluate(SESSION_NAME) is None
     page.goto(running.client.sign_in_link())
     page.get_by_text("Live", exact=True).wait_for()
-    assert page.evaluate(KEY_STORED) not in (None, key)
+    assert page.evaluate(SESSION_NAME) not in (None, name)
 
 
 def test_a_page_that_a_stranger_left_at_the_port_gets_nothing_of_the_next_manager(start: Any, open_page: Any) -> None:
@@ -209,11 +311,11 @@ def test_a_trials_files_are_seen_with_a_key_alone(start: Any, open_page: Any) ->
 
 def test_signing_out_ends_the_session(start: Any, open_page: Any) -> None:
     running = keyed(start)
-    page, key = signed_in(open_page, running.client.sign_in_link())
+    page, name = signed_in(open_page, running.client.sign_in_link())
     page.get_by_role("button", name="Sign out").click()
     page.get_by_text("Please sign in").wait_for()
-    assert page.evaluate(KEY_STORED) is None
-    assert opened_by({key}, running.entry.url, "GET", "/api/v1/experiment") == {"401"}
+    assert page.evaluate(SESSION_NAME) is None
+    assert opened_by({name}, running.entry.url, "GET", "/api/v1/experiment") == {"401"}
 
 
 @contextmanager
@@ -232,13 +334,13 @@ def hub(*words: str) -> Iterator[str]:
 def test_what_is_heard_at_a_dead_hubs_port_starts_no_command(start: Any, open_page: Any) -> None:
     keyed(start)
     with hub("--port", "0", "--require-token") as link:
-        page, key = signed_in(open_page, link)
+        page, name = signed_in(open_page, link)
     with stranger(port_of(link)) as other:
-        eventually(lambda: key in other.text(), 60)
+        eventually(lambda: name in other.text(), 60)
     body = json.dumps({"text": "trialCommand: id", "folder": "/tmp"})
     with hub("--port", str(port_of(link)), "--require-token") as again:
         for method, path, sent in (("GET", "experiments", ""), ("POST", "experiments", body), ("POST", "checks", body)):
-            assert opened_by({key}, again, method, f"/api/v1/{path}", sent) == {"401"}
+            assert opened_by({name}, again, method, f"/api/v1/{path}", sent) == {"401"}
         page.get_by_text("You are signed out").wait_for()
         page.get_by_text("nnictl ui", exact=True).wait_for()
 
@@ -260,11 +362,11 @@ def test_a_page_that_a_stranger_left_at_the_hubs_port_starts_no_command(start: A
 def test_an_experiment_is_opened_from_the_hub_by_a_link_of_its_own(start: Any, open_page: Any) -> None:
     running = keyed(start)
     with hub("--port", "0", "--require-token") as link:
-        page, key = signed_in(open_page, link)
+        page, name = signed_in(open_page, link)
         with page.context.expect_page() as opening:
             page.locator(".name-cell .link").click()
         opened = opening.value
         opened.get_by_text("Live", exact=True).wait_for()
-        assert opened.evaluate(KEY_STORED) not in (None, key)
+        assert opened.evaluate(SESSION_NAME) not in (None, name)
         assert opened.evaluate("opener") is None
         assert urlsplit(opened.url).port == port_of(running.entry.url)

@@ -22,6 +22,7 @@ from nnilite._hub.hub_server import HubKeys, make_application
 from nnilite._registry import RegistryEntry
 from nnilite._running.launch import ManagerOptions
 from nnilite.testing import eventually
+from page_session import PageSession, trade
 
 REMARKS = {"name": "new name", "tags": ["baseline", "wide"], "note": "better than\nthe last", "revision": 0}
 TOKEN = "a token for the page of all experiments"
@@ -90,14 +91,14 @@ def test_requests_from_other_sites_are_refused_even_with_the_token(hub: Client, 
 
 def test_a_link_signs_in_once_and_the_key_opens_the_page_for_its_own_origin(hub: Client) -> None:
     link = hub.post("/sign-in-links", {}).json["path"].removeprefix("/#key=")
-    key = hub.post("/sessions", {"link": link}, Authorization="").json["key"]
-    assert hub.post("/sessions", {"link": link}, Authorization="").status == 401
-    signed = {"Authorization": "", "X_Nnilite_Session": key}
-    assert hub.get("/experiments", **signed).status == 200
-    assert hub.ask("DELETE", "/api/v1/experiments/first", **signed).status == 403, "a browser says its origin"
+    page = PageSession(hub.ask, link)
+    assert hub.post("/sessions", trade(link)[0], Authorization="").status == 401
+    assert page.get("/experiments").status == 200
+    delete = page.headers("DELETE", "/experiments/first")
+    assert hub.ask("DELETE", "/api/v1/experiments/first", **delete).status == 403, "a browser says its origin"
     assert b"hub/app.js" in hub.ask("GET", "/", Authorization="").body
-    hub.run(lambda: hub.application.site.gate.sign_in.sessions.end(key))
-    assert hub.get("/experiments", **signed).status == 401
+    hub.run(lambda: hub.application.site.gate.sign_in.sign_out(page.name))
+    assert page.get("/experiments").status == 401
 
 
 def test_the_list_tells_of_stopped_experiments_and_of_those_of_nni(hub: Client) -> None:

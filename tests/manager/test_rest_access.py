@@ -15,17 +15,9 @@ from manager.rest_server import Client, serving
 from nnilite._rest import Options, SecretFilter, listen, make_application
 from nnilite._rest.auth import Access, HostNames
 from nnilite._rest.routes import ROUTES
-from nnilite._rest.sign_in import (
-    LINK_LIFE_S,
-    LINKS_MAX,
-    SESSION_IDLE_S,
-    SESSION_LIFE_S,
-    SESSIONS_MAX,
-    TICKETS_MAX,
-    SignIn,
-)
 from nnilite.errors import ConfigError
 from nnilite.testing import eventually
+from page_session import PageSession
 
 TOKEN = "manager-token-1234"
 EXAMPLES = {
@@ -34,6 +26,7 @@ EXAMPLES = {
     "path": "trial.stdout",
     "name": "tuner",
     "digest": "a" * 64,
+    "session": "a" * 64,
     "low": 0,
     "high": 9,
 }
@@ -143,64 +136,6 @@ def link_of(client: Client) -> str:
     return path.removeprefix("/#key=")
 
 
-def signed_in(client: Client) -> str:
-    """The key of a session."""
-    key: str = client.post("/sessions", {"link": link_of(client)}, Authorization="").json["key"]
-    return key
-
-
-def test_a_link_is_traded_once_for_a_key_that_goes_in_a_header(client: Client) -> None:
-    link = link_of(client)
-    reply = client.post("/sessions", {"link": link}, Authorization="")
-    assert (reply.status, reply.headers["Set-Cookie"]) == (201, None)
-    again = client.post("/sessions", {"link": link}, Authorization="")
-    assert (again.status, "used already" in again.json["error"]) == (401, True)
-    assert client.get("/experiment", Authorization="", X_Nnilite_Session=reply.json["key"]).status == 200
-    assert client.get("/experiment", Authorization="", X_Nnilite_Session=link).status == 401
-
-
-@pytest.mark.parametrize("link", ["", "x", "\udc80", "x" * 10_000])
-def test_a_link_that_nobody_made_is_traded_for_nothing(client: Client, link: str) -> None:
-    assert client.post("/sessions", {"link": link}, Authorization="").status == 401
-
-
-def test_no_cookie_and_no_query_opens_anything(client: Client) -> None:
-    key = signed_in(client)
-    for name in ("nnilite-exp12345", "nnilite-session", "X-Nnilite-Session"):
-        assert client.get("/experiment", Authorization="", Cookie=f"{name}={key}").status == 401
-    assert client.get(f"/experiment?key={key}", Authorization="").status == 401
-    assert client.get(f"/experiment?ticket={key}", Authorization="").status == 401
-
-
-def test_a_signed_in_browser_must_say_its_origin_to_change_anything(client: Client) -> None:
-    key = signed_in(client)
-    assert client.post("/experiment/stop", {}, Authorization="", X_Nnilite_Session=key).status == 403
-    own = f"http://127.0.0.1:{client.port}"
-    for origin, status in (("http://evil.example", 403), ("http://127.0.0.1:1", 403), (own, 202)):
-        reply = client.post("/experiment/stop", {}, Authorization="", X_Nnilite_Session=key, Origin=origin)
-        assert reply.status == status
-
-
-def test_a_key_opens_no_other_start_of_the_server(client: Client, tmp_path: Path) -> None:
-    """Manager and token are the same, as after a resume."""
-    key, link = signed_in(client), link_of(client)
-    with serving(filled(tmp_path / "again", TOKEN)) as again:
-        assert again.get("/experiment", Authorization="", X_Nnilite_Session=key).status == 401
-        assert again.post("/sessions", {"link": link}, Authorization="").status == 401
-
-
-def test_a_session_ends_by_signing_out(client: Client) -> None:
-    key, origin = signed_in(client), f"http://127.0.0.1:{client.port}"
-    reply = client.post("/sign-out", {}, Authorization="", X_Nnilite_Session=key, Origin=origin)
-    assert reply.json == {"signedOut": True}
-    assert client.get("/experiment", Authorization="", X_Nnilite_Session=key).status == 401
-
-
-def test_a_key_opens_no_callback(client: Client) -> None:
-    reply = client.post("/callback/x", {"events": []}, Authorization="", X_Nnilite_Session=signed_in(client))
-    assert reply.status == 401
-
-
 def ticket_for(client: Client, path: str) -> str:
     ticket: str = client.post("/tickets", {"path": path}).json["ticket"]
     return ticket
@@ -219,34 +154,6 @@ def test_a_ticket_changes_nothing_and_is_made_for_nobody_else(client: Client) ->
     ticket = ticket_for(client, "experiment/stop")
     assert client.post(f"/experiment/stop?ticket={ticket}", {}, Authorization="").status == 401
     assert client.post("/tickets", {"path": "export"}, Authorization="").status == 401
-
-
-def test_links_tickets_and_sessions_end() -> None:
-    now = [1000.0]
-    sign_in = SignIn(lambda: now[0])
-    link, ticket = sign_in.link(), sign_in.ticket("/x")
-    key, unused = sign_in.sessions.begin(), sign_in.sessions.begin()
-    now[0] += LINK_LIFE_S + 1
-    assert (sign_in.uses_up(link), sign_in.admits(ticket, "/x")) == (False, False)
-    while now[0] + SESSION_IDLE_S < 1000.0 + SESSION_LIFE_S:
-        assert sign_in.sessions.valid(key)
-        now[0] += SESSION_IDLE_S - 1
-        assert not sign_in.sessions.valid(unused) or now[0] < 1000 + SESSION_IDLE_S
-    now[0] = 1001.0 + SESSION_LIFE_S
-    assert not sign_in.sessions.valid(key)
-
-
-def test_links_tickets_and_sessions_do_not_pile_up() -> None:
-    sign_in = SignIn()
-    links = [sign_in.link() for _ in range(LINKS_MAX + 1)]
-    assert [sign_in.uses_up(links[0]), sign_in.uses_up(links[-1])] == [False, True]
-    tickets = [sign_in.ticket("/") for _ in range(TICKETS_MAX + 1)]
-    assert [sign_in.admits(tickets[0], "/"), sign_in.admits(tickets[-1], "/")] == [False, True]
-    used, forgotten = sign_in.sessions.begin(), sign_in.sessions.begin()
-    keys = [sign_in.sessions.begin() for _ in range(SESSIONS_MAX - 2)]
-    assert sign_in.sessions.valid(used)
-    sign_in.sessions.begin()
-    assert [sign_in.sessions.valid(key) for key in (used, forgotten, keys[0])] == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -339,16 +246,16 @@ def test_what_the_user_asks_in_vain_is_logged_each_time(client: Client, caplog: 
 
 def test_secrets_do_not_reach_the_logs(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    link, key, ticket = link_of(client), signed_in(client), ticket_for(client, "export")
-    client.post("/sessions", {"link": link}, Authorization="")
-    client.get("/experiment", Authorization="", X_Nnilite_Session=key)
+    link, ticket = link_of(client), ticket_for(client, "export")
+    page = PageSession(client.ask, link)
+    page.get("/experiment")
     client.get(f"/export?ticket={ticket}", Authorization="")
     client.get(f"/nothing?token={TOKEN}")
     client.backend.failure = RuntimeError(f"Bearer {TOKEN}")
     client.get(f"/experiment?x={TOKEN}")
     client.get("/experiment")
     assert TOKEN not in caplog.text
-    assert [secret for secret in (link, key, ticket) if secret in caplog.text] == []
+    assert [secret for secret in (link, page.key, ticket) if secret in caplog.text] == []
     assert "token=********" in caplog.text
 
 

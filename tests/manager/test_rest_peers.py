@@ -16,12 +16,14 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
+from nnilite._keeper.proof import code
 from nnilite._rest import Options, forwarders, listen, make_application, peers
 from nnilite._rest.page_name import new_page_name
 from nnilite._rest.peers import Peers, TheirSocket, sockets_of
 from nnilite.errors import Conflict
 from nnilite.testing import eventually
 from other_user import ASK, STRANGER, ask_at, known_user, shared_python
+from page_session import trade
 from waiting import pause
 
 pytestmark = pytest.mark.skipif(not peers.TABLES[0].exists(), reason="the kernel lists no sockets here")
@@ -65,17 +67,19 @@ def test_another_user_cannot_change_anything(client: Client) -> None:
 
 @pytest.mark.process
 def test_another_users_browser_is_let_in_by_a_link(client: Client) -> None:
-    body = json.dumps({"link": client.post("/sign-in-links", {}).json["path"].removeprefix("/#key=")})
+    body = json.dumps(trade(client.post("/sign-in-links", {}).json["path"].removeprefix("/#key="))[0])
     headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     assert ask(client, "POST", "/api/v1/sessions", headers, body, user=STRANGER).split()[1] == "201"
-    assert client.application.site.gate.sign_in.sessions._kept
+    assert client.application.site.gate.sign_in._sessions._kept
 
 
 def test_a_link_makes_no_session_where_none_is_needed(client: Client) -> None:
     link = client.post("/sign-in-links", {}).json["path"].removeprefix("/#key=")
-    assert client.post("/sessions", {"link": link}, Authorization="").json == {"key": ""}
-    assert not client.application.site.gate.sign_in.sessions._kept
-    assert client.post("/sessions", {"link": link}, Authorization="").status == 401, "it is used up all the same"
+    body, mine = trade(link)
+    answer = client.post("/sessions", body, Authorization="").json
+    assert answer == {"nonce": "", "proof": code(link, "manager", mine, "")}
+    assert not client.application.site.gate.sign_in._sessions._kept
+    assert client.post("/sessions", body, Authorization="").status == 401, "it is used up all the same"
 
 
 @pytest.mark.process

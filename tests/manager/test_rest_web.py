@@ -200,7 +200,7 @@ async def test_localhost_gets_one_port_for_all_its_addresses(tmp_path: Path) -> 
 
 def test_every_documented_call_is_served(client: Client) -> None:
     example = {"id": "End02", "stream": "stdout", "path": "trial.stdout", "name": "tuner", "digest": "a" * 64}
-    example |= {"job": "x", "low": "0", "high": "9"}
+    example |= {"job": "x", "session": "a" * 64, "low": "0", "high": "9"}
     for path, calls in client.get("/openapi.json").json["paths"].items():
         for method in calls:
             status = client.ask(method.upper(), "/api/v1" + path.format(**example), {}).status
@@ -241,4 +241,8 @@ def test_only_worker_routes_take_the_token_of_a_trial() -> None:
         "/code/{digest}",
         "/keeper.pyz",
     }
-    assert [route.path for route in ROUTES if route.access is Access.OPEN] == ["/sessions", "/callback/{job}/proof"]
+    assert [route.path for route in ROUTES if route.access is Access.OPEN] == [
+        "/sessions",
+        "/sessions/{session}/proof",
+        "/callback/{job}/proof",
+    ]

@@ -1,12 +1,13 @@
 // Questions to the manager. All addresses are relative to the page, so that it works behind any prefix.
-import { BASE, forget, HEADER, sessionKey } from "./session.js";
+import { BASE, forget, isSignedIn, leave, session } from "./session.js";
+import { ask, TooLarge } from "./signed.js";
 
 /** The WebSocket protocol of the stream. */
 const STREAM_PROTOCOL = "nnilite";
 
 /** @typedef {Record<string, string | number | null | undefined | readonly string[]>} Query */
 
-/** @typedef {RequestInit & { timeout_ms?: number }} Options */
+/** @typedef {RequestInit & { timeout_ms?: number, most?: number }} Options */
 
 /** The status of an answer by a server that has started anew, under another name, since this page was loaded. */
 export const RESTARTED = 421;
@@ -42,12 +43,12 @@ export function address(path, query = {}) {
 export async function openStream() {
   const url = address("stream");
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  const protocols = sessionKey() ? [STREAM_PROTOCOL, await ticketFor(address("stream"))] : [STREAM_PROTOCOL];
+  const protocols = isSignedIn() ? [STREAM_PROTOCOL, await ticketFor(address("stream"))] : [STREAM_PROTOCOL];
   return new WebSocket(url.href, protocols);
 }
 
 /**
- * What opens this address once, within seconds, without the key of the session.
+ * What opens this address once, within seconds, without a signature.
  * @param {URL} url
  * @returns {Promise<string>}
  */
@@ -63,18 +64,18 @@ export async function ticketFor(url) {
  * @param {Options} options
  */
 async function answer(path, query, options) {
-  const timeout = AbortSignal.timeout(options.timeout_ms ?? 60_000);
-  const key = sessionKey();
-  const headers = { ...options.headers, ...(key && { [HEADER]: key }) };
+  const signal = AbortSignal.timeout(options.timeout_ms ?? 60_000);
+  const before = session();
   let response;
   try {
-    response = await fetch(address(path, query), { ...options, headers, signal: timeout, credentials: "same-origin" });
+    response = await ask(address(path, query), { ...options, signal, credentials: "same-origin" });
   } catch (error) {
+    if (error instanceof TooLarge) throw new ApiError(0, "This file has grown too large to be shown here.");
     const late = error instanceof DOMException && error.name === "TimeoutError";
     throw new ApiError(0, late ? "The manager did not answer in time." : "The manager cannot be reached.");
   }
   if (response.ok) return response;
-  if (key && (response.status === 401 || response.status === RESTARTED)) forget(key);
+  if (before && (response.status === 401 || response.status === RESTARTED)) await forget(before);
   /** @type {{ error?: string, field?: string }} */
   let body = {};
   try {
@@ -103,7 +104,7 @@ export async function get(path, query = {}, options = {}) {
  * @param {Query} [query]
  */
 export async function picture(path, most, query = {}) {
-  const response = await whole(path, most, query);
+  const response = await answer(path, query, { most });
   return response.blob();
 }
 
@@ -114,22 +115,8 @@ export async function picture(path, most, query = {}) {
  * @param {Query} [query]
  */
 export async function content(path, most, query = {}) {
-  const response = await whole(path, most, query);
+  const response = await answer(path, query, { most });
   return new Uint8Array(await response.arrayBuffer());
-}
-
-/**
- * @param {string} path
- * @param {number} most
- * @param {Query} query
- */
-async function whole(path, most, query) {
-  const response = await answer(path, query, {});
-  if (Number(response.headers.get("Content-Length")) > most) {
-    await response.body?.cancel();
-    throw new ApiError(0, "This file has grown too large to be shown here.");
-  }
-  return response;
 }
 
 /**
@@ -161,4 +148,10 @@ export async function send(method, path, body) {
   const options = { method, headers: { "Content-Type": "application/json" } };
   if (method !== "DELETE") options.body = JSON.stringify(body ?? {});
   return (await answer(path, {}, options)).json();
+}
+
+/** Have the server forget this session. */
+export async function signOut() {
+  await send("POST", "sign-out");
+  await leave();
 }

@@ -4,7 +4,7 @@
 // has changed since), and changes that came meanwhile are applied after it. `version` counts what the views should see.
 import { ApiError, get, openStream, RESTARTED } from "./api.js";
 import { putRemarks, readRemarks } from "./remarks.js";
-import { onSignIn, sessionKey, signInTrouble } from "./session.js";
+import { isSignedIn, onSignIn, signInTrouble } from "./session.js";
 import { fromRow, fromWire } from "./trials.js";
 import { computed, signal } from "./ui.js";
 
@@ -239,7 +239,7 @@ async function lost(reason, status) {
 }
 
 /** Whether a new start of the server asks for no sign-in. What is being typed is not thrown away. */
-const needsNoKey = () => !sessionKey() && !signInTrouble() && document.querySelector("dialog[open]") === null;
+const needsNoKey = () => !isSignedIn() && !signInTrouble() && document.querySelector("dialog[open]") === null;
 
 /** Why the stream was refused, as a status: a WebSocket does not say. */
 async function statusNow() {

@@ -1,82 +1,98 @@
-// The key by which this page is signed in. A link brings a key of its own behind the # of the address, which stays in the
-// browser; it is traded once for that of a session. The session's key is stored for this origin and this path, and sent
-// to no other server: cookies would go to all ports of a machine, whoever listens there. It ends with the server.
+// The session by which this page is signed in. A link brings a secret behind the # of the address, which stays in the
+// browser. Page and server compute the key of a session from it and from a nonce of each, so neither the link nor the key
+// is sent to anybody: whoever takes the server's port later hears nothing that opens it. The key signs requests (see
+// signed.js), and ends with the server.
+import { code, keyOf, nonce } from "./codes.js";
+import { storeAt, stored } from "./key_store.js";
+
+/** @import { Session } from "./key_store.js" */
 
 export const BASE = new URL("api/v1/", document.baseURI.split("#")[0]);
-export const HEADER = "X-Nnilite-Session";
 
 const PLACE = `nnilite-session ${BASE.pathname}`;
-const KEY = /^[\w-]{20,100}$/;
+const NONCE = /^[\w.]{0,100}$/;
 const TRADE_MAX_MS = 20_000;
 
-let inMemory = ""; // where storage is forbidden
+/** @type {Session | null} */
+let held = null;
 /** @type {"" | "link" | "ended"} why this page is signed out: its link was no good, or what it had does not count any more */
 let trouble = "";
 
 export const signInTrouble = () => trouble;
+export const session = () => held;
+export const isSignedIn = () => held !== null;
 
-/** The key of the session; "" if there is none. */
-export function sessionKey() {
+/** @param {Session | null} session */
+async function keep(session) {
+  held = session;
+  await storeAt(PLACE, session);
   try {
-    return localStorage.getItem(PLACE) ?? inMemory;
-  } catch {
-    return inMemory;
-  }
-}
-
-/** @param {string} key */
-function keep(key) {
-  inMemory = key;
-  try {
-    if (key) localStorage.setItem(PLACE, key);
+    // Other windows hear of this. The name opens nothing.
+    if (session) localStorage.setItem(PLACE, session.name);
     else localStorage.removeItem(PLACE);
   } catch {
-    // it is in memory, for as long as this page is open
+    // other windows have to be signed in by themselves
   }
 }
 
 /**
- * Forget a key that does not count any more, unless another window has signed in meanwhile.
- * @param {string} key
+ * Forget a session that does not count any more, unless another window has signed in meanwhile.
+ * @param {Session} session
  */
-export function forget(key) {
+export async function forget(session) {
   trouble = "ended";
-  if (key === sessionKey()) keep("");
+  const now = (await stored(PLACE)) ?? held;
+  if (now && now.name !== session.name) held = now;
+  else await keep(null);
 }
 
 const linkInAddress = () => new URLSearchParams(location.hash.slice(1)).get("key");
 
-/** Trade the key of a link for that of a session, and take it out of the address and the history. */
+/** Sign in by the link in the address, which is taken out of it and of the history, or by what is stored. */
 export async function enter() {
   const link = linkInAddress();
-  if (link === null) return;
+  held = (await stored(PLACE)) ?? null;
+  if (link !== null) await trade(link);
+}
+
+/** @param {string} secret that of a link */
+async function trade(secret) {
+  const [link, mine] = [await keyOf(secret), nonce()];
+  const asked = { link: await code(link, "name"), nonce: mine, proof: await code(link, "link", mine) };
   const response = await fetch(new URL("sessions", BASE), {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ link }),
+    body: JSON.stringify(asked),
     signal: AbortSignal.timeout(TRADE_MAX_MS),
   });
   history.replaceState(null, "", location.pathname + location.search);
   if (response.status === 401) trouble = "link";
   if (!response.ok) return;
-  /** @type {{ key: string }} the key is empty for who needs none */
-  const { key } = await response.json();
-  if (KEY.test(key)) keep(key);
+  /** @type {{ nonce: string, proof: string }} the nonce is empty for who needs no key */
+  const { nonce: theirs, proof } = await response.json();
+  if (!NONCE.test(theirs) || proof !== (await code(link, "manager", mine, theirs))) trouble = "link";
+  else if (theirs) await keep(await sessionOf(await code(link, "session", mine, theirs)));
 }
 
-/** Have the server forget this session. */
-export async function signOut() {
-  const headers = { "Content-Type": "application/json", [HEADER]: sessionKey() };
-  await fetch(new URL("sign-out", BASE), { method: "POST", headers, body: "{}" });
-  keep("");
+/** @param {string} secret */
+async function sessionOf(secret) {
+  const key = await keyOf(secret);
+  return { name: await code(key, "name"), key };
 }
+
+/** Note that the server has forgotten this session. */
+export const leave = () => keep(null);
 
 /**
  * Calls `listener` when another window of this server signs in or out.
  * @param {() => void} listener
  */
 export function onSignIn(listener) {
-  addEventListener("storage", (event) => event.key === PLACE && listener());
+  addEventListener("storage", async (event) => {
+    if (event.key !== PLACE) return;
+    held = (await stored(PLACE)) ?? null;
+    listener();
+  });
 }
 
 // A link that is opened in a window with this page changes no more than what stands behind the #.

@@ -15,7 +15,7 @@ let library = null;
 const AGAIN_MS = 2000;
 
 // Resolves when the library is there, however often it takes to load it.
-async function load() {
+export async function loadLibrary() {
   for (;;) {
     try {
       library ??= import("../vendor/echarts.js");
@@ -132,7 +132,7 @@ export function Chart({ draw, deps, label, height = 320, onClick, onReady, event
     // ended with its box; other effects end some frames later, and the library might come between
     let gone = false;
     const watcher = new ResizeObserver(() => chart.current?.resize({ animation: { duration: 0 } }));
-    load().then((echarts) => {
+    loadLibrary().then((echarts) => {
       if (gone || !box.current) return;
       const drawn = echarts.init(box.current, null, { renderer: "canvas" });
       chart.current = drawn;

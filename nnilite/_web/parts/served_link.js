@@ -1,8 +1,8 @@
-// Links to what the server serves as a file. The browser fetches these by itself and sends no key, so where this page is
-// signed in by one, a click gets a ticket first.
+// Links to what the server serves as a file. The browser fetches these by itself and signs nothing, so where this page is
+// signed in, a click gets a ticket first.
 
 import { address, ticketFor } from "../lib/api.js";
-import { sessionKey } from "../lib/session.js";
+import { isSignedIn } from "../lib/session.js";
 import { html } from "../lib/ui.js";
 import { messageOf, say } from "./bits.js";
 
@@ -22,7 +22,7 @@ import { messageOf, say } from "./bits.js";
 export function ServedLink({ path, query, class: name, download, children }) {
   /** @param {MouseEvent} event */
   const open = (event) => {
-    if (!sessionKey() || event.button > 1) return;
+    if (!isSignedIn() || event.button > 1) return;
     event.preventDefault();
     openWithTicket(address(path, query), download);
   };

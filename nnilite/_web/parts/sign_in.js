@@ -1,6 +1,7 @@
 // What people see of signing in and out.
 
-import { sessionKey, signInTrouble, signOut } from "../lib/session.js";
+import { signOut } from "../lib/api.js";
+import { isSignedIn, signInTrouble } from "../lib/session.js";
 import { html } from "../lib/ui.js";
 import { Copy, Empty, perform } from "./bits.js";
 
@@ -24,7 +25,7 @@ export function SignedOut({ command, where }) {
 
 /** A button for who is signed in by a key. */
 export function SignOut() {
-  if (!sessionKey()) return null;
+  if (!isSignedIn()) return null;
   const leave = async () => {
     if (await perform(signOut)) location.reload();
   };

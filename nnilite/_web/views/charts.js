@@ -1,12 +1,14 @@
-// The charts, all about the trials that the filters leave.
+// The charts, all about the trials that the filters leave. They are loaded as the views are; see app.js.
 
 import { filtered } from "../lib/filtered.js";
 import { filterQuery } from "../lib/filters.js";
 import { count, plural } from "../lib/format.js";
 import { loaded, trials } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
+import { isSignedIn } from "../lib/session.js";
 import { html, signal, useEffect, useState } from "../lib/ui.js";
 import { Empty } from "../parts/bits.js";
+import { loadLibrary } from "../parts/chart.js";
 import { FilterButton, FilterChips, FilterPanel, StateFilter } from "../parts/filter_bar.js";
 
 /** @import { Trial } from "../lib/trials.js" */
@@ -45,6 +47,11 @@ function fetchChart(name, load) {
     },
     () => setTimeout(() => fetchChart(name, load), AGAIN_MS),
   );
+}
+
+if (isSignedIn()) {
+  loadLibrary();
+  for (const [name, , load] of CHARTS) fetchChart(name, load);
 }
 
 export function Charts() {
