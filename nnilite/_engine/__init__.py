@@ -3,11 +3,15 @@
 The pure core decides; it has no I/O, no clock and no randomness, and imports records, service and tuner only:
 
     messages        what goes into the rules and what comes out of them
-    state           what the rules know of an experiment, and the small steps that change it
+    rules           the state machine: one message in, records to commit and actions to take out
+    state           what the rules know of an experiment
+    recorder        the small steps that change it, each with its records and actions
     live_trial      a trial that has not ended
     ends            how attempts and trials end: retries, and what is freed then
+    submissions     how trials come, and how their attempts get to a service
     reports         handles what trials report, and what their platforms say of them
-    rules           the state machine: one message in, records to commit and actions to take out
+    asking          how the tuner is asked for parameters, and what it says
+    limits          time, money, silence, and the stop
     dedupe          numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed
 
 Around it:

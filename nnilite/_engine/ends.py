@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from nnilite._engine import messages as s
 from nnilite._engine.live_trial import Live, Phase, error_kind, retry_delay_s
-from nnilite._engine.state import OVER, STOPS, State, joined
+from nnilite._engine.recorder import Recorder, joined
+from nnilite._engine.state import State
 from nnilite.records import DRILLED, UNSTARTED, CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
 from nnilite.tuner import Call
 
@@ -23,11 +24,54 @@ _LOST = {
 }
 
 
-class Ends(State):
-    """The part of the rules by which things end."""
+class Ends:
+    """The part of the rules by which attempts, trials and the experiment end."""
 
-    def _heard_of_end(self, live: Live) -> None:
-        """The keeper has reported how the command ended.
+    def __init__(self, state: State, recorder: Recorder) -> None:
+        self._state = state
+        self._recorder = recorder
+        # The kind of the latest failure, and how many trials in a row failed so.
+        self._same_error = ("", 0)
+
+    def take(self, message: s.Ending) -> None:
+        match message:
+            case s.Removed():
+                self._removed(message)
+            case s.CancelTrial():
+                self._cancel_trial(message)
+            case s.Interrupt():
+                self._interrupt(message)
+            case _:
+                s.assert_never(message)
+
+    def _removed(self, message: s.Removed) -> None:
+        removal = self._state.removals.get((message.trial, message.attempt))
+        # A reversed end (`_reverse`) asks for the removal a second time; the first answer has settled it.
+        if removal is None:
+            return
+        if message.done:
+            del self._state.removals[message.trial, message.attempt]
+            self._recorder.add(s.SaveRemoval(message.trial, message.attempt, pending=False))
+        else:
+            removal.failed(self._state.now, last=self._state.is_stopping)
+
+    def _cancel_trial(self, message: s.CancelTrial) -> None:
+        live = self._state.live.get(message.trial)
+        if live is not None:
+            self.cancel(live, TrialState.USER_CANCELED, message.reason)
+
+    def _interrupt(self, message: s.Interrupt) -> None:
+        live = self._state.live.get(message.trial)
+        # It may have ended since it was looked at, and an experiment that ends begins no further attempts.
+        if live is None or live.attempt is None or not live.may_be_drilled or self._state.is_over:
+            return
+        live.drilled = True
+        # The next manager must know of it, too.
+        self._recorder.put_attempt(live, message=DRILLED)
+        self._recorder.act(s.Cancel(live.attempt))
+
+    def heard_of_end(self, live: Live) -> None:
+        """Take up how the command ended, which its keeper has reported.
 
         If the keeper has ended it, and not because the experiment had canceled the attempt or limited its time, the
         attempt is lost. One cause is a SIGTERM from the platform: a node is drained, a job is preempted, a host shuts
@@ -40,59 +84,59 @@ class Ends(State):
             live.cancel, live.cancel_reason = TrialState.SYS_CANCELED, end.message
         well = end.code == 0 and live.trial.value is not None
         if live.drilled and live.cancel is None and not well:
-            self._lose(live, DRILLED)
+            self.lose(live, DRILLED)
         elif end.cause not in _LOST or well or live.cancel is not None:
-            self._end(live)
+            self.end(live)
         elif end.cause is not EndCause.INTERRUPTED or live.phase is not Phase.SUBMITTED:
-            self._lose(live, ": ".join(filter(None, [_LOST[end.cause], end.message])))
+            self.lose(live, ": ".join(filter(None, [_LOST[end.cause], end.message])))
         elif live.held is None:
-            live.held = self._lived
+            live.held = self._state.lived
             # The keeper is told that its report is stored.
-            self._update(live, reported_end=end)
-            self._say(live, f"{INTERRUPTED}; waiting for what its platform says")
+            self._recorder.put_attempt(live, reported_end=end)
+            self._recorder.say(live, f"{INTERRUPTED}; waiting for what its platform says")
 
-    def _forget_end(self, live: Live, why: str) -> None:
-        """A keeper could not begin, and reported that; its service could not answer either, and was asked again.
+    def forget_end(self, live: Live, why: str) -> None:
+        """Drop the end that a keeper reported as it could not begin. Its service did not answer, and was asked again.
 
         It may have begun another one since, which runs the command now: the service knows, and its status tells.
         """
         live.end = None
-        self._update(live, reported_end=None)
-        self._complain(live, f"a keeper of this attempt could not begin: {why}")
+        self._recorder.put_attempt(live, reported_end=None)
+        self._recorder.complain(live, f"a keeper of this attempt could not begin: {why}")
 
-    def _end(self, live: Live) -> None:
-        """The attempt has ended with `live.end`: by itself, or because it was canceled."""
-        end = live.end or Exited(self._now, None)
+    def end(self, live: Live) -> None:
+        """End the attempt with `live.end`: it ended by itself, or because it was canceled."""
+        end = live.end or Exited(self._state.now, None)
         code = end.code
         failed = JobState.CANCELED if live.cancel else JobState.FAILED
         state = JobState.SUCCEEDED if code == 0 else failed
         message = joined(end.message, live.complaint)
-        self._charge(live, end.time - live.begun(end.time))
-        self._update(live, state=state, ended=end.time, exit_code=code, message=message)
+        self._recorder.charge(live, end.time - live.begun(end.time))
+        self._recorder.put_attempt(live, state=state, ended=end.time, exit_code=code, message=message)
         # A trial that reached its result before the cancellation reached it has succeeded.
         if live.cancel and not (code == 0 and live.trial.value is not None):
-            self._finish(live, live.cancel, live.cancel_reason, end.time)
+            self.finish(live, live.cancel, live.cancel_reason, end.time)
         elif code == 0:
-            self._finish(live, TrialState.SUCCEEDED, live.flaw(self.settings.objectives), end.time)
+            self.finish(live, TrialState.SUCCEEDED, live.flaw(self._state.settings.objectives), end.time)
         # An experiment that ends begins no further attempts.
-        elif self.state not in OVER and live.may_retry(code, self.settings):
-            self._again(live, f"attempt {live.trial.attempt + 1} failed: {live.failure(end)}")
+        elif not self._state.is_over and live.may_retry(code, self._state.settings):
+            self.again(live, f"attempt {live.trial.attempt + 1} failed: {live.failure(end)}")
         else:
-            self._finish(live, TrialState.FAILED, live.failure(end), end.time)
+            self.finish(live, TrialState.FAILED, live.failure(end), end.time)
             self._count_failure(live.failure(end))
 
-    def _lose(self, live: Live, reason: str) -> None:
-        """The attempt's worker is gone: make a further attempt, or let the trial fail."""
+    def lose(self, live: Live, reason: str) -> None:
+        """Give up the attempt, whose worker is gone: make a further one, or let the trial fail."""
         reason = DRILLED if live.drilled else reason
         message = joined(reason, live.complaint)
-        self._charge(live, self._now - live.running_since)
-        self._update(live, state=JobState.LOST, ended=self._now, message=message)
+        self._recorder.charge(live, self._state.now - live.running_since)
+        self._recorder.put_attempt(live, state=JobState.LOST, ended=self._state.now, message=message)
         if live.cancel:
-            self._finish(live, live.cancel, live.cancel_reason, self._now)
-        elif self.state not in OVER and self._may_lose(live, reason):
-            self._again(live, f"attempt {live.trial.attempt + 1} was lost: {reason}")
+            self.finish(live, live.cancel, live.cancel_reason, self._state.now)
+        elif not self._state.is_over and self._may_lose(live, reason):
+            self.again(live, f"attempt {live.trial.attempt + 1} was lost: {reason}")
         else:
-            self._finish(live, TrialState.FAILED, f"lost: {reason}", self._now)
+            self.finish(live, TrialState.FAILED, f"lost: {reason}", self._state.now)
 
     def _may_lose(self, live: Live, reason: str) -> bool:
         """Count a lost attempt; true if there may be a further one.
@@ -106,33 +150,14 @@ class Ends(State):
             live.unstarted += 1
             return True
         live.lost += 1
-        return live.lost <= self.settings.retries_lost
+        return live.lost <= self._state.settings.retries_lost
 
-    def _interrupt(self, message: s.Interrupt) -> None:
-        live = self.live.get(message.trial)
-        # It may have ended since it was looked at, and an experiment that ends begins no further attempts.
-        if live is None or live.attempt is None or not live.may_be_drilled or self.state in OVER:
-            return
-        live.drilled = True
-        # The next manager must know of it, too.
-        self._update(live, message=DRILLED)
-        self._out.actions.append(s.Cancel(live.attempt))
-
-    def _move(self, message: s.Move) -> None:
-        live = self._current(message.trial, message.attempt)
-        # It has begun, or its end was asked for, since its service was looked at.
-        if live is None or live.attempt is None or not live.may_move:
-            return
-        self._out.actions.append(s.Cancel(live.attempt))
-        self._charge(live, 0.0)
-        self._update(live, state=JobState.CANCELED, ended=self._now, message=message.reason)
-        self._again(live, message.reason, 0.0)
-
-    def _again(self, live: Live, reason: str, delay_s: float | None = None) -> None:
-        self._remove(live.attempt)
+    def again(self, live: Live, reason: str, delay_s: float | None = None) -> None:
+        """Prepare a further attempt; without `delay_s`, after a time that grows with the failures so far."""
+        self._recorder.remove(live.attempt)
         delay_s = retry_delay_s(live.lost + live.failed + live.unstarted) if delay_s is None else delay_s
-        live.reset(not_before=self._now + delay_s)
-        self._count(live.trial.state, TrialState.WAITING)
+        live.reset(not_before=self._state.now + delay_s)
+        self._recorder.count(live.trial.state, TrialState.WAITING)
         live.trial = replace(
             live.trial,
             state=TrialState.WAITING,
@@ -143,15 +168,16 @@ class Ends(State):
             value=None,
             service="",
         )
-        self._out.records.append(s.SaveTrial(live.trial))
-        self._freed()
+        self._recorder.add(s.SaveTrial(live.trial))
+        self._state.free()
 
-    def _finish(self, live: Live, state: TrialState, reason: str, ended: float) -> None:
+    def finish(self, live: Live, state: TrialState, reason: str, ended: float) -> None:
+        """End the trial in this state."""
         reason = joined(reason, live.complaint)
-        self._set(live, state=state, reason=reason, ended=max(ended, live.trial.started or ended))
+        self._recorder.put(live, state=state, reason=reason, ended=max(ended, live.trial.started or ended))
         trial = live.trial
-        del self.live[trial.id]
-        self._freed()
+        del self._state.live[trial.id]
+        self._state.free()
         value = trial.value
         # The tuner learns from a trial that was stopped early, too: from its last intermediate result.
         if value is None and state is TrialState.EARLY_STOPPED:
@@ -160,61 +186,52 @@ class Ends(State):
         known = replace(known, customized=trial.parameter_id is None)
         # Tuners expect the result before the end of its trial.
         if value is not None:
-            self._tell(known)
-        self._tell(replace(known, kind=CallKind.END, value=None, success=state is TrialState.SUCCEEDED))
+            self._recorder.tell(known)
+        self._recorder.tell(replace(known, kind=CallKind.END, value=None, success=state is TrialState.SUCCEEDED))
         # The assessor does not know a trial of which it saw no intermediate result.
-        if self.settings.assess and live.reported:
-            self._out.actions.append(s.AssessEnd(trial.id, state is TrialState.SUCCEEDED, self.calls))
-        self._note_best(trial)
+        if self._state.settings.assess and live.reported:
+            self._recorder.act(s.AssessEnd(trial.id, state is TrialState.SUCCEEDED, self._state.calls))
+        self._state.note_best(trial)
         if state is TrialState.SUCCEEDED:
             self._same_error = ("", 0)
-        self._remove(live.attempt)
-
-    def _removed(self, message: s.Removed) -> None:
-        removal = self._removals.get((message.trial, message.attempt))
-        # A reversed end (`_reverse`) asks for the removal a second time; the first answer has settled it.
-        if removal is None:
-            return
-        if message.done:
-            del self._removals[message.trial, message.attempt]
-            self._out.records.append(s.SaveRemoval(message.trial, message.attempt, pending=False))
-        else:
-            removal.failed(self._now, last=self.state in STOPS)
+        self._recorder.remove(live.attempt)
 
     def _count_failure(self, message: str) -> None:
         kind = error_kind(message)
         last, times = self._same_error
         self._same_error = (kind, times + 1 if kind == last else 1)
-        limit = self.settings.stop_on_same_error
-        failed = self.counts[TrialState.FAILED]
+        limit = self._state.settings.stop_on_same_error
+        failed = self._state.counts[TrialState.FAILED]
         # The same error in trial after trial is the code's or the setup's: further trials would only cost money.
         if limit and self._same_error[1] >= limit:
-            self._fail(f"{limit} trials in a row failed with the same error: {message}")
-        elif self.settings.max_failed is not None and failed >= self.settings.max_failed:
-            self._fail(f"{failed} trials have failed (maxFailedTrials); the last one: {message}")
+            self.fail(f"{limit} trials in a row failed with the same error: {message}")
+        elif self._state.settings.max_failed is not None and failed >= self._state.settings.max_failed:
+            self.fail(f"{failed} trials have failed (maxFailedTrials); the last one: {message}")
 
-    def _fail(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
+        """End the experiment with an error."""
         # The first reason counts, and an experiment that is being stopped is not turned into a failed one.
-        if self.state in OVER:
+        if self._state.is_over:
             return
-        self._become(ExperimentState.ERROR, reason)
+        self._recorder.become(ExperimentState.ERROR, reason)
         # Trials that run may go on to their results; those that wait would never start.
-        for live in [x for x in self.live.values() if x.phase is Phase.QUEUED]:
-            self._cancel(live, TrialState.SYS_CANCELED, "the experiment ended with an error")
+        for live in [x for x in self._state.live.values() if x.phase is Phase.QUEUED]:
+            self.cancel(live, TrialState.SYS_CANCELED, "the experiment ended with an error")
 
-    def _cancel(self, live: Live, state: TrialState, reason: str) -> None:
+    def cancel(self, live: Live, state: TrialState, reason: str) -> None:
+        """Have the trial end, in this state unless it succeeds before that."""
         # No service has the trial, so it ends at once.
         if live.phase is Phase.QUEUED and not live.unanswered:
-            self._finish(live, state, reason, self._now)
+            self.finish(live, state, reason, self._state.now)
             return
         # The first cancellation decides the state in which the trial ends.
         if live.cancel is None:
             live.cancel, live.cancel_reason = state, reason
             # Where the service may have the job, it is asked again at once.
-            live.not_before = self._now
-            self._update(live, cancel=state)
+            live.not_before = self._state.now
+            self._recorder.put_attempt(live, cancel=state)
             # The command has ended already. Why its platform ended it does not matter any more.
             if live.held is not None:
-                self._end(live)
+                self.end(live)
             elif live.phase is Phase.SUBMITTED and live.attempt is not None:
-                self._out.actions.append(s.Cancel(live.attempt))
+                self._recorder.act(s.Cancel(live.attempt))

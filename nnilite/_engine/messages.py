@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NoReturn
 
 from nnilite.records import (
     Attempt,
@@ -238,29 +238,25 @@ class Abandon:
     now: float
 
 
-Input = (
-    TunerReady
-    | Proposed
-    | TunerFailed
-    | Customized
-    | Asked
-    | Submitted
-    | SubmitRefused
-    | LiveEvents
-    | LateEvents
-    | Polled
-    | Removed
-    | Move
-    | Assessed
-    | CancelTrial
-    | Interrupt
-    | Rerun
-    | Changed
-    | Imported
-    | Tick
-    | Stop
-    | Abandon
-)
+FromTuner = TunerReady | Proposed | TunerFailed | Assessed | Imported
+"""What concerns the tuner."""
+Submission = Customized | Rerun | Asked | Submitted | SubmitRefused | Move
+"""What brings a trial, or an attempt of it, to a service."""
+Report = LiveEvents | LateEvents | Polled
+"""What is heard of a job, from its keeper or from its platform."""
+Ending = Removed | CancelTrial | Interrupt
+"""What ends an attempt, or follows its end."""
+Limiting = Changed | Tick | Stop | Abandon
+"""What makes time pass, or limits the experiment."""
+Input = FromTuner | Submission | Report | Ending | Limiting
+
+
+def assert_never(message: NoReturn) -> NoReturn:
+    """Stand in the last case of a `match`: mypy refuses it unless the others have handled each kind of message.
+
+    `typing` has it from Python 3.11 on.
+    """
+    raise AssertionError(f"{message!r} is not handled")
 
 
 # ---------------------------------------------------------------- outputs: records

@@ -8,7 +8,8 @@ from typing import Any
 from nnilite._engine import messages as s
 from nnilite._engine.ends import INTERRUPTED, Ends
 from nnilite._engine.live_trial import Live, Phase
-from nnilite._engine.state import joined
+from nnilite._engine.recorder import Recorder, joined
+from nnilite._engine.state import State
 from nnilite.records import (
     DRILLED,
     Attempt,
@@ -22,21 +23,31 @@ from nnilite.records import (
     TrialState,
 )
 
-_DELIVERING_S = 3.0  # keepers with more to send do so several times a second
 
+class Reports:
+    """The part of the rules that takes the reports of trials and the statuses of their jobs."""
 
-class Reports(Ends):
-    """Handles the reports of trials and the statuses of their jobs."""
+    def __init__(self, state: State, recorder: Recorder, ends: Ends) -> None:
+        self._state = state
+        self._recorder = recorder
+        self._ends = ends
 
-    def is_delivering(self, live: Live) -> bool:
-        """Whether events of this trial came in the last few seconds that the manager lived, and its end did not."""
-        return live.end is None and live.delivered is not None and self._lived - live.delivered < _DELIVERING_S
+    def take(self, message: s.Report) -> None:
+        match message:
+            case s.LiveEvents():
+                self._live_events(message)
+            case s.Polled():
+                self._polled(message)
+            case s.LateEvents():
+                self._late_events(message)
+            case _:
+                s.assert_never(message)
 
     def _live_events(self, message: s.LiveEvents) -> None:
-        live = self._current(message.trial, message.attempt)
+        live = self._state.current(message.trial, message.attempt)
         # The attempt ended while its events were on their way to here: the gate looks at them again.
         if live is None:
-            self._out.too_late = True
+            self._recorder.outcome.too_late = True
             return
         self._heard_of(live, message)
         self._note_run(live, message.run)
@@ -49,24 +60,18 @@ class Reports(Ends):
             elif isinstance(event, Exited):
                 live.end = event
         # The assessor is asked even if the trial has ended: it learns from these results for other trials.
-        if fresh and (self.settings.assess or self._hears):
+        if fresh and (self._state.settings.assess or self._state.hears):
             place = (message.trial, message.attempt, live.reported - len(fresh))
-            self._out.actions.append(s.Assess(*place, tuple(fresh), self.calls, live.trial.parameter_id))
+            self._recorder.act(s.Assess(*place, tuple(fresh), self._state.calls, live.trial.parameter_id))
         if live.end is not None:
             self._take_end(live)
 
-    def heard(self, trial: str, attempt: int) -> None:
-        """Count this moment as a sign of life of the attempt, of which nothing else can be recorded now."""
-        live = self._current(trial, attempt)
-        if live is not None:
-            live.seen = self._lived
-
     def _heard_of(self, live: Live, message: s.LiveEvents) -> None:
-        live.seen = self._lived
+        live.seen = self._state.lived
         if message.events:
-            live.delivered = self._lived
+            live.delivered = self._state.lived
         if message.missing:
-            self._complain(live, message.missing)
+            self._recorder.complain(live, message.missing)
 
     def _note_run(self, live: Live, run: str) -> None:
         """Record the run that owns the attempt; the gate takes no other one."""
@@ -74,51 +79,51 @@ class Reports(Ends):
             return
         # The gate lets a second run in only if the first one could not begin. Its end is not that of the attempt.
         if live.end is not None:
-            self._forget_end(live, live.end.message)
-        self._update(live, run=run)
+            self._ends.forget_end(live, live.end.message)
+        self._recorder.put_attempt(live, run=run)
 
     def _take_end(self, live: Live) -> None:
         if live.phase is Phase.SUBMITTED:
-            self._heard_of_end(live)
+            self._ends.heard_of_end(live)
         # Before the service has answered there is no handle to remove the job by: `_submitted` takes up this end.
         # The keeper is told that it is stored, so the next manager must know of it, too.
         elif live.attempt is not None and live.attempt.reported_end is None:
-            self._update(live, reported_end=live.end)
+            self._recorder.put_attempt(live, reported_end=live.end)
 
     def _reported(self, live: Live, event: Reported, fresh: list[Any]) -> None:
-        self._out.records.append(s.SaveMetric(_metric(live.trial, event)))
+        self._recorder.add(s.SaveMetric(_metric(live.trial, event)))
         if event.refused:
-            self._complain(live, _refusal(event))
+            self._recorder.complain(live, _refusal(event))
         if event.kind is MetricKind.PERIODICAL:
             live.last_intermediate = event.value
             live.reported += 1
             fresh.append(event.value)
         # As in NNI, only the first final result counts.
         elif live.trial.value is None:
-            self._set(live, value=event.value)
+            self._recorder.put(live, value=event.value)
 
     def _late_events(self, message: s.LateEvents) -> None:
         """Keep the metrics of a trial that has ended; its reported end replaces one that was only assumed."""
         trial = message.trial
         # The trial is being run again: the gate looks at these events again.
-        if trial.id in self.live:
-            self._out.too_late = True
+        if trial.id in self._state.live:
+            self._recorder.outcome.too_late = True
             return
         attempt = replace(message.attempt, run=message.run or message.attempt.run)
         if attempt != message.attempt:
-            self._out.records.append(s.SaveAttempt(attempt))
+            self._recorder.add(s.SaveAttempt(attempt))
         if message.missing:
             trial = replace(trial, reason=joined(trial.reason, message.missing))
         for event in message.events:
             if isinstance(event, Reported):
-                self._out.records.append(s.SaveMetric(_metric(trial, event)))
+                self._recorder.add(s.SaveMetric(_metric(trial, event)))
                 trial = _with_late(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
             elif isinstance(event, Exited) and attempt.state is JobState.LOST:
                 self._reverse(trial, attempt, event)
                 return
         if trial != message.trial:
-            self._out.records.append(s.SaveTrial(trial))
+            self._recorder.add(s.SaveTrial(trial))
 
     def _reverse(self, trial: Trial, attempt: Attempt, end: Exited) -> None:
         """The attempt was counted as lost, but its command had ended by itself."""
@@ -126,23 +131,23 @@ class Reports(Ends):
         if trial.state is not TrialState.FAILED or end.code != 0:
             return
         attempt = replace(attempt, state=JobState.SUCCEEDED, ended=end.time, exit_code=0, message="")
-        live = Live(trial, attempt, Phase.SUBMITTED, seen=self._lived)
-        self.live[trial.id] = live
-        self._out.records.append(s.SaveAttempt(attempt))
-        self._finish(live, TrialState.SUCCEEDED, "", end.time)
+        live = Live(trial, attempt, Phase.SUBMITTED, seen=self._state.lived)
+        self._state.live[trial.id] = live
+        self._recorder.add(s.SaveAttempt(attempt))
+        self._ends.finish(live, TrialState.SUCCEEDED, "", end.time)
 
     def _running(self, live: Live, started: float, host: str) -> None:
         # The platform may move a job to another host.
         if host and live.attempt and live.attempt.host != host:
-            self._update(live, host=host)
+            self._recorder.put_attempt(live, host=host)
         # Both keeper and platform report the start; the first report counts.
         if live.trial.state is not TrialState.RUNNING:
-            live.running_since = self._now
-            self._set(live, state=TrialState.RUNNING, started=started, reason="")
-            self._update(live, state=JobState.RUNNING, started=started)
+            live.running_since = self._state.now
+            self._recorder.put(live, state=TrialState.RUNNING, started=started, reason="")
+            self._recorder.put_attempt(live, state=JobState.RUNNING, started=started)
 
     def _polled(self, message: s.Polled) -> None:
-        live = self._current(message.trial, message.attempt)
+        live = self._state.current(message.trial, message.attempt)
         status = message.status
         # The status may be of an attempt that has ended since the poll began.
         if live is None or live.phase is not Phase.SUBMITTED:
@@ -151,7 +156,7 @@ class Reports(Ends):
             host, url = status.host or live.attempt.host, status.url or live.attempt.url
             # Every poll brings host and URL, but only a change is recorded.
             if (host, url) != (live.attempt.host, live.attempt.url):
-                self._update(live, host=host, url=url)
+                self._recorder.put_attempt(live, host=host, url=url)
         if status.cost is not None:
             live.told_cost = status.cost
         if status.state.ended:
@@ -159,34 +164,34 @@ class Reports(Ends):
             return
         # This is no sign of life, so that `seen` stays: the attempt is given up if it lasts too long.
         if status.state is JobState.UNKNOWN:
-            self._say(live, status.reason)
-            self._wait(live, status.reason or live.trial.reason)
+            self._recorder.say(live, status.reason)
+            self._recorder.wait(live, status.reason or live.trial.reason)
             return
-        live.seen = self._lived
+        live.seen = self._state.lived
         if status.state is JobState.RUNNING:
-            self._running(live, status.started or self._now, status.host)
-            self._say(live, "")
+            self._running(live, status.started or self._state.now, status.host)
+            self._recorder.say(live, "")
         elif live.trial.state is TrialState.WAITING and status.reason:
-            self._wait(live, status.reason)
+            self._recorder.wait(live, status.reason)
 
     def _ended_by_platform(self, live: Live, message: s.Polled) -> None:
         status = message.status
         # One that has failed without a code never ran: 0 would make it succeed, any other would be made up.
         code = {JobState.SUCCEEDED: 0, JobState.FAILED: status.exit_code or None}.get(status.state, status.exit_code)
         if status.state is JobState.LOST:
-            self._lose(live, status.reason or "its worker was lost")
+            self._ends.lose(live, status.reason or "its worker was lost")
         # A drill has ended it, unless it has come to its end all the same.
         elif live.drilled and live.cancel is None and not (code == 0 and live.trial.value is not None):
-            self._lose(live, DRILLED)
+            self._ends.lose(live, DRILLED)
         # The keeper reported SIGTERM from its platform, whose reason for it was awaited.
         elif live.held is not None:
-            self._lose(live, status.reason or INTERRUPTED)
+            self._ends.lose(live, status.reason or INTERRUPTED)
         elif status.state is JobState.CANCELED and live.cancel is None:
             # The experiment has not canceled it: the platform, or a person there, has.
-            self._lose(live, status.reason or "canceled on its platform")
+            self._ends.lose(live, status.reason or "canceled on its platform")
         else:
-            live.end = Exited(status.ended or self._now, code, status.reason)
-            self._end(live)
+            live.end = Exited(status.ended or self._state.now, code, status.reason)
+            self._ends.end(live)
 
 
 def _with_late(trial: Trial, event: Reported) -> Trial:

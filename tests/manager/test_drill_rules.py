@@ -49,12 +49,12 @@ class Played:
         self.actions += outcome.actions
 
     def report(self, attempt: int, *events: Any) -> None:
-        self.give(s.LiveEvents("t", attempt, events, self.rules._now))
+        self.give(s.LiveEvents("t", attempt, events, self.rules.now))
 
     def interrupt(self) -> bool:
         """Whether the service is asked to end the attempt."""
         before = sum(isinstance(action, s.Cancel) for action in self.actions)
-        self.give(s.Interrupt("t", self.rules._now))
+        self.give(s.Interrupt("t", self.rules.now))
         return sum(isinstance(action, s.Cancel) for action in self.actions) > before
 
     def attempt(self, number: int) -> Attempt:

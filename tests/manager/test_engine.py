@@ -396,7 +396,7 @@ class ReadService(fakes.FakeService):
 async def test_reports_are_left_to_a_keeper_as_long_as_it_delivers(
     start_bench: StartBench, monkeypatch: pytest.MonkeyPatch, patience_s: float, read: bool
 ) -> None:
-    monkeypatch.setattr("nnilite._engine.reports._DELIVERING_S", patience_s)
+    monkeypatch.setattr("nnilite._engine.state._DELIVERING_S", patience_s)
     bench = await start_bench(service=ReadService, max_trials=1)
     await bench.until(lambda: bench.fake.jobs)
     name = next(iter(bench.fake.jobs))
