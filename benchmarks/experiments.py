@@ -13,7 +13,7 @@ from nnilite._registry import RegistryEntry
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
-from nnilite.keeper_folder import KeeperFolder
+from nnilite.services.keeper_folder import KeeperFolder
 
 _END_S = 30.0
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}

@@ -23,24 +23,17 @@ records        the nouns: experiments, trials, attempts, metrics, events
 errors         every error that nnilite raises on purpose
 units          quantities as people write them ("90m", "4 GB"), and the types by which configs ask for them
 service        the base class of training services, and what a plugin and the core know of each other
+services       the toolbox of those who write training services
 tuner          the base class of tuners
 assessor       the base class of assessors
 space          the search space, and the forms that parameters take
 tuning         the toolbox of those who write tuners
 codedir        the code directory: which files are sent to workers, and the package that is sent
-gpu            handing out the GPUs of one machine
-bootstrap      the command that becomes the keeper, for platforms that run a command in an image
-callback_address  where the machines of a platform reach the manager
 platform_http  calls to the REST interface of a platform
 ssh            connections to machines by SSH, as `ssh` makes them
 conversion     what makes configurations of other programs' files
-keeper_events  what a keeper reports, read from JSON
-job_turns      calls about single jobs, of which a slow one holds up no other
-keeper_folder  what services learn of an attempt from its folder, or from the log of its job
 foreign_files  the one way in for files that come from workers, trials and archives
 disk_room      a part of each disk that nothing of nnilite fills
-slots          slots that experiments share: who is next, and whom one waits for
-worker_side    what the programs of plugins on workers share with the keeper
 yaml_files     YAML that anybody may have written, read within limits
 config         the experiment's config
 experiment     experiments that are launched and steered from Python
@@ -80,7 +73,6 @@ _http_problems  the errors of platform_http, and how they are worded
 _network       what can be told of a host by its name or address alone
 _blocking      waits on the event loop for what blocks
 _sparse_log    limits log lines that somebody else can cause
-_host_use      how much of a machine is in use
 _redaction     takes secrets out of text
 _oversize      what to say of a code directory that is too large
 _parameter     one parameter of a search space
@@ -464,6 +456,9 @@ class _Folders(list):  # type: ignore[type-arg]
 
 if not os.path.exists(os.path.join(__path__[0], "service.py")):
     __path__ = _Folders(__path__)
+else:
+    # Modules that have moved are found there by their old names, and only there.
+    __path__.append(os.path.join(__path__[0], "_old_names"))
 
 _trial = _ThisTrial()
 if hasattr(os, "register_at_fork"):

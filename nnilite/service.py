@@ -216,7 +216,7 @@ class TrainingService(ABC):
     One that always ignores `callback` gets jobs that report to the manager, also in an experiment with `callback: log`.
     """
     reports_aside: bool = False
-    """Whether a call of `reports` that takes long may go on beside all other calls; see `nnilite.job_turns`.
+    """Whether a call of `reports` that takes long may go on beside all other calls; see `nnilite.services.job_turns`.
 
     There is not more than one for each job, and none beside `remove` of that job.
     """
@@ -300,7 +300,7 @@ class TrainingService(ABC):
         raise Conflict(f"{self.name} jobs have a fixed number of workers")
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
-        """Take other terms for the slots that experiments share, in place of the config's: see `nnilite.slots`.
+        """Take other terms for the slots that experiments share (`nnilite.services.slots`) than the config's.
 
         `limit`: how many trials of all experiments run at once, as `maxSlots`. What is None is as the config says. It
         is also called before `open`, and on the event loop between other calls, so it only notes the terms: they hold

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from nnilite.errors import ConfigError, Place
-from nnilite.keeper_events import MAX_DEPTH, MAX_DIGITS
+from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS
 
 __all__ = ["MOST_BYTES", "MOST_VALUES", "BoundedLoader", "TooMuchYaml", "load_yaml", "read_text"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, Place
-from nnilite.gpu import environment
-from nnilite.keeper_folder import KeeperFolder
 from nnilite.service import JobState, JobStatus, TrainingService
+from nnilite.services.gpu import environment
+from nnilite.services.keeper_folder import KeeperFolder
 from nnilite.units import PositiveInt
 
 # The file with the process id is made first, and only once: nothing is started twice.

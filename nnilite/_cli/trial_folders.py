@@ -15,8 +15,8 @@ from typing import Any
 from nnilite._store.soundness import Defect, SoundnessCheck, StoredAttempt
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
-from nnilite.keeper_folder import read_events
 from nnilite.records import Exited, MetricKind, Reported
+from nnilite.services.keeper_folder import read_events
 
 _MOST_PARAMETERS_BYTES = 64 << 20
 

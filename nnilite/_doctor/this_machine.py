@@ -23,7 +23,7 @@ from nnilite._network import is_loopback
 from nnilite._rest.page_name import ADDRESSES, new_page_name
 from nnilite._rest.port_binding import bind
 from nnilite.errors import NniliteError, ServiceError
-from nnilite.gpu import GpuRules, impossible, read_gpus
+from nnilite.services.gpu import GpuRules, impossible, read_gpus
 from nnilite.units import format_size
 
 FREE_BYTES = 1 << 30

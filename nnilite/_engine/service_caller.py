@@ -19,9 +19,9 @@ from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
 from nnilite._engine.report_reader import ReportReader
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, PluginError, ServiceError
-from nnilite.keeper_events import check_value
 from nnilite.records import Attempt, KeeperEvent, Trial
 from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
+from nnilite.services.keeper_events import check_value
 
 log = logging.getLogger(__name__)
 

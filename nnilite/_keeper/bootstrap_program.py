@@ -1,7 +1,7 @@
 """The first program of a job: it gets the keeper and becomes it. It needs Python 3.8 and nothing installed.
 
-A platform that only runs a command gets the text of this module, compressed, within that command (`nnilite.bootstrap`
-makes it), with the text of `nnilite._cpython` in place of its import. So this module imports nothing else than the
+A platform that only runs a command gets the text of this module, compressed, within that command, with the text of
+`nnilite._cpython` in place of its import: `nnilite.services.bootstrap` makes it. So this module imports only the
 standard library; the keeper does the rest (see `job`).
 
 

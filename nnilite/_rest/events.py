@@ -5,8 +5,8 @@ from __future__ import annotations
 from nnilite._rest import wire
 from nnilite._rest.refusal import HttpRefusal
 from nnilite.errors import ConfigError, Place
-from nnilite.keeper_events import count_values, read_batch
 from nnilite.records import Json, KeeperEvent
+from nnilite.services.keeper_events import count_values, read_batch
 
 EVENTS_MAX = 10_000
 # Several times what so many events have. The parser lets nothing else run: these take it 60 ms, 8 MB of `[]` a second.

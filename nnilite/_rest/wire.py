@@ -17,8 +17,8 @@ from nnilite._answers.changes import Change
 from nnilite._answers.queries import Profile, TrialPage, TrialRemarks, TrialUse
 from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
-from nnilite.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 from nnilite.records import Attempt, Json, Metric, Trial
+from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 
 Object = dict[str, Json]
 

@@ -17,8 +17,8 @@ from typing import Any
 from nnilite._remarks import checked
 from nnilite._store.rows import stored_end
 from nnilite.errors import ConfigError, StoreError
-from nnilite.keeper_events import read_value
 from nnilite.records import PRIORITY_MAX, RUN_MAX, CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
+from nnilite.services.keeper_events import read_value
 
 Check = Callable[[Any], bool]
 

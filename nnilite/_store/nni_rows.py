@@ -19,8 +19,8 @@ from nnilite._documents import LAST_TIME_S
 from nnilite._engine import messages as s
 from nnilite._nni_folders import MIXED_UP, UNCERTAIN, seconds
 from nnilite.errors import StoreError
-from nnilite.keeper_events import read_value
 from nnilite.records import Attempt, CallKind, JobState, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.services.keeper_events import read_value
 from nnilite.tuner import Call
 
 _TABLES: dict[str, tuple[str, ...]] = {

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from nnilite._answers.queries import TrialRemarks
-from nnilite.keeper_events import parse_event, read_value
 from nnilite.records import Attempt, CallKind, Exited, JobState, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.services.keeper_events import parse_event, read_value
 from nnilite.tuner import Call
 
 TRIAL_COLUMNS = (

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnilite.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 from nnilite.records import storable
+from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 
 __all__ = ["Failure", "WrongAnswer", "read_answer"]
 

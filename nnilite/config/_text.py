@@ -14,7 +14,7 @@ from nnilite.config._fields import plain
 from nnilite.config._secrets import masked_problem, masked_text
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
-from nnilite.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
+from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 from nnilite.yaml_files import BoundedLoader, TooMuchYaml, read_text
 
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from manager.test_rest_callbacks import CUT, JSON, LONG_INPUTS, LOOSE, ODD, SOUND, TWISTED, metric
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite.errors import ServiceError, StoreError
-from nnilite.keeper_folder import MARK, read_events, read_log
 from nnilite.records import KeeperEvent
+from nnilite.services.keeper_folder import MARK, read_events, read_log
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

@@ -16,9 +16,9 @@ from nnilite._engine import report_reader
 from nnilite._engine.dedupe import Fenced
 from nnilite._store.async_store import AsyncStore
 from nnilite.errors import ServiceError, StoreError
-from nnilite.keeper_events import parse_event
 from nnilite.records import Exited, KeeperEvent, MetricKind, Output, Reported, Started, TrialState
 from nnilite.service import JobState, JobStatus
+from nnilite.services.keeper_events import parse_event
 from nnilite.testing import fakes
 from waiting import others_turn
 

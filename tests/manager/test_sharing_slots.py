@@ -11,7 +11,7 @@ from engine_bench import Bench, StartBench
 
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite.errors import ConfigError, ServiceError
-from nnilite.slots import SlotTerms
+from nnilite.services.slots import SlotTerms
 from nnilite.testing.fakes import FakeService, fake_context
 
 pytestmark = pytest.mark.usefixtures("impatient")

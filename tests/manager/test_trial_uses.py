@@ -12,8 +12,8 @@ from nnilite._engine.dedupe import Fenced
 from nnilite._engine.live_trial import Live
 from nnilite._engine.trial_uses import TrialUses
 from nnilite.errors import ConfigError
-from nnilite.keeper_events import read_batch
 from nnilite.records import Exited, Host, Started, Trial, Used
+from nnilite.services.keeper_events import read_batch
 
 USE = {"type": "use", "processors": 1.5, "memory": 4096, "gpus": [1]}
 GPUS = [{"index": index, "percent": 90, "memoryUsed": 1, "memoryTotal": 2} for index in range(3)]

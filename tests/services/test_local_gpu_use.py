@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnilite.errors import ServiceError
-from nnilite.gpu import Gpu, GpuReader
+from nnilite.services.gpu import Gpu, GpuReader
 from nnilite_local import LocalConfig
 from nnilite_local._gpus import GpuDesk, rules_of
 

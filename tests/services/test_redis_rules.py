@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from nnilite.service import Job, JobState
-from nnilite.slots import SlotTerms
+from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, claim_of
 from nnilite_redis._convert import (

@@ -13,7 +13,7 @@ paramiko = pytest.importorskip("paramiko")
 
 from nnilite.config import from_dict  # noqa: E402
 from nnilite.errors import ConfigError, NoCapacity, ServiceError  # noqa: E402
-from nnilite.gpu import Gpu  # noqa: E402
+from nnilite.services.gpu import Gpu  # noqa: E402
 from nnilite.ssh.download import unpack  # noqa: E402
 from nnilite.ssh.errors import MachineError  # noqa: E402
 from nnilite.ssh.known_hosts import HostKey, KnownHosts, host_name  # noqa: E402

@@ -28,9 +28,9 @@ from nnilite.codedir import CodePackage, PackageLimits, pack
 from nnilite.config import SharedStorageConfig
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.records import Attempt, Trial
+from nnilite.services.worker_side import fetch_command
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_port
-from nnilite.worker_side import fetch_command
 from platforms.aml import azurite
 from platforms.swift import server as swift
 

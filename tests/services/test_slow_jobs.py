@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nnilite.job_turns import JobTurns
 from nnilite.service import JobState, JobStatus
-from nnilite.worker_side import FolderLooks
+from nnilite.services.job_turns import JobTurns
+from nnilite.services.worker_side import FolderLooks
 from nnilite_aml._service import AmlService
 from nnilite_determined._service import DeterminedService
 from nnilite_dlc._service import DlcService

@@ -18,10 +18,10 @@ import pytest
 
 from keeper_bench import HOSTILE, JOB, TOKEN, Bench, pythons, zipapp
 from nnilite._keeper import bootstrap_shell
-from nnilite.bootstrap import Instructions, JobProcess, Supply, command, environment, pack, python_command
 from nnilite.codedir import pack as pack_code
-from nnilite.keeper_folder import read_log
 from nnilite.records import EndCause, Exited, Output, Reported
+from nnilite.services.bootstrap import Instructions, JobProcess, Supply, command, environment, pack, python_command
+from nnilite.services.keeper_folder import read_log
 from nnilite.testing import eventually
 from nnilite.testing.listener import Handler, Listener
 
@@ -344,7 +344,7 @@ def test_a_job_that_is_started_anew_goes_on_after_what_the_one_before_has_report
 )
 def test_an_image_without_a_python_that_will_do_says_so(bench, tmp_path, monkeypatch, old, found):
     text = shell_of_another_image()
-    monkeypatch.setattr("nnilite.bootstrap.bootstrap_shell", lambda: text)
+    monkeypatch.setattr("nnilite.services.bootstrap.bootstrap_shell", lambda: text)
     programs = tmp_path / "image"
     bench.environment["PATH"] = bench.path(programs)
     if old:

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from nnilite import callback_address as module
-from nnilite.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.services import callback_address as module
+from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
 
 PLATFORM = "https://platform.example:6443"
 

@@ -29,8 +29,8 @@ from nnilite._store.writer import Store
 from nnilite.disk_room import NoRoom, reserve_bytes
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import copy_folder, list_below, listed, open_below, put_file, save_stream, size_below
-from nnilite.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 from nnilite.records import Output
+from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 from nnilite.ssh.download import unpack
 from nnilite.ssh.errors import LinkLost, MachineError
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnilite.errors import NoCapacity, ServiceError
-from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, environment, impossible, use_of
+from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose, environment, impossible, use_of
 from waiting import others_turn
 
 SHARED = GpuRules(max_jobs=2, use_active=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._host_use import HostMeter
+from nnilite.services._host_use import HostMeter
 
 MEMORY = "MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:  400 kB\nHugePages_Total:  0\n"
 

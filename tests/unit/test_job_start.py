@@ -18,8 +18,8 @@ import pytest
 import nnilite._keeper as keeper_sources
 from keeper_bench import Bench, pythons, zipapp
 from nnilite._keeper import BEFORE_START, code_archive
-from nnilite.bootstrap import Instructions, Supply, command, pack, with_bytecode
 from nnilite.codedir import pack as pack_code
+from nnilite.services.bootstrap import Instructions, Supply, command, pack, with_bytecode
 
 pytestmark = pytest.mark.process
 
@@ -47,7 +47,7 @@ def bench(request, tmp_path):
 
 
 def job(bench, tmp_path, keeper, before=""):
-    """Run a job with a small package of code by the bench's Python, as `nnilite.bootstrap` has its shell do."""
+    """Run a job with a small package of code by the bench's Python, as the shell of `services.bootstrap` does."""
     mount = tmp_path / "mount"
     mount.mkdir()
     (tmp_path / "code").mkdir()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import HOSTILE, Bench, running, until
-from nnilite import keeper_folder
 from nnilite._keeper import process
+from nnilite.services import keeper_folder
 from waiting import pause
 
 pytestmark = pytest.mark.process

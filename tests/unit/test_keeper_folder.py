@@ -12,10 +12,10 @@ import sys
 import pytest
 
 from keeper_bench import HOSTILE, Bench, pythons, zipapp
-from nnilite import worker_side
-from nnilite.keeper_folder import KeeperFolder, end_status, identity, is_running
 from nnilite.records import EndCause, Exited, Reported
 from nnilite.service import JobState
+from nnilite.services import worker_side
+from nnilite.services.keeper_folder import KeeperFolder, end_status, identity, is_running
 from nnilite.testing import eventually
 
 pytestmark = pytest.mark.process
@@ -142,7 +142,7 @@ for name, text in {worker_side.sources()!r}.items():
     module.__package__ = name.rpartition(".")[0] if text else name
     module.__path__ = []
     exec(compile(text, name, "exec"), module.__dict__)
-from nnilite.worker_side import AttemptFiles, end_state, identity, is_running
+from nnilite.services.worker_side import AttemptFiles, end_state, identity, is_running
 files = AttemptFiles(sys.argv[1])
 files.create({{"a": 1}})
 print(files.spec(), files.has_keeper(), end_state({{"code": 0}}), is_running(identity(__import__("os").getpid())))

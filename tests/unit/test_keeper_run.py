@@ -17,8 +17,8 @@ import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
 from nnilite._keeper.starting import is_by_machine, plain_words
-from nnilite.keeper_folder import read_events
 from nnilite.records import EndCause
+from nnilite.services.keeper_folder import read_events
 from waiting import pause
 
 pytestmark = pytest.mark.process

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnilite import keeper_folder
 from nnilite._keeper.spool import SpoolReader
 from nnilite.errors import ConfigError
-from nnilite.keeper_events import parse_event
 from nnilite.records import Exited, MetricKind, Output, Reported, Started
+from nnilite.services import keeper_folder
+from nnilite.services.keeper_events import parse_event
 
 
 def of_nni(value, kind="PERIODICAL", **more):

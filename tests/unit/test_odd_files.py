@@ -11,7 +11,7 @@ import pytest
 from keeper_bench import Bench
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary, write
 from nnilite._manager.viewer import piece
-from nnilite.keeper_folder import KeeperFolder, copy_attempt
+from nnilite.services.keeper_folder import KeeperFolder, copy_attempt
 
 FILES = ["exit", "exit.new", "delivered.new", "keeper.log", "metrics", "../trial.stdout"]
 

@@ -16,8 +16,8 @@ import pytest
 
 import nnilite
 from keeper_bench import HOSTILE, pythons
-from nnilite import keeper_folder
 from nnilite._keeper import SHIM, sdk_sources
+from nnilite.services import keeper_folder
 
 PARAMETERS = {"lr": 0.1, "layers": [{"_name": "dense", "n": 3}]}
 

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnilite import slots
 from nnilite.errors import ConfigError
-from nnilite.slots import RENEWED_S, STARTING_S, Claim, SlotDesk, SlotTerms, SlotTrouble, reason_to_wait
+from nnilite.services import slots
+from nnilite.services.slots import RENEWED_S, STARTING_S, Claim, SlotDesk, SlotTerms, SlotTrouble, reason_to_wait
 from nnilite.testing.fakes import fake_context
 from nnilite_local import LocalConfig, LocalService
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from nnilite.callback_address import is_loopback, with_host
 from nnilite.errors import ConfigError, Place
 from nnilite.service import ServiceContext
+from nnilite.services.callback_address import is_loopback, with_host
 
 
 def address_for_jobs(context: ServiceContext, given: str | None) -> str:

@@ -10,9 +10,9 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from nnilite.keeper_folder import MARK, read_log
 from nnilite.platform_http import AccessRefused, Missing
 from nnilite.records import Exited, KeeperEvent, Output
+from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_aml._workspace import AmlWorkspace, RunFacts
 
 # As Azure's own library chooses the log that it shows: that of the first process, where there are several.

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from nnilite.bootstrap import Instructions, Supply, environment
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
+from nnilite.services.bootstrap import Instructions, Supply, environment
 from nnilite_aml._config import AmlConfig, AmlDistribution
 from nnilite_aml._snapshot import KEEPER_FILE, START_FILE, START_VARIABLE, CodeSnapshot
 

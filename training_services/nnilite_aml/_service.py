@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
-from nnilite.job_turns import JobTurns
 from nnilite.platform_http import Contradiction, Problem
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.services.job_turns import JobTurns
 from nnilite.units import format_size
 from nnilite_aml._address import address_for_jobs
 from nnilite_aml._checks import check_target, check_workspace, environment_of

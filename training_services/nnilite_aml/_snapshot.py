@@ -15,9 +15,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.bootstrap import JobProcess, command, python_command
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.service import ServiceContext
+from nnilite.services.bootstrap import JobProcess, command, python_command
 from nnilite.units import format_size
 from nnilite_aml import _start
 

@@ -12,10 +12,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nnilite.bootstrap import Instructions, Supply, pack
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
+from nnilite.services.bootstrap import Instructions, Supply, pack
 
 FOLDER = "nnilite"
 # Of Determined 0.38.1: determined.constants.MAX_CONTEXT_SIZE, and the master's limit for one request.

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from nnilite.bootstrap import command, python_command
 from nnilite.records import UNSTARTED, EndCause, Json
 from nnilite.service import Job, JobState, JobStatus
+from nnilite.services.bootstrap import command, python_command
 from nnilite_determined import _start
 from nnilite_determined._config import DeterminedConfig, DeterminedMount, DeterminedStorage
 from nnilite_determined._context import FOLDER

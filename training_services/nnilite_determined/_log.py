@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnilite.keeper_folder import MARK, read_log
 from nnilite.records import KeeperEvent, Output
+from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._start import END
 

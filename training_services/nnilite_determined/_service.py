@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nnilite.callback_address import check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, Place, ServiceError
-from nnilite.job_turns import JobTurns
 from nnilite.platform_http import CallRefused, Contradiction, Missing, Outage, Problem, as_config_error, hide
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.services.callback_address import check_callback_address, reachable_callback_address
+from nnilite.services.job_turns import JobTurns
 from nnilite_determined import _convert
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._config import IGNORED, DeterminedConfig

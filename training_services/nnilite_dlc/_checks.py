@@ -6,10 +6,10 @@ import logging
 import re
 from urllib.parse import urlsplit
 
-from nnilite.callback_address import is_loopback, with_host
 from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted
 from nnilite.service import ServiceContext
+from nnilite.services.callback_address import is_loopback, with_host
 from nnilite_dlc._api import DlcApi, DlcJob
 from nnilite_dlc._config import DlcConfig
 

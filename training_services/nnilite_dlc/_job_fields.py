@@ -6,10 +6,10 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from nnilite.bootstrap import Instructions, JobProcess, command, environment
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
+from nnilite.services.bootstrap import Instructions, JobProcess, command, environment
 from nnilite_dlc._config import DlcConfig
 from nnilite_dlc._delivery import START_VARIABLE, DlcDelivery
 

@@ -12,9 +12,9 @@ import re
 import time
 from collections.abc import Sequence
 
-from nnilite.keeper_folder import MARK, read_log
 from nnilite.platform_http import Missing
 from nnilite.records import Exited, KeeperEvent, Output
+from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_dlc._api import MOST_LINES, DlcApi, DlcJob, DlcPod, LogWindow
 from nnilite_dlc._windows import fresh
 

@@ -21,11 +21,11 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
-from nnilite.job_turns import JobTurns
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Outage, Problem, Throttled, Untrusted, in_thread
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
-from nnilite.worker_side import FolderLooks
+from nnilite.services.job_turns import JobTurns
+from nnilite.services.worker_side import FolderLooks
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import address_for_jobs, check_resources, experiment_jobs, refused_job
 from nnilite_dlc._config import IGNORED, DlcConfig

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nnilite.keeper_folder import end_status
 from nnilite.records import EndCause, Exited
 from nnilite.service import JobState, JobStatus
+from nnilite.services.keeper_folder import end_status
 from nnilite_dlc._api import DlcJob
 
 WAITING: Mapping[str, str] = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from nnilite.keeper_folder import end_status
 from nnilite.records import Exited, Json
 from nnilite.service import Job, JobState, JobStatus
+from nnilite.services.keeper_folder import end_status
 from nnilite_dlts._config import DltsConfig
 
 WAITING = {

@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from nnilite.callback_address import with_host
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.records import Json
+from nnilite.services.callback_address import with_host
 from nnilite_dlts._api import DltsApi
 
 _PORTS = range(40000, 50000)

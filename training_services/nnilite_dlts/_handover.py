@@ -11,11 +11,11 @@ import json
 import shlex
 from dataclasses import dataclass
 
-from nnilite.bootstrap import Instructions, Supply, command, environment, pack
 from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
+from nnilite.services.bootstrap import Instructions, Supply, command, environment, pack
 from nnilite_dlts._config import DltsConfig
 from nnilite_dlts._convert import Submission, gpus, params
 

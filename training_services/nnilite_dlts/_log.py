@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnilite.keeper_folder import MARK, read_log
 from nnilite.records import Exited, KeeperEvent, Output
+from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_dlts._api import DltsApi
 
 _PAGES_AT_ONCE = 200

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from nnilite.callback_address import check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
-from nnilite.job_turns import JobTurns
 from nnilite.platform_http import AccessRefused, Missing, as_config_error
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.services.callback_address import check_callback_address, reachable_callback_address
+from nnilite.services.job_turns import JobTurns
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, parsed
 from nnilite_dlts._config import IGNORED, DltsConfig

@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from nnilite.bootstrap import python_command
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Json
+from nnilite.services.bootstrap import python_command
 from nnilite_kubernetes import _receive
 from nnilite_kubernetes._api import PODS, Cluster
 from nnilite_kubernetes._exec import ExecError, Execution

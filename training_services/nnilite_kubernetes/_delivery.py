@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from nnilite.bootstrap import pack, with_bytecode
-from nnilite.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.codedir import CodePackage
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
+from nnilite.services.bootstrap import pack, with_bytecode
+from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import PODS, ApiError, Cluster
 from nnilite_kubernetes._azure_files import AzureFileShare

@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from nnilite.keeper_folder import MARK, read_log
 from nnilite.records import KeeperEvent, Output
+from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_kubernetes._api import ApiError, Cluster
 
 EVENT = MARK.encode()  # what lines begin with by which keepers tell events

@@ -2,7 +2,7 @@
 
 A job has one Secret, mounted into its pods:
 
-    spec        the instructions of `nnilite.bootstrap`
+    spec        the instructions of `nnilite.services.bootstrap`
     callback    the manager's address, changed when the manager has moved; mounted files follow
     keeper      compressed; unless pods get it from storage
     code        only where pods get it neither from the manager nor from storage
@@ -19,10 +19,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from nnilite.bootstrap import Instructions, JobProcess, Supply, command
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
+from nnilite.services.bootstrap import Instructions, JobProcess, Supply, command
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, is_main
 
 SECRET_PLACE = "/var/run/nnilite"

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
-from nnilite.job_turns import JobTurns
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, IgnoredOption, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.services.job_turns import JobTurns
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
 from nnilite_kubernetes._config import IGNORED, ClusterConfig

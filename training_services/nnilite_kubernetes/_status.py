@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import strptime
 
-from nnilite.keeper_folder import end_status
 from nnilite.records import EndCause, Json
 from nnilite.service import JobState, JobStatus
+from nnilite.services.keeper_folder import end_status
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
 from nnilite_kubernetes._manifest import ROLE, Role
 

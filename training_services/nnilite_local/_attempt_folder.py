@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnilite.keeper_folder import KeeperFolder
 from nnilite.records import Json
 from nnilite.service import Handle
+from nnilite.services.keeper_folder import KeeperFolder
 
 
 class AttemptFolder(KeeperFolder):

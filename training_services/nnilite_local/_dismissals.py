@@ -10,7 +10,7 @@ import logging
 from functools import partial
 
 from nnilite.service import Handle
-from nnilite.worker_side import FolderLook
+from nnilite.services.worker_side import FolderLook
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._job_watch import LocalWatch
 from nnilite_local._keepers import Keepers

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.service import Handle
-from nnilite.worker_side import kill_groups, running_groups
+from nnilite.services.worker_side import kill_groups, running_groups
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._job_watch import LocalWatch
 from nnilite_local._keepers import Keepers

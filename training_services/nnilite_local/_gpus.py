@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nnilite.errors import ConfigError, Place, ServiceError
-from nnilite.gpu import Gpu, GpuReader, GpuRules, choose, impossible
-from nnilite.worker_side import open_ordinary, write_private
+from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose, impossible
+from nnilite.services.worker_side import open_ordinary, write_private
 from nnilite_local._config import LocalConfig
 
 log = logging.getLogger(__name__)

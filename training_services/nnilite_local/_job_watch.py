@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from nnilite.errors import ServiceError
 from nnilite.service import Handle, JobState, JobStatus
-from nnilite.worker_side import FolderLook, FolderLooks, LookResult, SlowFolder
+from nnilite.services.worker_side import FolderLook, FolderLooks, LookResult, SlowFolder
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._keepers import Keepers
 from nnilite_local._second_keepers import SecondKeepers

@@ -15,7 +15,7 @@ import signal
 from functools import partial
 
 from nnilite.service import Handle
-from nnilite.worker_side import FolderLooks, boot_id, is_stopped, started_at
+from nnilite.services.worker_side import FolderLooks, boot_id, is_stopped, started_at
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._second_keepers import SecondKeepers
@@ -116,7 +116,7 @@ def start_of(pid: int) -> str:
 
 
 def mark_of(start: str) -> str:
-    """The same, of the start that `nnilite.worker_side.started_at` tells."""
+    """The same, of the start that `nnilite.services.worker_side.started_at` tells."""
     return f"{boot_id()}/{start}" if start else ""
 
 

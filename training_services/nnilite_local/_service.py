@@ -27,12 +27,12 @@ from typing import TypeVar
 
 from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
-from nnilite.gpu import environment, use_of
-from nnilite.keeper_folder import copy_attempt
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
-from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
-from nnilite.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
+from nnilite.services.gpu import environment, use_of
+from nnilite.services.keeper_folder import copy_attempt
+from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
+from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import IGNORED, LocalConfig
 from nnilite_local._dismissals import Dismissals, tidy

@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from nnilite.bootstrap import Instructions, JobProcess, command
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
+from nnilite.services.bootstrap import Instructions, JobProcess, command
 from nnilite_openpai._config import OpenPaiConfig
 from nnilite_openpai._delivery import CODE_VARIABLE, KEEPER_VARIABLE, PaiDelivery, storage_folder
 from nnilite_openpai._roles import PaiRole, images_of, roles_of

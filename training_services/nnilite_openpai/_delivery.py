@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nnilite.bootstrap import Supply, pack
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.foreign_files import TrialFile, put_file, size_below
-from nnilite.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 from nnilite.records import Json
 from nnilite.service import ServiceContext
+from nnilite.services.bootstrap import Supply, pack
+from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 from nnilite_openpai._config import OpenPaiConfig
 
 KEEPER_VARIABLE = "NNILITE_KEEPER"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from nnilite.keeper_folder import MARK, read_log
 from nnilite.records import KeeperEvent, Output
+from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_openpai._status import END_MARK
 
 _EVENT = MARK.encode()

@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from nnilite.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NotFound, ServiceError
-from nnilite.job_turns import JobTurns
 from nnilite.platform_http import Problem, as_config_error, in_thread
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
-from nnilite.worker_side import FolderLooks
+from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.services.job_turns import JobTurns
+from nnilite.services.worker_side import FolderLooks
 from nnilite_openpai._api import Pai
 from nnilite_openpai._checks import check_platform, check_resources
 from nnilite_openpai._config import IGNORED, OpenPaiConfig

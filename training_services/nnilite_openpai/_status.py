@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nnilite.keeper_folder import end_status
 from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
+from nnilite.services.keeper_folder import end_status
 
 _STATES = {
     "WAITING": JobState.WAITING,

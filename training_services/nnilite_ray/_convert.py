@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError
-from nnilite.keeper_folder import end_status
 from nnilite.records import EndCause, Exited, Json
 from nnilite.service import Job, JobState, JobStatus
+from nnilite.services.keeper_folder import end_status
 from nnilite_ray._config import RayConfig
 
 START = "NNILITE_START"

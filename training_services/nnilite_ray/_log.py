@@ -9,8 +9,8 @@ import re
 import time
 from collections.abc import Sequence
 
-from nnilite.keeper_folder import MARK, read_log
 from nnilite.records import Exited, KeeperEvent, Output
+from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_ray._start import BEGIN
 
 _ENTRYPOINT = "Running entrypoint for job "

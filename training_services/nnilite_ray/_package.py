@@ -13,11 +13,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.bootstrap import Instructions, Supply, command, environment, python_command
 from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
+from nnilite.services.bootstrap import Instructions, Supply, command, environment, python_command
 from nnilite_ray import _start
 from nnilite_ray._config import RayConfig
 from nnilite_ray._convert import START, trial_environment

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-from nnilite.callback_address import check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
-from nnilite.job_turns import JobTurns
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted, as_config_error
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Host, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.services.callback_address import check_callback_address, reachable_callback_address
+from nnilite.services.job_turns import JobTurns
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
 from nnilite_ray._config import IGNORED, RayConfig

@@ -15,7 +15,7 @@ from typing import Any
 
 from nnilite.errors import ServiceError
 from nnilite.records import JobState, Json
-from nnilite.slots import RENEWED_S, Claim, SlotTerms
+from nnilite.services.slots import RENEWED_S, Claim, SlotTerms
 from nnilite_redis import _scripts as scripts
 from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
 from nnilite_redis._keys import GROUP, KEPT_S, PoolKeys

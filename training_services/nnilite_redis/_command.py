@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from nnilite.errors import ConfigError, Place
-from nnilite.gpu import GpuRules
 from nnilite.records import Host
+from nnilite.services.gpu import GpuRules
 from nnilite.units import parse_duration_s, parse_gpu_indices
 from nnilite_redis._api import Pool
 from nnilite_redis._config import PREFIX, PROCESSORS, check_label

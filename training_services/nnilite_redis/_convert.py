@@ -13,7 +13,7 @@ from functools import cached_property
 
 from nnilite.records import Host, Json
 from nnilite.service import Job, JobState, JobStatus
-from nnilite.slots import SlotTerms, reason_to_wait
+from nnilite.services.slots import SlotTerms, reason_to_wait
 from nnilite.units import format_duration
 from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, claim_of
 from nnilite_redis._config import PREFIX, RedisConfig

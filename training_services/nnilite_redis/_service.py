@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
-from nnilite.keeper_folder import STREAMS
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
-from nnilite.slots import SlotTerms
+from nnilite.services.keeper_folder import STREAMS
+from nnilite.services.slots import SlotTerms
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, labels_of, task_of, wants_of
 from nnilite_redis._keys import worker_party

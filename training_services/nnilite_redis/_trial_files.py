@@ -10,9 +10,9 @@ from pathlib import Path
 
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, listed, save_below, take_tar
-from nnilite.keeper_folder import copied_events, missing_output
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle
+from nnilite.services.keeper_folder import copied_events, missing_output
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files
 from nnilite_redis._keys import worker_party

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nnilite.records import Host
 from nnilite.service import Handle, Job, JobState, JobStatus
-from nnilite.slots import SlotTerms
+from nnilite.services.slots import SlotTerms
 from nnilite_redis._api import JobRecord, Pool, PoolShares
 from nnilite_redis._config import RedisConfig
 from nnilite_redis._convert import (

@@ -22,8 +22,8 @@ from typing import Any
 import paramiko
 from paramiko.ssh_exception import SSHException
 
-from nnilite.keeper_events import count_values
 from nnilite.records import Json
+from nnilite.services.keeper_events import count_values
 from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, words
 from nnilite_remote._worker import program
 

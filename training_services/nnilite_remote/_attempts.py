@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.foreign_files import TrialFile, listed
-from nnilite.keeper_folder import copied_events
 from nnilite.records import Json, KeeperEvent
-from nnilite.slots import SlotTerms
+from nnilite.services.keeper_folder import copied_events
+from nnilite.services.slots import SlotTerms
 from nnilite.ssh.download import save, save_below, unpack
 from nnilite.ssh.errors import MachineError
 from nnilite_remote._agent_link import digest_of

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nnilite.errors import ServiceError
-from nnilite.worker_side import open_ordinary, write_private
+from nnilite.services.worker_side import open_ordinary, write_private
 
 log = logging.getLogger(__name__)
 

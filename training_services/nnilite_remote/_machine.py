@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.errors import NniliteError
-from nnilite.gpu import Gpu
 from nnilite.records import Json
+from nnilite.services.gpu import Gpu
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._config import MachineConfig, RemoteConfig
@@ -65,7 +65,7 @@ class Machine:
         self.state = "connecting"
         self.trouble = ""  # the last error
         self.gpus: list[Gpu] | None = None  # as last read
-        self.use: dict[str, Json] = {}  # how busy it is: see `nnilite.worker_side.HostMeter`
+        self.use: dict[str, Json] = {}  # how busy it is: see `nnilite.services.worker_side.HostMeter`
         self.own_pids: frozenset[int] = frozenset()
         self.tried = asyncio.Event()  # it has come up, or failed, once
         self.lasting = False  # the last error will not go away by itself

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nnilite.errors import ConfigError, NoCapacity
-from nnilite.gpu import Gpu, GpuRules, choose
+from nnilite.services.gpu import Gpu, GpuRules, choose
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 from nnilite.errors import ConfigError, NotFound, ServiceError
-from nnilite.gpu import GpuRules, impossible
 from nnilite.records import Json
 from nnilite.service import Handle, JobState, JobStatus, ServiceContext
+from nnilite.services.gpu import GpuRules, impossible
 from nnilite.ssh.errors import MachineError
 from nnilite_remote._config import RemoteConfig
 from nnilite_remote._machine import Machine, MachineSupply

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nnilite.errors import ServiceError
 from nnilite.service import Handle
-from nnilite.worker_side import open_ordinary, write_private
+from nnilite.services.worker_side import open_ordinary, write_private
 
 log = logging.getLogger(__name__)
 

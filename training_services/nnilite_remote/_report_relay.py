@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from nnilite.callback_address import SparseLog, connect_to_socket
 from nnilite.records import Json
+from nnilite.services.callback_address import SparseLog, connect_to_socket
 
 log = logging.getLogger(__name__)
 

@@ -21,14 +21,14 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from nnilite.callback_address import callback_socket
 from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
-from nnilite.gpu import environment, use_of
-from nnilite.keeper_folder import STREAMS, missing_output
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
-from nnilite.slots import SlotTerms
+from nnilite.services.callback_address import callback_socket
+from nnilite.services.gpu import environment, use_of
+from nnilite.services.keeper_folder import STREAMS, missing_output
+from nnilite.services.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._agent_link import digest_of
 from nnilite_remote._bookings import Booking, Bookings

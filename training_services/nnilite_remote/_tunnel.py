@@ -22,7 +22,7 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
-from nnilite.callback_address import SparseLog
+from nnilite.services.callback_address import SparseLog
 from nnilite_remote._tunnel_request import MAX_HEAD_BYTES, TunnelRefused, TunnelRequest, parse_head
 from nnilite_remote._tunnel_upstream import PIECE_BYTES, PROOF_HEADER, ManagerAway, ManagerReply, TunnelUpstream
 

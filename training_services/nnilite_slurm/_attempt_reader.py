@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from nnilite.keeper_folder import SpoolCopy, read_events
 from nnilite.records import KeeperEvent, Output
+from nnilite.services.keeper_folder import SpoolCopy, read_events
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._watch import SlurmWatch
 

@@ -19,11 +19,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from nnilite.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
-from nnilite.gpu import environment
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.services.gpu import environment
 from nnilite.ssh.errors import MachineError
 from nnilite_slurm._api import Look, SlurmApi
 from nnilite_slurm._arrays import JobArrays, array_name

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nnilite.keeper_folder import end_status
 from nnilite.records import EndCause
 from nnilite.service import JobState, JobStatus
+from nnilite.services.keeper_folder import end_status
 from nnilite_slurm import _listing as listing
 from nnilite_slurm._listing import SlurmJob
 from nnilite_slurm._reasons import how_it_ended, why_it_waits

@@ -10,7 +10,7 @@ import pytest
 READ = """
 import sys
 from nnilite.errors import ServiceError
-from nnilite.gpu import read_gpus
+from nnilite.services.gpu import read_gpus
 try:
     for g in read_gpus():
         print(g.index, g.name, g.memory_total_mb, g.memory_used_mb, g.utilization_percent, g.processes, g.fault)

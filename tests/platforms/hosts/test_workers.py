@@ -16,9 +16,9 @@ import pytest
 
 from crowds import AGAIN_A_S, CALLERS, CROWD, KINDS, SECONDS, burden
 from nnilite._keeper.local_link import with_short_name
-from nnilite.callback_address import callback_socket
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
+from nnilite.services.callback_address import callback_socket
 from nnilite.testing import Receiver, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]

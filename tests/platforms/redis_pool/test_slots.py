@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnilite.service import JobState
-from nnilite.slots import SlotTerms
+from nnilite.services.slots import SlotTerms
 from nnilite.testing import eventually
 from nnilite.testing.probes import quoted
 from nnilite_redis import RedisConfig

@@ -20,11 +20,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from nnilite.gpu import environment
-from nnilite.keeper_folder import KeeperFolder
 from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
-from nnilite.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
+from nnilite.services.gpu import environment
+from nnilite.services.keeper_folder import KeeperFolder
+from nnilite.services.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.guard import read_json
 from nnilite_redis._worker.task import WorkerTask, read_task

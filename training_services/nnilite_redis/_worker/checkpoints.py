@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from nnilite.errors import NniliteError, ServiceError
-from nnilite.worker_side import DamagedTar, unpack_checkpoint
+from nnilite.services.worker_side import DamagedTar, unpack_checkpoint
 from nnilite_redis._file_store import Files
 from nnilite_redis._worker.task import WorkerTask
 

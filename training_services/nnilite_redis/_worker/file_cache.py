@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nnilite.records import Json
-from nnilite.worker_side import fetch_command
+from nnilite.services.worker_side import fetch_command
 from nnilite_redis._file_store import Files
 
 log = logging.getLogger(__name__)

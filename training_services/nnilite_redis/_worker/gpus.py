@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from nnilite.errors import NoCapacity, ServiceError
-from nnilite.gpu import Gpu, GpuReader, GpuRules, choose
+from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose
 
 
 @dataclass

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.errors import Conflict, NniliteError
-from nnilite.gpu import GpuRules
 from nnilite.records import Json
+from nnilite.services.gpu import GpuRules
 from nnilite_redis._api import Pool, Synced
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import DRAINING, UP, host_label

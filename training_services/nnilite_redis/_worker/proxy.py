@@ -19,8 +19,8 @@ from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler, stream_request_body
 
-from nnilite.callback_address import proves
 from nnilite.errors import NniliteError
+from nnilite.services.callback_address import proves
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import ANSWER_HEADERS, MAX_BODY_BYTES, REQUEST_HEADERS, is_of_keeper
 

@@ -13,7 +13,7 @@ text, one line of settings and then, by mode:
 The first line out holds the settings' `nonce`: whatever the user's shell has printed before is thus told apart.
 
     <root>/cache/                       code packages and keepers by their hash, for all experiments of this user
-    <root>/.slots/                      who has a slot of this machine, and who waits: see `nnilite.slots`
+    <root>/.slots/                      who has a slot of this machine, and who waits: see `nnilite.services.slots`
     <root>/<experiment>/callback-<key>  the manager's address as seen from this machine; `.sock`: see `report_socket`
     <root>/<experiment>/trials/<trial>/<attempt>/    see the keeper; and `spec.json`, `job.json`
     <root>/<experiment>/checkpoints/    see `checkpoints`
@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnilite.worker_side import sources
+from nnilite.services.worker_side import sources
 
 __all__ = ["program"]
 

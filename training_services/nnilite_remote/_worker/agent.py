@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from nnilite.slots import SlotDesk, SlotTerms, SlotTrouble
-from nnilite.worker_side import (
+from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
+from nnilite.services.worker_side import (
     FolderLook,
     FolderLooks,
     HostMeter,

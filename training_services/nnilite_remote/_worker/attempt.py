@@ -7,7 +7,7 @@ import os
 import shutil
 from typing import Any
 
-from nnilite.worker_side import AttemptFiles, boot_id, is_running, read_json, started_at
+from nnilite.services.worker_side import AttemptFiles, boot_id, is_running, read_json, started_at
 
 _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
 _MOST_EARLIER = 10

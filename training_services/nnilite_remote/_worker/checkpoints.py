@@ -11,7 +11,7 @@ import os
 import shutil
 from typing import Any
 
-from nnilite.worker_side import AttemptFiles, DamagedTar, end_state, unpack_checkpoint, write_private
+from nnilite.services.worker_side import AttemptFiles, DamagedTar, end_state, unpack_checkpoint, write_private
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 

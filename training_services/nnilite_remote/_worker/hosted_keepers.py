@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 
-from nnilite.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
+from nnilite.services.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
 from nnilite_remote._worker.attempt import HostedAttempt
 from nnilite_remote._worker.keeper_starter import KeeperStarter
 from nnilite_remote._worker.processes import send_signal

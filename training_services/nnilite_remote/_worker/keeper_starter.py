@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import IO, Any, Callable, cast
 
-from nnilite.worker_side import boot_id, write_private
+from nnilite.services.worker_side import boot_id, write_private
 from nnilite_remote._worker.attempt import HostedAttempt
 
 

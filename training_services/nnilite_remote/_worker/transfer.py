@@ -13,7 +13,7 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, cast
 
-from nnilite.worker_side import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName, fetch_command
+from nnilite.services.worker_side import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName, fetch_command
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20

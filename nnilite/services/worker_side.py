@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict
 
-from nnilite._host_use import HostMeter
 from nnilite._keeper.attempt_files import (
     AttemptFiles,
     deliver_command,
@@ -24,6 +23,7 @@ from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, Sl
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
+from nnilite.services._host_use import HostMeter
 
 __all__ = [
     "FOLDER",
@@ -66,15 +66,15 @@ _MODULES = (
     "_keeper/attempt_files.py",
     "_keeper/folder_looks.py",
     "_keeper/ending.py",
-    "_host_use.py",
-    "worker_side.py",
-    "slots.py",
+    "services/_host_use.py",
+    "services/worker_side.py",
+    "services/slots.py",
 )
 
 
 def sources() -> Dict[str, str]:
     """The texts of these modules by their names, packages with "", each after those that it imports."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).parent.parent
     names = {name: name[: -len(".py")].replace("/", ".") for name in _MODULES}
     texts = {"nnilite." + names[name]: (folder / name).read_text(encoding="ascii") for name in _MODULES}
-    return dict({"nnilite": "", "nnilite._keeper": ""}, **texts)
+    return dict({"nnilite": "", "nnilite._keeper": "", "nnilite.services": ""}, **texts)

@@ -27,9 +27,9 @@ from nnilite._keeper.spool import SpoolReader
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, copy_file, copy_folder, list_below, open_below
-from nnilite.keeper_events import parse_event, read_value
 from nnilite.records import TIME_MAX, UNSTARTED, EndCause, Exited, Json, KeeperEvent, MetricKind, Output, Reported
 from nnilite.service import JobState, JobStatus
+from nnilite.services.keeper_events import parse_event, read_value
 
 __all__ = [
     "MARK",
@@ -138,7 +138,7 @@ class KeeperFolder:
         return _time(record.get("time")) if record else None
 
     def trial(self) -> Mapping[str, Any] | None:
-        """The keeper's record of the trial's process, for `running_groups` of `nnilite.worker_side`; None if none."""
+        """The keeper's record of the trial's process, for `worker_side.running_groups`; None if there is none."""
         return self._files.started()
 
     def ended(self, host: str = "") -> JobStatus | None:

@@ -1,0 +1,16 @@
+"""The toolbox of those who write training services. All of it is public but `_host_use`.
+
+What a service needs where its jobs run, and on the way back:
+
+keeper_folder     what services learn of an attempt from its folder, or from the log of its job
+keeper_events     what a keeper reports, read from JSON
+bootstrap         the command that becomes the keeper, for platforms that run a command in an image
+callback_address  where the machines of a platform reach the manager
+job_turns         calls about single jobs, of which a slow one holds up no other
+gpu               handing out the GPUs of one machine
+slots             slots that experiments share: who is next, and whom one waits for
+worker_side       what the programs of plugins on workers share with the keeper
+_host_use         how much of a machine is in use
+
+The keeper's side of a plugin imports `slots`, `worker_side` and `_host_use` on workers: Python 3.8, and no import here.
+"""
