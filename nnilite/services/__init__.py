@@ -1,6 +1,15 @@
 """The toolbox of those who write training services. All of it is public but `_host_use`.
 
-What a service needs where its jobs run, and on the way back:
+A service of a platform that takes jobs, lists them and keeps their logs is a `BatchService`; `examples/batch_platform`
+is one in 200 lines:
+
+batch_service     the base of such services: listing, connection, logs, cancel, remove
+job_watch         what becomes of one job, and how long is waited for what
+job_log           the log of a job, fed in as the platform gives it
+delivery          how jobs get keeper and code: with the job, from a storage, from the manager
+section_fields    fields that several sections have
+
+All services use these:
 
 keeper_folder     what services learn of an attempt from its folder, or from the log of its job
 keeper_events     what a keeper reports, read from JSON

@@ -29,6 +29,7 @@ what is longer. Where there is room for 107 kB, the keeper of `with_bytecode` le
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zlib
 from collections.abc import Mapping
@@ -38,7 +39,17 @@ from pathlib import Path
 from nnilite._keeper import bootstrap_shell, bootstrap_source, with_bytecode
 from nnilite.records import Json
 
-__all__ = ["Instructions", "JobProcess", "Supply", "command", "environment", "pack", "python_command", "with_bytecode"]
+__all__ = [
+    "Instructions",
+    "JobProcess",
+    "Supply",
+    "command",
+    "environment",
+    "keeper_digest",
+    "pack",
+    "python_command",
+    "with_bytecode",
+]
 
 _VARIABLE_CHARS = 100_000
 
@@ -153,6 +164,11 @@ def environment(name: str, data: bytes) -> dict[str, str]:
     text = base64.b64encode(data).decode()
     pieces = [text[begin : begin + _VARIABLE_CHARS] for begin in range(0, len(text), _VARIABLE_CHARS)]
     return {f"{name}_{number}" if number else name: piece for number, piece in enumerate(pieces)}
+
+
+def keeper_digest(keeper: Path) -> str:
+    """Return what jobs check the keeper by, for `Instructions.keeper_sha256`. Raises: OSError."""
+    return hashlib.sha256(keeper.read_bytes()).hexdigest()
 
 
 def pack(data: bytes | Path) -> bytes:

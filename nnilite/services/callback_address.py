@@ -28,6 +28,7 @@ __all__ = [
     "callback_socket",
     "check_callback_address",
     "connect_to_socket",
+    "given_callback_address",
     "is_loopback",
     "proves",
     "reachable_callback_address",
@@ -114,6 +115,25 @@ def reachable_callback_address(context: ServiceContext, given: str | None, platf
     except ConfigError as error:
         raise NoCapacity(str(error)) from error
     return callback_address(context, given, platform)
+
+
+def given_callback_address(context: ServiceContext, given: str | None, machines: str) -> str:
+    """Return the manager's URL for machines that are far away, such as those of a cloud: it has to be given.
+
+    The address of this machine on the way there is hardly ever one that leads back. `machines` are named in the
+    message. Raises: ConfigError, with the cure.
+    """
+    url, host = context.callback_url(), given or context.defaults.get("nniManagerIp")
+    if host:
+        return with_host(url, str(host))
+    parts = urlsplit(url)
+    if not is_loopback(parts.hostname or ""):
+        return url
+    raise ConfigError(
+        f"{machines} cannot reach this manager at {parts.netloc}: set `callback: log`, by which trials report "
+        "through the logs of their jobs, or name by nniManagerIp an address that they can reach",
+        Place(field="callback"),
+    )
 
 
 def with_host(url: str, host: str, port: int | None = None) -> str:

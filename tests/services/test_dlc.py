@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from nnilite.testing import ServiceContract
-from nnilite_dlc import _watch
 from platforms.dlc.bench import DlcBench
 from platforms.dlc.server import NAS, DlcServer
 
@@ -17,12 +16,6 @@ def server(tmp_path):
     with DlcServer(tmp_path / "dlc") as server:
         yield server
     assert server.broken + server.dlc.broken == []
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr(_watch, "_GONE_S", 0.5)
-    monkeypatch.setattr(_watch, "_YOUNG_S", 0.5)
 
 
 class TestDlc(ServiceContract):

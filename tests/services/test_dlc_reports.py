@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nnilite.records import MetricKind
 from nnilite.service import JobState
-from nnilite_dlc import _api, _log, _watch
-from platforms.dlc.bench import DlcBench
+from nnilite_dlc import _api, _log
+from platforms.dlc.bench import DlcBench, QuickDlc
 from platforms.dlc.server import KEY, NAS, DlcServer, refuse
 
 pytestmark = pytest.mark.process
@@ -79,7 +81,7 @@ def test_lines_that_come_late_are_read_and_the_end_is_awaited(opened, server):
 
 
 def test_a_log_that_cannot_be_read_does_not_hold_up_an_end_for_ever(bench, server, monkeypatch):
-    monkeypatch.setattr(_watch, "_LOG_LAG_S", 0.5)
+    monkeypatch.setattr(QuickDlc, "patience", replace(QuickDlc.patience, log_lag_s=0.5))
     name = bench.run("true")
     server.steps_for, server.steps = LOG, [refuse(403, "NoPermission")] * 1000
     assert bench.wait(name).state is JobState.SUCCEEDED

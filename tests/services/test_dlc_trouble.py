@@ -12,7 +12,6 @@ import pytest
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.platform_http import AccessRefused, Outage, Throttled
 from nnilite.service import JobState
-from nnilite_dlc import _watch
 from nnilite_dlc._sdk_calls import DlcCall, DlcCalls
 from platforms.dlc.bench import DlcBench
 from platforms.dlc.server import KEY, DlcServer, hang, refuse
@@ -30,13 +29,6 @@ def server(tmp_path):
     with DlcServer(tmp_path / "dlc") as server:
         yield server
     assert server.broken + server.dlc.broken == []
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr(_watch, "_GONE_S", 0.5)
-    monkeypatch.setattr(_watch, "_YOUNG_S", 0.5)
-    monkeypatch.setattr(_watch, "_LOG_LAG_S", 3.0)
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ def classes() -> Iterator[tuple[str, int]]:
 PARTS_OF_PLUGINS = {"api", "checks", "config", "convert", "delivery", "log", "service", "start", "status", "watch"}
 PARTS_ON_WORKERS = {"attempt", "checkpoints", "gpus"}
 IN_THE_CORE = {
+    "nnilite/services/delivery.py": "what every `_delivery` of a plugin begins with",
     "nnilite/service.py": "what every `_service` of a plugin implements",
     "nnilite/ssh/errors.py": "the errors of that package, as `nnilite/errors.py` has those of all",
 }

@@ -12,7 +12,7 @@ from nnilite_determined._api import DeterminedApi
 from nnilite_determined._start import END
 
 
-class JobLog:
+class DeterminedLog:
     """`read` gives only what is new since the last `read`. All methods raise Problem."""
 
     def __init__(self, api: DeterminedApi, task: str) -> None:

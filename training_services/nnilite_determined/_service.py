@@ -24,7 +24,7 @@ from nnilite_determined import _convert
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._config import IGNORED, DeterminedConfig
 from nnilite_determined._context import DeliveredFiles, deliver, hidden, model_definition
-from nnilite_determined._log import JobLog
+from nnilite_determined._log import DeterminedLog
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class JobMemory:
     said: str = ""  # why its last container ended
     started: float | None = None
     canceled: float | None = None  # when, by the monotonic clock
-    log: JobLog | None = None
+    log: DeterminedLog | None = None
     end: JobStatus | None = None
 
 
@@ -273,7 +273,7 @@ class DeterminedService(TrainingService):
         if not tasks:
             return
         memory.task = tasks[0]
-        memory.log = memory.log or JobLog(api, memory.task)
+        memory.log = memory.log or DeterminedLog(api, memory.task)
         containers = [one for one in await api.allocations(memory.task) if one.get("startTime")]
         if containers:
             memory.ran = True

@@ -116,6 +116,9 @@ class DlcApi:
     async def _call(self, call: DlcCall, work: Callable[[Client, Any], T]) -> T:
         return await self._calls.run(call, lambda: work(self._client(), self._runtime()))
 
+    async def close(self) -> None:
+        """Each call has a connection of its own."""
+
     # ------------------------------------------------------------ jobs
 
     async def create(self, fields: Mapping[str, Json]) -> str:

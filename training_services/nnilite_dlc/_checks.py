@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted
-from nnilite.service import ServiceContext
-from nnilite.services.callback_address import is_loopback, with_host
 from nnilite_dlc._api import DlcApi, DlcJob
 from nnilite_dlc._config import DlcConfig
 
@@ -64,18 +61,3 @@ def refused_job(problem: Problem) -> NniliteError:
     if isinstance(problem, CallRefused) and _FULL.search(problem.reply):
         return NoCapacity(str(problem))
     return ConfigError(str(problem)) if isinstance(problem, Missing) else problem
-
-
-def address_for_jobs(context: ServiceContext, given: str | None) -> str:
-    """The manager's URL for jobs; `given` is the section's nniManagerIp. Raises: ConfigError if there is none."""
-    url, host = context.callback_url(), given or context.defaults.get("nniManagerIp")
-    if host:
-        return with_host(url, str(host))
-    parts = urlsplit(url)
-    if not is_loopback(parts.hostname or ""):
-        return url
-    raise ConfigError(
-        f"DLC's pods cannot reach this manager at {parts.netloc}: set `callback: log`, by which trials report "
-        "through the logs of their jobs, or name by nniManagerIp an address that they can reach",
-        Place(field="callback"),
-    )

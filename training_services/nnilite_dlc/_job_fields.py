@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
-from nnilite.services.bootstrap import Instructions, JobProcess, command, environment
+from nnilite.services.bootstrap import JobProcess, command
+from nnilite.services.delivery import START_VARIABLE, Delivery
 from nnilite_dlc._config import DlcConfig
-from nnilite_dlc._delivery import START_VARIABLE, DlcDelivery
+from nnilite_dlc._delivery import storage_of
 
-_HIDDEN = "********"
 _LARGEST_BYTES = 500_000
 """Of the variables of a job: they are a part of an object of Kubernetes, which may have 1.5 MB."""
 _GRACE_EXTRA_S = 20
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\w.-]+", re.ASCII)
 def work_folder(job: Job, config: DlcConfig) -> str:
     """Where a job writes: in the storage that the manager sees, too, else on the disk of its pod."""
     if config.local_storage_mount_point is not None:
-        return f"{config.container_mount}/nni/{job.experiment}/{job.trial}/{job.attempt}"
+        return storage_of(config, job.experiment).work_folder(job)
     return f"/tmp/nnilite/{job.name}"
 
 
@@ -35,26 +35,11 @@ def checkpoint_folder(job: Job, config: DlcConfig) -> str:
     return f"{config.container_mount}/nni/{job.experiment}/{job.trial}/checkpoints"
 
 
-def own_variables(job: Job, config: DlcConfig, delivery: DlcDelivery) -> Mapping[str, str]:
+def own_variables(job: Job, config: DlcConfig, delivery: Delivery) -> Mapping[str, str]:
     """The environment variables by which a job gets its instructions. Raises: ConfigError if they are too large."""
-    reports = job.spec.get("report") != "stdout"
-    more: dict[str, Json] = {"callback": delivery.callback or None, "send_output": True, **delivery.code_for_keeper}
-    if not reports:
-        more["token"] = ""
-    if job.gpus == 0:
-        more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
-    instructions = Instructions(
-        job.spec_for(work_folder(job, config), **more),
-        delivery.keeper,
-        delivery.keeper_sha256,
-        delivery.code,
-        delivery.code_hash,
-        log_tells_end=True,
-        shared=config.local_storage_mount_point is not None,
-    )
-    found = dict(environment(START_VARIABLE, instructions.packed()))
-    for name, content in delivery.variables.items():
-        found.update(environment(name, content))
+    shared = config.local_storage_mount_point is not None
+    instructions = delivery.instructions(job, work_folder(job, config), log_tells_end=True, shared=shared)
+    found = delivery.variables(instructions)
     size = sum(map(len, found.values()))
     if size > _LARGEST_BYTES:
         raise ConfigError(
@@ -94,11 +79,6 @@ def job_command(job: Job, config: DlcConfig) -> str:
     kept = checkpoint_folder(job, config)
     words = command(f"env:{START_VARIABLE}", work_folder(job, config), process, checkpoints=kept)
     return (f"mkdir -p {shlex.quote(kept)}; " if kept else "") + f"exec {shlex.join(words)}"
-
-
-def hidden(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables without their contents."""
-    return dict.fromkeys(given, _HIDDEN)
 
 
 def _spec(config: DlcConfig) -> Json:

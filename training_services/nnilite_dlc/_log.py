@@ -7,18 +7,14 @@ are DLC's own: the clock of this machine may be another.
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections.abc import Sequence
 
 from nnilite.platform_http import Missing
-from nnilite.records import Exited, KeeperEvent, Output
-from nnilite.services.keeper_folder import MARK, read_log
+from nnilite.services.job_log import JobLog
 from nnilite_dlc._api import MOST_LINES, DlcApi, DlcJob, DlcPod, LogWindow
 from nnilite_dlc._windows import fresh
 
-_KEPT_BYTES = 16_000_000
 _LATE_S = 60.0
 """Lines may come so much later than their times say."""
 _LONG_LINES = 500
@@ -29,27 +25,21 @@ _NUMBER = re.compile(r"(\d+)\D*$")
 _FIRST_ROLES = ("master", "chief")
 
 
-class DlcLog:
-    """What is known of a job's log. `follow` brings it up to date."""
+class DlcLog(JobLog):
+    """The log of the pod that reports."""
 
-    def __init__(self, api: DlcApi) -> None:
+    def __init__(self, api: DlcApi, job: str) -> None:
+        super().__init__()
         self._api = api
-        self._job = ""
+        self._job = job
         self._pod: DlcPod | None = None
         self._begin: float | None = None  # of the next window; None: the start of the pod
         self._known: Sequence[str] = ()  # the lines that are known since then
-        self._fresh: list[KeeperEvent] = []
-        self._reading = asyncio.Lock()
-        self.read = float("-inf")
-        """When, on the monotonic clock, it was read for the last time."""
-        self.output = bytearray()
-        """What the trial has printed, as far as it is kept."""
-        self.exited: Exited | None = None
 
     def locate(self, job: DlcJob) -> None:
         """Learn which pod's log it is: that of the pod which reports."""
         if self._pod is None:
-            self._job, self._pod = job.id, reporting_pod(job.pods)
+            self._pod = reporting_pod(job.pods)
 
     @property
     def located(self) -> bool:
@@ -57,35 +47,32 @@ class DlcLog:
         return self._pod is not None
 
     def rewind(self) -> None:
-        """Read all of it again next time: lines that came late may be missing."""
-        self._begin, self._known, self.exited = None, (), None
-        self._fresh.clear()
-        self.output.clear()
+        super().rewind()
+        self._begin, self._known = None, ()
 
-    async def follow(self) -> None:
-        """Read on to its end. Raises: Problem."""
-        async with self._reading:
-            self.read = time.monotonic()
-            if self._pod is None:
+    async def read_on(self) -> None:
+        if self._pod is None:
+            self.locate(await self._api.job(self._job))
+        if self._pod is None:
+            return
+        end: float | None = None
+        for _ in range(_WINDOWS_AT_ONCE):
+            try:
+                window = await self._api.log(self._job, self._pod, self._begin, end)
+            except Missing:  # the pod has not printed anything yet
                 return
-            end: float | None = None
-            for _ in range(_WINDOWS_AT_ONCE):
-                try:
-                    window = await self._api.log(self._job, self._pod, self._begin, end)
-                except Missing:  # the pod has not printed anything yet
-                    return
-                first = self._first(window)
-                until = window.time if end is None else end
-                if len(window.lines) >= MOST_LINES and until - first > _SHORTEST_S:
-                    # In whole seconds, as DLC writes times; what is at a border is in both windows.
-                    end = float(int(first + max(_SHORTEST_S, (until - first) / 2)))
-                    continue
-                self._take(window)
-                if end is None:
-                    self._advance(float(int(until - _LATE_S)), len(window.lines) >= _LONG_LINES)
-                    return
-                self._advance(end, True)
-                end = None
+            first = self._first(window)
+            until = window.time if end is None else end
+            if len(window.lines) >= MOST_LINES and until - first > _SHORTEST_S:
+                # In whole seconds, as DLC writes times; what is at a border is in both windows.
+                end = float(int(first + max(_SHORTEST_S, (until - first) / 2)))
+                continue
+            self._take(window)
+            if end is None:
+                self._advance(float(int(until - _LATE_S)), len(window.lines) >= _LONG_LINES)
+                return
+            self._advance(end, True)
+            end = None
 
     def _first(self, window: LogWindow) -> float:
         """When a window begins."""
@@ -99,22 +86,9 @@ class DlcLog:
         if wanted and (self._begin is None or begin > self._begin):
             self._begin = begin
 
-    def events(self, with_output: bool) -> Sequence[KeeperEvent]:
-        """What is new since the last time; the end comes last. `with_output`: what the trial has printed, too."""
-        found, self._fresh = self._fresh, []
-        return [event for event in found if with_output or not isinstance(event, Output)]
-
     def _take(self, window: LogWindow) -> None:
         lines, self._known = fresh(self._known, window.lines), window.lines
-        printed = "".join(f"{line}\n" for line in lines if MARK not in line).encode("utf-8", "replace")
-        printed = printed[: _KEPT_BYTES - len(self.output)]
-        if printed:
-            self._fresh.append(Output("stdout", len(self.output), printed))
-            self.output += printed
-        for event in read_log("\n".join(line for line in lines if MARK in line)):
-            if isinstance(event, Exited):
-                self.exited = event
-            self._fresh.append(event)
+        self.add_lines(line.encode("utf-8", "replace") for line in lines)
 
 
 def reporting_pod(pods: Sequence[DlcPod]) -> DlcPod | None:

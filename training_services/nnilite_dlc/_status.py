@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from nnilite.records import EndCause, Exited
 from nnilite.service import JobState, JobStatus
-from nnilite.services.keeper_folder import end_status
+from nnilite.services.job_watch import SeenJob, keeper_status
 from nnilite_dlc._api import DlcJob
 
 WAITING: Mapping[str, str] = {
@@ -46,9 +46,25 @@ def state_of(job: DlcJob) -> str:
     return job.status.lower()
 
 
-def waiting(job: DlcJob) -> str:
-    """Why a job waits."""
-    return "; ".join(filter(None, (WAITING[state_of(job)], said(job))))[:_REASON_CHARS]
+def seen(job: DlcJob) -> SeenJob:
+    """Return what DLC tells of a job."""
+    state = state_of(job)
+    node = next((pod.node for pod in job.pods if pod.node), "")
+    if state in ENDED:
+        end = JobState.SUCCEEDED if state in SUCCEEDED else JobState.FAILED
+        end = JobState.CANCELED if state in STOPPED else end
+        return SeenJob(end, started=job.started, host=node, holds=state in RESERVING)
+    if state == RESTARTING or job.restarts:
+        # The command would begin anew within the same attempt, so the job counts as lost, and is removed.
+        what = "DLC has taken it off its nodes, to start it anew"
+        reason = "; ".join(filter(None, (what, said(job))))[:_REASON_CHARS]
+        return SeenJob(JobState.LOST, reason, job.started, node)
+    if state in WAITING:
+        reason = "; ".join(filter(None, (WAITING[state], said(job))))[:_REASON_CHARS]
+        return SeenJob(JobState.WAITING, reason, job.started, node)
+    if state in RUNNING:
+        return SeenJob(JobState.RUNNING, RUNNING[state], job.started, node, is_stopping=state == "stopping")
+    return SeenJob(JobState.UNKNOWN, f"DLC tells a state that is not known here: {job.status!r:.40}")
 
 
 def said(job: DlcJob) -> str:
@@ -61,11 +77,6 @@ def taken_away(job: DlcJob) -> bool:
     return any(pod.evicted for pod in job.pods) or bool(_TAKEN_AWAY.search(said(job)))
 
 
-def lost(job: DlcJob, what: str) -> JobStatus:
-    """Of a job that has run, and does not any more."""
-    return JobStatus(JobState.LOST, "; ".join(filter(None, (what, said(job))))[:_REASON_CHARS], started=job.started)
-
-
 def ended(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
     """How a job has ended. `word` is the keeper's; `ran`: whether it has ever run."""
     times = JobStatus(JobState.UNKNOWN, started=job.started, ended=job.ended)
@@ -74,8 +85,7 @@ def ended(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
 
 
 def _by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
-    record = {"code": word.code, "message": word.message, "cause": word.cause.value, "time": word.time}
-    found = end_status(record, started=times.started)
+    found = keeper_status(word, times.started)
     if found.state is JobState.SUCCEEDED:
         return found
     away = taken_away(job)

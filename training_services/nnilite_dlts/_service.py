@@ -23,7 +23,7 @@ from nnilite_dlts._api import DltsApi, parsed
 from nnilite_dlts._config import IGNORED, DltsConfig
 from nnilite_dlts._endpoint import opened_address, own_job
 from nnilite_dlts._handover import Handover, described, hand_over
-from nnilite_dlts._watch import JobWatch
+from nnilite_dlts._watch import DltsWatch
 
 _ENDED_JOBS = 50
 
@@ -38,7 +38,7 @@ class DltsService(TrainingService):
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._api: DltsApi | None = None
-        self._watches: dict[tuple[str, str], JobWatch] = {}  # by names and ids
+        self._watches: dict[tuple[str, str], DltsWatch] = {}  # by names and ids
         self._turns = JobTurns()
         self._handover: Handover | None = None
         self._gpu_type = config.gpu_type or ""
@@ -171,10 +171,10 @@ class DltsService(TrainingService):
         calls = [partial(watch.status, jobs) for watch in watches]
         return await self._turns.statuses(list(zip(map(_turn, handles), calls, strict=True)))
 
-    def _watch(self, handle: Handle) -> JobWatch:
+    def _watch(self, handle: Handle) -> DltsWatch:
         key = _key(handle)
         if key not in self._watches:
-            self._watches[key] = JobWatch(self._connected(), self.config, handle)
+            self._watches[key] = DltsWatch(self._connected(), self.config, handle)
         return self._watches[key]
 
     # ------------------------------------------------------------ canceling, logs, the end

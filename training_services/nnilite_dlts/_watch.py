@@ -28,7 +28,7 @@ DltsJob = Mapping[str, Json]
 """A job as DLTS tells it."""
 
 
-class JobWatch:
+class DltsWatch:
     """One job. All that it remembers is a cache: another one comes to the same result, if later."""
 
     def __init__(self, api: DltsApi, config: DltsConfig, handle: Handle) -> None:

@@ -20,7 +20,7 @@ from nnilite_kubernetes._azure_files import AzureFileShare
 from nnilite_kubernetes._code_pod import SLEEP, CodePod
 from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._kind import OperatorKind
-from nnilite_kubernetes._manifest import CodeSource, Delivery, Role, Setup
+from nnilite_kubernetes._manifest import CodeSource, PodDelivery, Role, Setup
 from nnilite_kubernetes._s3 import Bucket
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Deliverer:
         self._config = config
         self._context = context
         self._namespace = config.namespace
-        self._delivery: Delivery | None = None
+        self._delivery: PodDelivery | None = None
         self.filling = False  # a pod of ours is to take keeper and code
         self._stored: Bucket | AzureFileShare | None = None
 
@@ -97,7 +97,7 @@ class Deliverer:
         """Of the files of keeper and code."""
         return _digest(self._context.keeper), _digest(self._package.archive)
 
-    def deliver(self, cluster: Cluster, job: Job) -> Delivery:
+    def deliver(self, cluster: Cluster, job: Job) -> PodDelivery:
         """Raises: NoCapacity while they are on their way."""
         source = self.setup(job).source
         if self._delivery is None:
@@ -109,7 +109,7 @@ class Deliverer:
                 plain = with_bytecode(self._context.keeper.read_bytes())
                 keeper, digest = pack(plain), hashlib.sha256(plain).hexdigest()
             code = self._package.archive.read_bytes() if source is CodeSource.SECRET else None
-            delivery = Delivery(address, self._package.hash, digest, self._kind.logs_stay, keeper, code)
+            delivery = PodDelivery(address, self._package.hash, digest, self._kind.logs_stay, keeper, code)
             self._send(cluster, job, delivery)
             self._delivery = delivery
         store = self._store(source)
@@ -118,7 +118,7 @@ class Deliverer:
             return replace(self._delivery, urls={what: store.url(self._in_storage(name)) for what, name in names})
         return self._delivery
 
-    def _send(self, cluster: Cluster, job: Job, delivery: Delivery) -> None:
+    def _send(self, cluster: Cluster, job: Job, delivery: PodDelivery) -> None:
         """Put keeper and code where pods will look for them, unless that is the manager or the Secret."""
         source = self.setup(job).source
         if source in (CodeSource.MANAGER, CodeSource.SECRET):

@@ -62,7 +62,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class PodDelivery:
     """How keeper and code get into pods, and how to reach the manager from there."""
 
     callback: str
@@ -104,7 +104,7 @@ class Setup:
     shm_mb: int | None = None  # of /dev/shm, where we are to mount it
 
 
-def file_names(delivery: Delivery) -> tuple[str, str]:
+def file_names(delivery: PodDelivery) -> tuple[str, str]:
     """What keeper and code are called in storage."""
     return f"keeper-{delivery.keeper_hash}.pyz", f"{delivery.code_hash}.tar.gz"
 
@@ -163,7 +163,7 @@ def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
     }
 
 
-def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: Delivery) -> Json:
+def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: PodDelivery) -> Json:
     """The Secret of a job. Raises: ConfigError if it is too large for one."""
     values = {"spec": _packed(job, setup, roles, delivery), "callback": delivery.callback.encode()}
     if delivery.keeper is not None:
@@ -190,7 +190,7 @@ def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: D
     }
 
 
-def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: Delivery) -> bytes:
+def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: PodDelivery) -> bytes:
     more: dict[str, Json] = {
         "callback": delivery.callback,
         "callback_file": "callback",
@@ -218,7 +218,7 @@ def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: Delivery) -
     return instructions.packed()
 
 
-def _supplies(source: CodeSource, delivery: Delivery) -> tuple[Supply, Supply | None]:
+def _supplies(source: CodeSource, delivery: PodDelivery) -> tuple[Supply, Supply | None]:
     """Where pods get keeper and code."""
     if source is CodeSource.OBJECTS:
         return Supply(url=delivery.urls.get("keeper", "")), Supply(url=delivery.urls.get("code", ""))

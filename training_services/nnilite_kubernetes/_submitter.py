@@ -15,13 +15,13 @@ from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._delivery import Deliverer
 from nnilite_kubernetes._kind import OperatorKind
-from nnilite_kubernetes._manifest import CodeSource, Delivery
+from nnilite_kubernetes._manifest import CodeSource, PodDelivery
 from nnilite_kubernetes._quota import Demand
 
 log = logging.getLogger(__name__)
 
 _FULL_S = 5.0  # a quota that is exceeded again and again is not tried more often
-_ANY = Delivery("", "0" * 64)
+_ANY = PodDelivery("", "0" * 64)
 
 
 class Submitter:
@@ -101,7 +101,7 @@ class Submitter:
         pods = {role.name: manifests.pod_template(job, name, setup, role) for role in self._kind.roles(job)}
         return self._kind.manifest(manifests.metadata(job, name, setup), pods, job)
 
-    def _companions(self, job: Job, delivery: Delivery) -> list[tuple[Resource, Json]]:
+    def _companions(self, job: Job, delivery: PodDelivery) -> list[tuple[Resource, Json]]:
         """The Secret, and what else the kind needs."""
         name, setup = self.name(job.name), self.deliverer.setup(job)
         secret = manifests.secret(job, name, setup, self._kind.roles(job), delivery)

@@ -12,7 +12,7 @@ from functools import partial
 from nnilite.service import Handle
 from nnilite.services.worker_side import FolderLook
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._job_watch import LocalWatch
+from nnilite_local._keeper_watch import LocalWatch
 from nnilite_local._keepers import Keepers
 from nnilite_local._second_keepers import SecondKeepers
 

@@ -16,7 +16,7 @@ from nnilite.errors import NoCapacity, ServiceError
 from nnilite.service import Handle
 from nnilite.services.worker_side import kill_groups, running_groups
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._job_watch import LocalWatch
+from nnilite_local._keeper_watch import LocalWatch
 from nnilite_local._keepers import Keepers
 
 log = logging.getLogger(__name__)

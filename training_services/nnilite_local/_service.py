@@ -39,7 +39,7 @@ from nnilite_local._dismissals import Dismissals, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, rules_of
-from nnilite_local._job_watch import LocalWatch, folder_of
+from nnilite_local._keeper_watch import LocalWatch, folder_of
 from nnilite_local._keepers import Keepers, mark_of, other_keeper
 from nnilite_local._second_keepers import SecondKeepers
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from nnilite.records import Json
 from nnilite.service import Handle, ServiceContext
+from nnilite.services.job_watch import Patience
 from nnilite.testing import ReadingBench
 from nnilite.units import SecretText
 from nnilite_dlc import DlcConfig, DlcService
@@ -47,8 +48,7 @@ def config(server: DlcServer, **fields: Any) -> DlcConfig:
 class QuickDlc(DlcService):
     """Does not wait long between questions. A cancellation reaches the keeper as the engine has the manager tell it."""
 
-    list_pause_s = 0.1
-    log_pause_s = 0.1
+    patience = Patience(list_pause_s=0.1, log_pause_s=0.1, young_s=0.5, gone_s=0.5, log_lag_s=3.0)
     settle_s = 2.0
     bench: ReadingBench | None = None
 

@@ -1,0 +1,319 @@
+"""What becomes of one job: from what its platform tells, its log, and what was seen of it before.
+
+This is the same on all platforms that take a job, tell of it when they are asked, and keep its log. A service writes
+what is its own:
+
+    class MyWatch(JobWatch[MyJob]):
+        platform = "Foo"
+
+        async def fetch(self) -> MyJob:                      # asks for this job; Missing if there is none
+            return await self._api.job(self.id)
+
+        def words(self, found: MyJob) -> SeenJob:            # pure: from the platform's state to ours
+            return SeenJob(STATES[found.status], found.reason, started=found.started)
+
+        async def kill(self) -> None:                        # the platform's hard end
+            await self._api.stop(self.id)
+
+        def end(self, found: MyJob, word: Exited | None) -> JobStatus:    # pure: how it ended
+            ...
+
+All that a watch remembers is a cache: the watch of another manager comes to the same result, if later.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, TypeVar
+
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
+from nnilite.records import Exited, KeeperEvent
+from nnilite.service import Handle, JobState, JobStatus
+from nnilite.services.job_log import JobLog
+from nnilite.services.keeper_folder import end_status
+
+__all__ = ["JobWatch", "Patience", "SeenJob", "keeper_status"]
+
+JobT = TypeVar("JobT")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a service waits before it takes something for true. One set of times for all platforms, in seconds."""
+
+    list_pause_s: float = 5.0
+    """Jobs are listed at most once in this time: platforms limit calls."""
+    log_pause_s: float = 5.0
+    """The log of a running job is read at most once in this time."""
+    young_s: float = 30.0
+    """A job that was submitted less than this ago may not be known to all of its platform yet."""
+    gone_s: float = 60.0
+    """A job counts as lost when its platform has not known it for so long: databases fail for a moment."""
+    log_lag_s: float = 60.0
+    """The log of a job may come to its end so long after the job."""
+    soft_extra_s: float = 5.0
+    """The platform is asked for a hard end so long after the keeper should have ended the trial softly."""
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    """What a platform tells of a job now, in words that all platforms share."""
+
+    state: JobState
+    """WAITING, RUNNING or UNKNOWN; an end where the platform says so. LOST needs no log, and is the end at once."""
+    reason: str = ""
+    started: float | None = None
+    host: str = ""
+    url: str = ""
+    is_stopping: bool = False
+    """Whether the platform is ending it already."""
+    holds: bool = False
+    """Whether it has ended and still holds something, which `kill` frees."""
+
+    def status(self, state: JobState | None = None, reason: str | None = None) -> JobStatus:
+        """Return it as the status of a job, with another state or reason if they are given."""
+        reason = self.reason if reason is None else reason
+        return JobStatus(state or self.state, reason, host=self.host, started=self.started, url=self.url)
+
+
+class JobWatch(ABC, Generic[JobT]):
+    """One job. Subclasses say how to ask the platform; `status`, `cancel`, `remove` and `reports` follow from that."""
+
+    platform: ClassVar[str] = ""
+    """The platform's name in messages."""
+
+    def __init__(self, handle: Handle, log: JobLog, patience: Patience) -> None:
+        self.name = str(handle["job"])
+        self.id = str(handle.get("id") or self.name)
+        """What the platform calls it: the key in its listing."""
+        self.by_log = handle.get("report") == "stdout"
+        self.log = log
+        self.patience = patience
+        self.url = ""
+        self.host = ""
+        """The node on which it was seen to run."""
+        self.ran = False
+        """Whether its command was ever seen to run."""
+        self.canceled = False
+        """Whether the platform was asked to end it."""
+        self.over: JobStatus | None = None
+        """Its end, once that is known."""
+        self._submitted = float("-inf")
+        self._known = False  # this manager has submitted it, or has looked at it
+        self._learned = False
+        self._since: dict[str, float] = {}
+        self._cancel_at: float | None = None
+        self._read_whole = False
+
+    # ------------------------------------------------------------ what a platform says for itself
+
+    @abstractmethod
+    async def fetch(self) -> JobT:
+        """Ask the platform for this job, with all details. Raises: Missing if there is none, Problem."""
+
+    @abstractmethod
+    def words(self, found: JobT) -> SeenJob:
+        """Return what the platform's answer means. It may depend on what was seen before."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """Ask the platform for a hard end. Raises: Missing, Problem."""
+
+    @abstractmethod
+    def end(self, found: JobT, word: Exited | None) -> JobStatus:
+        """Return how the job has ended. `word` is its keeper's, which comes first; None if it said nothing."""
+
+    async def learn(self, found: JobT) -> JobT:
+        """Ask for what a listing lacks. Raises: Problem.
+
+        Called when the job begins to run, when it has ended, and where an earlier manager may have seen it run.
+        """
+        return found
+
+    def knows_enough(self) -> bool:
+        """Whether all was learned of the running job that is needed before its end."""
+        return self._learned
+
+    def is_this(self, found: JobT) -> bool:
+        """Whether what was found by the id is this job; platforms may use an id again."""
+        return True
+
+    def taken_away(self, found: JobT, seen: SeenJob) -> JobStatus:
+        """Return the status of a job that has run, and waits again."""
+        reason = f"{self.platform} has taken it off its node, to start it again"
+        return seen.status(JobState.LOST, f"{reason}: {seen.reason}" if seen.reason else reason)
+
+    def speaks(self, found: JobT, seen: SeenJob) -> bool:
+        """Whether the log of an ended job should tell how it ended, so that it is worth waiting for."""
+        return self.ran and not (seen.state is JobState.CANCELED and self.canceled)
+
+    # ------------------------------------------------------------ its status
+
+    def submitted(self) -> None:
+        """Note that the platform has just taken it."""
+        self._submitted, self._known = time.monotonic(), True
+
+    def lasts_s(self, what: str, holds: bool = True) -> float:
+        """Return for how long something has been so, by what this was told; 0 if it is not so."""
+        if not holds:
+            self._since.pop(what, None)
+            return 0.0
+        now = time.monotonic()
+        return now - self._since.setdefault(what, now)
+
+    async def status(self, jobs: Mapping[str, JobT]) -> JobStatus:
+        """Return the status now. `jobs` are those that the platform has listed, by `id`."""
+        if self.over is not None:
+            return self.over
+        try:
+            found = jobs.get(self.id)
+            found = await self._fetched() if found is None else found
+            status = await self._judged(found) if self.is_this(found) else self._missing()
+        except NotFound:
+            status = self._missing()
+        except NniliteError as problem:
+            # It is no reason to know nothing of the other jobs.
+            return JobStatus(JobState.UNKNOWN, str(problem), url=self.url)
+        status = replace(status, url=status.url or self.url, host=status.host or self.host)
+        if status.state.ended:
+            self.over = status
+        return status
+
+    async def _fetched(self) -> JobT:
+        found = await self.fetch()
+        if not self.is_this(found):
+            raise NotFound(f"{self.platform} has another job of this id")
+        return found
+
+    def _missing(self) -> JobStatus:
+        if time.monotonic() - self._submitted < self.patience.young_s:
+            return JobStatus(JobState.WAITING, f"{self.platform} has just taken it")
+        if self.canceled:
+            return JobStatus(JobState.CANCELED, "canceled")
+        if self.lasts_s("missing") < self.patience.gone_s:
+            return JobStatus(JobState.UNKNOWN, f"{self.platform} does not know it at the moment")
+        return JobStatus(JobState.LOST, f"{self.platform} has no such job (any more)")
+
+    async def _judged(self, found: JobT) -> JobStatus:
+        """Raises: Problem, ServiceError."""
+        self.lasts_s("missing", False)
+        if self._cancel_at is not None and not self.canceled and time.monotonic() >= self._cancel_at:
+            await self._kill()
+        found, seen = await self._looked_at(found)
+        if seen.state is JobState.LOST or seen.state is JobState.UNKNOWN:
+            return seen.status()
+        if seen.state.ended:
+            return await self._ended(found)
+        if seen.state is JobState.WAITING and self.ran:
+            found = await self.learn(found)
+            return self.taken_away(found, self._seen(found))
+        if seen.is_stopping and not self.ran:
+            return seen.status(JobState.WAITING)
+        return seen.status(reason=seen.reason if self._cancel_at is None else "it is being canceled")
+
+    def _seen(self, found: JobT) -> SeenJob:
+        seen = self.words(found)
+        self.host, self.url = seen.host or self.host, seen.url or self.url
+        return seen
+
+    async def _looked_at(self, found: JobT) -> tuple[JobT, SeenJob]:
+        seen = self._seen(found)
+        runs = seen.state is JobState.RUNNING and not seen.is_stopping
+        if (runs and not self.knows_enough()) or (seen.state is JobState.WAITING and not self._known):
+            found = await self.learn(found)
+            seen, self._known, self._learned = self._seen(found), True, runs
+        self.ran = self.ran or runs or seen.started is not None
+        return found, seen
+
+    async def _ended(self, found: JobT) -> JobStatus:
+        found = await self.learn(found)
+        seen = self._seen(found)
+        self.ran = self.ran or seen.started is not None
+        late = self.lasts_s("ended") >= self.patience.log_lag_s
+        speaks = self.speaks(found, seen)
+        try:
+            await self.log.follow()
+        except NniliteError:
+            if speaks and not late:
+                raise
+        if speaks and self.log.lags and self.log.exited is None and not late:
+            return seen.status(JobState.RUNNING, "it has ended, and the end of its log is awaited")
+        end = self.end(found, self.log.exited)
+        if self.canceled and end.state is not JobState.SUCCEEDED:
+            end = replace(end, state=JobState.CANCELED, reason=end.reason or "canceled")
+        return end
+
+    # ------------------------------------------------------------ its end
+
+    async def cancel(self, soft_s: float) -> None:
+        """Ask for its end: in `soft_s` seconds if it runs, by when its keeper may have ended the trial; else now."""
+        if self.over is not None or self._cancel_at is not None:
+            return
+        try:
+            seen = self.words(await self._fetched())
+        except NotFound:
+            # The platform may know it again later; then it is ended at once.
+            self._cancel_at = time.monotonic()
+            return
+        if _has_ended(seen):
+            return
+        runs = seen.state is JobState.RUNNING and not seen.is_stopping
+        if not (runs and soft_s):
+            await self._kill()
+        self._cancel_at = time.monotonic() + (soft_s if runs else 0.0)
+
+    async def _kill(self) -> None:
+        """Raises: Problem, ServiceError if the platform refuses it for a job that has not ended."""
+        try:
+            await self.kill()
+        except NotFound:
+            return
+        except (ConfigError, Conflict) as problem:
+            if not _has_ended(self.words(await self._fetched())):
+                raise ServiceError(str(problem)) from problem
+        self.canceled = True
+
+    async def remove(self) -> None:
+        """End it, if it has not ended or still holds something. Raises: ServiceError while it goes on, Problem."""
+        try:
+            seen = self.words(await self._fetched())
+            if seen.holds or not (_has_ended(seen) or seen.is_stopping):
+                await self._kill()
+                seen = self.words(await self._fetched())
+        except NotFound:
+            return
+        if not _has_ended(seen):
+            raise ServiceError(f"{self.id} is still being ended on {self.platform}")
+
+    # ------------------------------------------------------------ its log
+
+    async def reports(self) -> Sequence[KeeperEvent]:
+        """Return what its log has that is new; once it has ended, all of it once more. Raises: Problem."""
+        if self.over is not None and not self._read_whole:
+            self._read_whole = True
+            self.log.rewind()
+        await self.read_log()
+        return self.log.events(self.by_log)
+
+    async def read_log(self) -> None:
+        """Read on in the log, unless that was done just now. Raises: Problem."""
+        if self.over is not None or time.monotonic() - self.log.last_read >= self.patience.log_pause_s:
+            try:
+                await self.log.follow()
+            except NotFound:
+                # The job, or its log, is not there (any more).
+                return
+
+
+def _has_ended(seen: SeenJob) -> bool:
+    """A job that is lost may still be there, and be begun again."""
+    return seen.state.ended and seen.state is not JobState.LOST
+
+
+def keeper_status(word: Exited, started: float | None = None) -> JobStatus:
+    """Return how a job has ended by its keeper's word alone."""
+    record = {"code": word.code, "message": word.message, "cause": word.cause.value, "time": word.time}
+    return end_status(record, started=started)
