@@ -98,13 +98,9 @@ def connect(kubeconfig_file: str | None, context: str | None) -> Cluster:
     inside = "KUBERNETES_SERVICE_HOST" in os.environ and not (kubeconfig_file or os.environ.get("KUBECONFIG"))
     try:
         if inside:
-            kubeconfig.load_incluster_config(  # type: ignore[no-untyped-call]
-                client_configuration=configuration
-            )
+            kubeconfig.load_incluster_config(client_configuration=configuration)
         else:
-            kubeconfig.load_kube_config(  # type: ignore[no-untyped-call]
-                kubeconfig_file, context, configuration, persist_config=False
-            )
+            kubeconfig.load_kube_config(kubeconfig_file, context, configuration, persist_config=False)
     except (ConfigException, OSError, TypeError) as error:
         hint = "set kubeconfig, or KUBECONFIG in the environment"
         raise ConfigError(f"no cluster can be found: {error}; {hint}", Place(field="kubeconfig")) from error

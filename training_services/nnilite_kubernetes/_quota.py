@@ -49,7 +49,7 @@ def quantity(text: Any) -> Decimal:
     (Decimal('0.500'), Decimal('2147483648'))
     """
     try:
-        return Decimal(parse_quantity(text))  # type: ignore[no-untyped-call]
+        return Decimal(parse_quantity(text))
     except (ValueError, ArithmeticError, TypeError) as error:
         raise ConfigError(f"{text!r} is no quantity such as 500m or 2Gi") from error
 
