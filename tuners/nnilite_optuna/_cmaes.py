@@ -20,6 +20,7 @@ from nnilite.tuning.positions import position, raw_at
 if TYPE_CHECKING:
     import numpy as np
     from cmaes import CMA
+    from numpy.typing import NDArray
 
 _RUN = "run"
 
@@ -103,7 +104,7 @@ class CMAESTuner(LearningTuner):
             self._run += 1
             self._optimizer = None
 
-    def _solutions(self) -> list[tuple[np.ndarray, float]]:
+    def _solutions(self) -> list[tuple[NDArray[np.float64], float]]:
         """The generation with its losses, the best first; what counts is their order, so poor ones take the worst."""
         import numpy as np
 

@@ -13,6 +13,7 @@ from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
     from optuna.samplers import BaseSampler
 
 _DEFAULTS: dict[str, Any] = {
@@ -97,7 +98,7 @@ def _changed(args: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _weights(count: int, keep: int) -> np.ndarray:
+def _weights(count: int, keep: int) -> NDArray[np.float64]:
     import numpy as np
 
     if count <= keep:
