@@ -52,6 +52,8 @@ _rest          the REST interface
 _running       managers that run on this machine, seen from outside
 _search        what `search` is made of
 _store         the experiment's database
+_logging       keeps secrets out of text and logs
+_side_processes  the processes of trackers and webhooks
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _webhooks      tells addresses of new best results, failures and the end
 _tuner_host    tuner and assessor in a process of their own
@@ -73,7 +75,6 @@ _http_problems  the errors of platform_http, and how they are worded
 _network       what can be told of a host by its name or address alone
 _blocking      waits on the event loop for what blocks
 _sparse_log    limits log lines that somebody else can cause
-_redaction     takes secrets out of text
 _oversize      what to say of a code directory that is too large
 _parameter     one parameter of a search space
 _optuna_study  an experiment or a search as a study of optuna

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 import urllib3
 
-from nnilite._redaction import redact
+from nnilite._logging.redaction import redact
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 
 _LONGEST_RETRY_AFTER_S = 3600.0

@@ -70,7 +70,7 @@ from nnilite._http_problems import (
     words,
 )
 from nnilite._http_problems import reply as reply_of
-from nnilite._redaction import hide, redact
+from nnilite._logging.redaction import hide, redact
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.units import Duration, FilePath, SecretText

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from nnilite._rest.log_filter import SecretFilter
+from nnilite._logging.secret_filter import SecretFilter
 from platforms.contract_cases import is_for_long_runs
 
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py

@@ -18,12 +18,12 @@ from nnilite._hub.handlers import ID, HubSite
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_routes import ROUTES
 from nnilite._locking import ManagerLock
+from nnilite._logging.secret_filter import SecretFilter, guard_server_logs
 from nnilite._manager import assembly, port_choice
 from nnilite._network import is_loopback
 from nnilite._registry import RegistryEntry
-from nnilite._rest import Options, RestApplication, SecretFilter, assembled, listen, new_page_name, sign_in_address
+from nnilite._rest import Options, RestApplication, assembled, listen, new_page_name, sign_in_address
 from nnilite._rest.auth import AccessGate
-from nnilite._rest.log_filter import guard_server_logs
 from nnilite._rest.openapi import document
 from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions

@@ -23,6 +23,7 @@ from nnilite import _plugins, _registry, _search_folder
 from nnilite._engine.engine import end_tasks
 from nnilite._keeper.niceness import go_first
 from nnilite._locking import ManagerLock
+from nnilite._logging.secret_filter import SecretFilter
 from nnilite._manager import assembly, nni_taken, standing_by
 from nnilite._manager.checkpoint_tidying import keep_tidy
 from nnilite._manager.file_guard import Guard, Kept
@@ -32,9 +33,10 @@ from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
 from nnilite._manager.viewer import Viewer
 from nnilite._network import is_loopback
-from nnilite._rest import CallbackSocket, Options, Premises, SecretFilter, listen, make_application, new_page_name
+from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
+from nnilite._side_processes.keeping import Feeder, keep_fed
 from nnilite._store.writer import Store
-from nnilite._trackers.keeping import Feeder, keep_fed, trackers_of
+from nnilite._trackers import trackers_of
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._webhooks import webhooks_of
 from nnilite.config import ExperimentConfig

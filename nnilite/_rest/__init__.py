@@ -44,7 +44,6 @@ wire                 JSON on the wire: its names, and its spelling of numbers
 nni_wire             the JSON of NNI 3.0
 schemas              JSON Schemas of requests and answers
 openapi              the OpenAPI document, made from the table of routes
-log_filter           keeps secrets out of the logs
 """
 
 from nnilite._answers.backend import Backend
@@ -52,7 +51,6 @@ from nnilite._answers.changes import Changes, Subscription
 from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_address
 from nnilite._rest.callback_socket import CallbackSocket
 from nnilite._rest.handler import Premises, Site
-from nnilite._rest.log_filter import SecretFilter
 from nnilite._rest.options import Options
 from nnilite._rest.page_name import new_page_name
 from nnilite._rest.server_connections import RestServer
@@ -65,7 +63,6 @@ __all__ = [
     "Premises",
     "RestApplication",
     "RestServer",
-    "SecretFilter",
     "Site",
     "Subscription",
     "assembled",

@@ -13,10 +13,10 @@ from tornado.routing import URLSpec
 from tornado.web import Application, RequestHandler
 
 from nnilite._answers.backend import Backend
+from nnilite._logging.secret_filter import guard_server_logs
 from nnilite._network import is_loopback
 from nnilite._rest.auth import AccessGate
 from nnilite._rest.handler import Answering, Premises, Site
-from nnilite._rest.log_filter import guard_server_logs
 from nnilite._rest.openapi import document
 from nnilite._rest.options import Options
 from nnilite._rest.page_name import ADDRESSES

@@ -8,6 +8,25 @@ runs              what every tracker can do, and what a run and a point of its c
 mlflow_runs       MLflow
 tensorboard_runs  TensorBoard
 wandb_runs        Weights & Biases
-side_process      what such a process shares with those of `nnilite/_webhooks`: config, log, lock and end
-keeping           the manager's side: starts the processes of both and keeps them running
+
+`nnilite._side_processes` starts these processes and keeps them running, as it does those of webhooks.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnilite._side_processes.keeping import Feeder
+from nnilite.config import ExperimentConfig
+
+
+def trackers_of(directory: Path, config: ExperimentConfig) -> list[Feeder]:
+    """The processes that feed the trackers of a config."""
+    return [
+        Feeder(
+            f"{tracker.name} (tracker)",
+            ("nnilite._trackers", str(directory), str(number)),
+            directory / "log" / f"tracker-{tracker.name}.log",
+        )
+        for number, tracker in enumerate(config.trackers)
+    ]

@@ -11,10 +11,10 @@ import signal
 import sys
 from pathlib import Path
 
+from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.writer import FILE_NAME
 from nnilite._trackers.feed import FOLDER, Feed, position_of
 from nnilite._trackers.runs import Runs
-from nnilite._trackers.side_process import is_alone, is_over, prepared
 from nnilite.config import ExperimentConfig, TrackerConfig
 
 log = logging.getLogger("nnilite.tracker")

@@ -7,14 +7,14 @@ news     what has happened in the database since the position that was reached
 debts    what trackers and webhooks have not got yet
 sending  one message: its JSON, its signature, and what an answer means
 
-`nnilite._trackers.keeping` starts these processes and keeps them running, as it does those of trackers.
+`nnilite._side_processes` starts these processes and keeps them running, as it does those of trackers.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nnilite._trackers.keeping import Feeder
+from nnilite._side_processes.keeping import Feeder
 from nnilite.config import ExperimentConfig
 
 

@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.writer import FILE_NAME
-from nnilite._trackers.side_process import is_alone, is_over, prepared
 from nnilite._webhooks.debts import FOLDER
 from nnilite._webhooks.news import Message, NewsReader, read_position, write_position
 from nnilite._webhooks.sending import send

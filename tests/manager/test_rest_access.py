@@ -12,7 +12,8 @@ import pytest
 
 from manager.fake_backend import FakeBackend, filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options, SecretFilter, listen, make_application
+from nnilite._logging.secret_filter import SecretFilter
+from nnilite._rest import Options, listen, make_application
 from nnilite._rest.auth import Access, HostNames
 from nnilite._rest.routes import ROUTES
 from nnilite.errors import ConfigError

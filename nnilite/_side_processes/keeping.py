@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnilite.config import ExperimentConfig
-
 log = logging.getLogger(__name__)
 
 LAST_S = 10.0
@@ -31,18 +29,6 @@ class Feeder:
     title: str
     command: tuple[str, ...]
     output: Path | None = None
-
-
-def trackers_of(directory: Path, config: ExperimentConfig) -> list[Feeder]:
-    """The processes that feed the trackers of a config."""
-    return [
-        Feeder(
-            f"{tracker.name} (tracker)",
-            ("nnilite._trackers", str(directory), str(number)),
-            directory / "log" / f"tracker-{tracker.name}.log",
-        )
-        for number, tracker in enumerate(config.trackers)
-    ]
 
 
 async def keep_fed(feeders: Sequence[Feeder], over: asyncio.Event) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from nnilite._redaction import redact
+from nnilite._logging.redaction import redact
 from nnilite._sparse_log import SparseLog
 
 _FORMATTER = logging.Formatter()

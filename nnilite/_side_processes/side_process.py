@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from nnilite._documents import read_document
-from nnilite._rest import SecretFilter
+from nnilite._logging.secret_filter import SecretFilter
 from nnilite.config import ExperimentConfig, from_dict
 
 log = logging.getLogger("nnilite.tracker")

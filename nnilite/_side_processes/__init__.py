@@ -1,0 +1,5 @@
+"""The processes of trackers and webhooks, which only read an experiment's database: each feeds one of them.
+
+keeping       the manager's side: starts these processes, and starts those that fail again
+side_process  what they share: config, log, lock and end
+"""
