@@ -43,7 +43,7 @@ def convert(options: argparse.Namespace) -> None:
 
     from nnilite import _plugins
     from nnilite._cli.nnictl import warn
-    from nnilite.config._text import read_yaml
+    from nnilite.config.text import read_yaml
 
     converter = _plugins.converter(options.origin)
     document, source = read_yaml(options.file)

@@ -27,7 +27,7 @@ from nnilite._running.launch import ManagerOptions
 from nnilite._space_hints import space_hints
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.codedir import CodePackage
-from nnilite.config._secrets import without_secrets
+from nnilite.config.secrets import without_secrets
 from nnilite.errors import ServiceError, SpaceError
 from nnilite.records import Attempt, Json, Trial
 from nnilite.space import SearchSpace

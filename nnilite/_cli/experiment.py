@@ -183,7 +183,7 @@ def _export_study(options: argparse.Namespace, target: Path | None) -> None:
 
 def import_data(options: argparse.Namespace) -> None:
     from nnilite._manager import search_from
-    from nnilite.config._text import read_document
+    from nnilite.config.text import read_document
 
     source: Path = options.filename
     with long_work.shown("Reading", quiet=options.json) as work:

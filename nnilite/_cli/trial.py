@@ -291,7 +291,7 @@ def add_own(options: argparse.Namespace) -> None:
 
 def _parameters(options: argparse.Namespace) -> Any:
     if options.filename:
-        from nnilite.config._text import read_document
+        from nnilite.config.text import read_document
 
         return read_document(options.filename)
     try:

@@ -67,7 +67,7 @@ def _duration(text: str) -> int:
 
 
 def search_space(options: argparse.Namespace) -> None:
-    from nnilite.config._text import read_space
+    from nnilite.config.text import read_space
 
     space, _ = read_space(options.filename)
     with access.running(options) as manager:

@@ -19,7 +19,7 @@ from nnilite._keeper.storage_choice import open_storage
 from nnilite._manager.stored_checkpoints import StoredCheckpoints
 from nnilite.codedir import CodePackage
 from nnilite.config import ExperimentConfig, SharedStorageConfig
-from nnilite.config._shared_storage_config import account_key
+from nnilite.config.shared_storage_config import account_key
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
 from nnilite.units import checked_number

@@ -15,15 +15,15 @@ _config_reading         the state of one check: the places of fields, and all fa
 _field_rules            rules between fields, and values that follow from other fields
 _ignored_options        which options were set and have no effect
 _services               the sections of training services, read by the plugins' own classes
-_shared_storage_config  the section `sharedStorage`
+shared_storage_config   the section `sharedStorage`
 _algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
 _load                   makes an ExperimentConfig from a file, a text or a mapping
 _filling                fills in its fields
 _stored                 the form in which an experiment keeps its config
-_text                   reads the text of a file as YAML or JSON
+text                    reads the text of a file as YAML or JSON
 _source                 the line of each field
 _nni_form               the form in which NNI's programs expect a config
-_secrets                hides secrets, even in a config whose shape is wrong
+secrets                 hides secrets, even in a config whose shape is wrong
 _v1                     from NNI's older format to today's
 _schema                 JSON Schema for editors, and the reference page
 """
@@ -43,10 +43,10 @@ from nnilite.config._ignored_options import BY_MANAGER, BY_WORKERS, OptionWithou
 from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nni_form import nni_form
 from nnilite.config._schema import json_schema, reference_markdown
-from nnilite.config._secrets import masked
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
-from nnilite.config._shared_storage_config import SharedStorageConfig
 from nnilite.config._stored import from_stored, stored
+from nnilite.config.secrets import masked
+from nnilite.config.shared_storage_config import SharedStorageConfig
 
 __all__ = [
     "BY_MANAGER",

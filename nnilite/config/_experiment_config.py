@@ -26,8 +26,8 @@ from nnilite.config._services import (
     service_object,
     shortcuts,
 )
-from nnilite.config._shared_storage_config import SharedStorageConfig
 from nnilite.config._source import ConfigSource
+from nnilite.config.shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.units import (

@@ -11,9 +11,9 @@ from nnilite._space_checks import check
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import plain
 from nnilite.config._record import record_of
-from nnilite.config._secrets import masked_space, masked_text
 from nnilite.config._services import SHORTCUTS, Service, ServiceConfig, ServiceShare, TrialSettings
 from nnilite.config._source import ConfigSource
+from nnilite.config.secrets import masked_space, masked_text
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
 
@@ -135,7 +135,7 @@ def _space(values: Values, at: At) -> None:
 
 
 def _space_file(file: Path, values: Values, at: At) -> None:
-    from nnilite.config._text import read_space
+    from nnilite.config.text import read_space
 
     try:
         content, source = read_space(file)

@@ -23,7 +23,7 @@ MARK = "defaults"
 
 def filled_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConfig:
     """Fill an empty config with what a file says. Raises: ConfigError."""
-    from nnilite.config._text import read_yaml
+    from nnilite.config.text import read_yaml
 
     file = Path(path).expanduser()
     data, source = read_yaml(file)

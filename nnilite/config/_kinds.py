@@ -20,7 +20,7 @@ from schema import And, Schema, SchemaError
 
 from nnilite.config._config_reading import INVALID, At, ConfigReading
 from nnilite.config._fields import did_you_mean, plain
-from nnilite.config._secrets import HIDDEN, fault_of, masked, without_secrets
+from nnilite.config.secrets import HIDDEN, fault_of, masked, without_secrets
 from nnilite.records import Json
 from nnilite.units import PathRule, Unit
 

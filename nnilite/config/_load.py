@@ -25,7 +25,7 @@ def parse(text: str, base_dir: str | Path, name: str | None = None) -> Experimen
 
     Paths in it are relative to `base_dir`; `name` stands for the file in errors. Raises: ConfigError.
     """
-    from nnilite.config._text import parse_yaml
+    from nnilite.config.text import parse_yaml
 
     data, source = parse_yaml(text, name)
     return filled(ExperimentConfig(), data, source, Path(base_dir).absolute())

@@ -39,7 +39,7 @@ from nnilite.config._kinds import (
     Quantity,
     Union,
 )
-from nnilite.config._secrets import masked
+from nnilite.config.secrets import masked
 from nnilite.errors import ConfigError, PluginError
 from nnilite.records import Json
 from nnilite.units import PathRule, Unit

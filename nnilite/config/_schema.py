@@ -14,7 +14,7 @@ from nnilite.config._experiment_config import (
 from nnilite.config._kinds import Quantity
 from nnilite.config._record import ConfigField, record_of
 from nnilite.config._services import SHARE, SHORTCUTS, platforms, service_record
-from nnilite.config._shared_storage_config import SharedStorageConfig
+from nnilite.config.shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.space import ParameterKind
 

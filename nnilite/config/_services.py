@@ -19,7 +19,7 @@ from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
 from nnilite.config._kinds import FieldKind
 from nnilite.config._record import Record, property_schema, record_of
-from nnilite.config._secrets import HIDDEN, masked, masked_text
+from nnilite.config.secrets import HIDDEN, masked, masked_text
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records import Json
 from nnilite.units import DirPath, NonNegativeInt, NonNegativeNumber, PositiveInt, PositiveNumber

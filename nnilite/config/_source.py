@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnilite._space_checks import dotted
 from nnilite.config._fields import plain
-from nnilite.config._secrets import masked_text
+from nnilite.config.secrets import masked_text
 from nnilite.errors import Place
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 from nnilite import _plugins
 from nnilite._space_checks import dotted
 from nnilite.config._fields import did_you_mean, plain
-from nnilite.config._secrets import masked, masked_text
 from nnilite.config._source import ConfigSource
+from nnilite.config.secrets import masked, masked_text
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 

@@ -10,7 +10,7 @@ import yaml
 
 from nnilite import yaml_files
 from nnilite.config import load, parse
-from nnilite.config._text import parse_yaml, read_document, read_space
+from nnilite.config.text import parse_yaml, read_document, read_space
 from nnilite.errors import ConfigError
 from nnilite.yaml_files import MOST_VALUES, BoundedLoader, load_yaml
 from nnilite_kubernetes._frameworkcontroller import roles_of_template
@@ -46,7 +46,7 @@ class Counting(BoundedLoader):
 def test_aliases_of_aliases_are_refused_before_they_cost_anything(
     make: object, levels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnilite.config._text.BoundedLoader", Counting)
+    monkeypatch.setattr("nnilite.config.text.BoundedLoader", Counting)
     monkeypatch.setattr(Counting, "composed", 0)
     monkeypatch.setattr(Counting, "construct_document", lambda *_: pytest.fail("something is made of it"))
     with pytest.raises(ConfigError, match=r"more than 100,000 values.* repeats .*; write out fewer of them") as caught:

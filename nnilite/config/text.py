@@ -11,8 +11,8 @@ import yaml
 from yaml.reader import ReaderError
 
 from nnilite.config._fields import plain
-from nnilite.config._secrets import masked_problem, masked_text
 from nnilite.config._source import ConfigSource
+from nnilite.config.secrets import masked_problem, masked_text
 from nnilite.errors import ConfigError, Place
 from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 from nnilite.yaml_files import BoundedLoader, TooMuchYaml, read_text
