@@ -190,9 +190,6 @@ class Engine:
     def used(self, key: JobKey, used: Used) -> None:
         self.uses.note(key, used, self.now())
 
-    def heard(self, key: JobKey) -> None:
-        self.rules.heard(*key)
-
     def stuck(self) -> list[Live]:
         """The trials that have waited in the queue of one service for longer than `moveAfter`."""
         return self.rules.stuck()
@@ -312,8 +309,8 @@ class Engine:
                 now = self.now()
                 since = min(max(now - last, 0.0), _LONGEST_TICK_S)
                 last, lived = now, lived + since
-                for key in self.gate.in_hand():
-                    self.heard(key)
+                for key in self.gate.waiting():
+                    self.rules.heard(*key)
                 await self.do(s.Tick(now, lived))
                 stopping_for += since if self.rules.state is ExperimentState.STOPPING else 0.0
                 if stopping_for > self._parts.grace_s + _ABANDON_AFTER_S:

@@ -53,9 +53,6 @@ class GateInbox(Protocol):
     def used(self, key: JobKey, used: Used) -> None:
         """Keep in memory what the trial uses."""
 
-    def heard(self, key: JobKey) -> None:
-        """Count this moment as a sign of life of the attempt."""
-
     async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
         """Wait until the records are committed; `taken` is called then. False: the events came too late."""
 
@@ -86,6 +83,7 @@ class EventGate:
         self._inbox = inbox
         self.works: set[asyncio.Task[Taken]] = set()  # batches that are being taken
         self._cursors = MetricCursors()
+        self._refused: set[JobKey] = set()
         self._turns: WeakValueDictionary[JobKey, _Turn] = WeakValueDictionary()
 
     @property
@@ -121,13 +119,16 @@ class EventGate:
             try:
                 return await self._take(key, events, over_gaps)
             except StoreError:
-                # The keeper has reported. That the reports wait for a disk here is not its silence.
-                self._inbox.heard(key)
+                self._refused.add(key)
                 raise
 
-    def in_hand(self) -> list[JobKey]:
-        """Return the attempts of which a batch is being taken, which may last as long as the disk is in trouble."""
-        return [key for key, turn in self._turns.items() if turn.works]
+    def waiting(self) -> set[JobKey]:
+        """Return the attempts whose reports wait for a disk of this machine, or have done so since the last call.
+
+        Their keepers have reported, so this is no silence of theirs.
+        """
+        refused, self._refused = self._refused, set()
+        return refused.union(key for key, turn in self._turns.items() if turn.works)
 
     async def _take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         while True:

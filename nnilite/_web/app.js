@@ -9,10 +9,13 @@ import { go, href, route } from "./lib/route.js";
 import { isSignedIn } from "./lib/session.js";
 import { switchTheme, theme } from "./lib/theme.js";
 import { html, render, signal, useEffect, useRef } from "./lib/ui.js";
-import { Copy, Empty, ExperimentState, perform, Toasts } from "./parts/bits.js";
+import { Copy } from "./parts/copy.js";
 import { closeDialog, confirm, DialogHost, openDialog } from "./parts/dialog.js";
 import { Icon } from "./parts/icons.js";
+import { Empty } from "./parts/layout.js";
 import { SignedOut, SignOut } from "./parts/sign_in.js";
+import { ExperimentState } from "./parts/states.js";
+import { perform, Toasts } from "./parts/toasts.js";
 import { Overview } from "./views/overview.js";
 
 /** @import { Connection } from "./lib/live_data.js" */

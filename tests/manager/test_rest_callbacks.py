@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite import keeper_events
 from nnilite._rest import Options
 from nnilite._rest.events import parse_batch
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route_definition import BODY_MAX
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, MetricKind, Output, Reported, Started
+from nnilite.services import keeper_events
 from nnilite.testing import eventually
 
 LONG_INPUTS = int(os.environ.get("NNILITE_FUZZ_INPUTS", "100000"))

@@ -76,16 +76,19 @@ def test_what_json_does_not_know_is_converted_or_refused(monkeypatch, proven):
         cpython.dumps({1})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("text", ["{", "", "{}x", "[", "-", "nan", '{"a" 1}', "[1,]", "'a'"])
 def test_what_is_no_json_is_a_value_error_though_json_was_never_loaded(python, text):
     assert alone(python, TWICE, text).stderr.splitlines()[-1].startswith("json.decoder.JSONDecodeError: ")
 
 
+@pytest.mark.process
 def test_each_python_reads_and_writes_json_and_hashes_without_the_dear_modules(python):
     text = json.dumps([value for value in VALUES if value != {1: 2}])
     assert alone(python, TWICE, text).stdout.splitlines() == ["True", text, "False False"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("source", OF_ANOTHER_KIND.values(), ids=OF_ANOTHER_KIND)
 def test_a_python_with_parts_of_another_kind_uses_json(python, source):
     program = ANOTHER_KIND.format(source=source) + TWICE

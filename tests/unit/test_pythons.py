@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "test_pythons.py"
 MAKE = """#!/bin/sh
 echo "$* $NNILITE_TEST_WORKER_PYTHONS" >>"$CALLS"

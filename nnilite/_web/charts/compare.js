@@ -7,11 +7,13 @@ import { href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
 import { seconds } from "../lib/trials.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { Card, csv, Empty, fileName, Scroll, State, saveFile } from "../parts/bits.js";
 import { ChartCard } from "../parts/chart_card.js";
 import { curvesOption, curvesTable, leftOutOf } from "../parts/curve_drawing.js";
 import { Icon } from "../parts/icons.js";
+import { Card, Empty, Scroll } from "../parts/layout.js";
 import { isLog, LogScale } from "../parts/log_scale.js";
+import { csv, fileName, saveFile } from "../parts/saved_files.js";
+import { State } from "../parts/states.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Curve } from "../lib/wire.d.ts" */

@@ -7,10 +7,10 @@ import { goalOf, isSeveral, metricNames, metricWord } from "../lib/objectives.js
 import { route, setQuery } from "../lib/route.js";
 import { hasEnded, objective } from "../lib/trials.js";
 import { html, useEffect, useMemo, useState } from "../lib/ui.js";
-import { Empty } from "../parts/bits.js";
 import { colours, STATE_COLOURS } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
 import { curvesOption, curvesTable, leftOutOf } from "../parts/curve_drawing.js";
+import { Empty } from "../parts/layout.js";
 import { isLog, LogScale } from "../parts/log_scale.js";
 
 /** @import { Trial } from "../lib/trials.js" */

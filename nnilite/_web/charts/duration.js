@@ -4,9 +4,9 @@ import { duration } from "../lib/format.js";
 import { now, version } from "../lib/live_data.js";
 import { hasEnded, STATE_WORDS, seconds } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { Card, Empty } from "../parts/bits.js";
 import { axis, base, colours, STATE_COLOURS, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
+import { Card, Empty } from "../parts/layout.js";
 import { binsTable, histogram } from "./metric.js";
 
 /** @import { Trial } from "../lib/trials.js" */

@@ -7,10 +7,10 @@ import { profile } from "../lib/live_data.js";
 import { askedMetric, metricWord } from "../lib/objectives.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { Card, Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
+import { Card, Empty } from "../parts/layout.js";
 
 /** @import { Importance as Found } from "../lib/wire.d.ts" */
 /** @import { Item, Option } from "../vendor/echarts.js" */

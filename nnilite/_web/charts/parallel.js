@@ -9,9 +9,9 @@ import { href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
-import { Pop } from "../parts/bits.js";
 import { base, colours } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
+import { Pop } from "../parts/layout.js";
 import { NoResults } from "../parts/no_results.js";
 
 /** @import { Parameter } from "../lib/filters.js" */

@@ -6,9 +6,9 @@ import { askedMetric, front, goalOf, goals, isSeveral, metricNames, metricWord }
 import { href, route, setQuery } from "../lib/route.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { Empty } from "../parts/bits.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, Pick } from "../parts/chart_card.js";
+import { Empty } from "../parts/layout.js";
 import { NoResults } from "../parts/no_results.js";
 
 /** @import { Trial } from "../lib/trials.js" */

@@ -4,9 +4,10 @@ import { get } from "../lib/api.js";
 import { clock, duration, plural } from "../lib/format.js";
 import { connection, now, trialById, version } from "../lib/live_data.js";
 import { html, useEffect, useMemo, useState } from "../lib/ui.js";
-import { Empty, messageOf } from "../parts/bits.js";
 import { axis, base, colours, STATE_COLOURS, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
+import { Empty } from "../parts/layout.js";
+import { messageOf } from "../parts/toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { AttemptRow, RowPage } from "../lib/wire.d.ts" */

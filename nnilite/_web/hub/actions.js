@@ -2,8 +2,8 @@
 
 import { send } from "../lib/api.js";
 import { signal } from "../lib/ui.js";
-import { messageOf, perform, say } from "../parts/bits.js";
 import { confirm } from "../parts/dialog.js";
+import { messageOf, perform, say } from "../parts/toasts.js";
 import { isViewed, refresh, title } from "./experiments.js";
 
 /** @import { Signal } from "../vendor/signals.js" */

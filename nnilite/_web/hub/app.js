@@ -3,10 +3,11 @@
 import { route } from "../lib/route.js";
 import { switchTheme, theme } from "../lib/theme.js";
 import { html, render, useEffect } from "../lib/ui.js";
-import { Empty, Toasts } from "../parts/bits.js";
 import { DialogHost } from "../parts/dialog.js";
 import { Icon } from "../parts/icons.js";
+import { Empty } from "../parts/layout.js";
 import { SignedOut, SignOut } from "../parts/sign_in.js";
+import { Toasts } from "../parts/toasts.js";
 import { Compare } from "./compare.js";
 import { connection, refresh } from "./experiments.js";
 import { List } from "./list.js";

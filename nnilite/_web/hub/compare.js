@@ -4,10 +4,12 @@ import { get } from "../lib/api.js";
 import { count, duration, number, value } from "../lib/format.js";
 import { route, setQuery } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { Card, Empty, ExperimentState, messageOf, Scroll } from "../parts/bits.js";
 import { axis, base, Chart, series } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
+import { Card, Empty, Scroll } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
+import { ExperimentState } from "../parts/states.js";
+import { messageOf } from "../parts/toasts.js";
 
 /** @import { Json } from "../lib/wire.d.ts" */
 

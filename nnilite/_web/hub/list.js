@@ -3,9 +3,10 @@
 import { count, duration, moment, number, plural } from "../lib/format.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { html, signal, useState } from "../lib/ui.js";
-import { Empty, ExperimentState, Time } from "../parts/bits.js";
 import { Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
+import { Empty } from "../parts/layout.js";
+import { ExperimentState, Time } from "../parts/states.js";
 import { busy, open, remove, resume, stop } from "./actions.js";
 import { bestIn, chosen, experiments, isViewed, sorted, title, trialCount } from "./experiments.js";
 import { editRemarks } from "./remarks.js";

@@ -4,7 +4,8 @@ import { ApiError, send } from "../lib/api.js";
 import { plural } from "../lib/format.js";
 import { go } from "../lib/route.js";
 import { html, signal, useRef, useState } from "../lib/ui.js";
-import { Card, messageOf, say } from "../parts/bits.js";
+import { Card } from "../parts/layout.js";
+import { messageOf, say } from "../parts/toasts.js";
 import { refresh } from "./experiments.js";
 
 /** @typedef {{ line: number | null, field: string | null, file: string | null, message: string }} Fault */

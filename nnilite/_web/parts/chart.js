@@ -2,8 +2,8 @@
 
 import { theme } from "../lib/theme.js";
 import { html, useEffect, useLayoutEffect, useRef } from "../lib/ui.js";
-import { csv, fileName, saveFile } from "./bits.js";
 import { Icon } from "./icons.js";
+import { csv, fileName, saveFile } from "./saved_files.js";
 
 /** @import { TrialState } from "../lib/wire.d.ts" */
 /** @import { Item, Chart as Drawn, Option } from "../vendor/echarts.js" */

@@ -3,8 +3,8 @@
 import { metricNames, metricWord } from "../lib/objectives.js";
 import { go, setQuery } from "../lib/route.js";
 import { html, useRef } from "../lib/ui.js";
-import { Card, Scroll } from "./bits.js";
 import { Chart, Save } from "./chart.js";
+import { Card, Scroll } from "./layout.js";
 
 /** @import { Chart as Drawn, Item } from "../vendor/echarts.js" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */

@@ -7,8 +7,10 @@
 import { content, get, picture } from "../lib/api.js";
 import { bytes } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/ui.js";
-import { Empty, messageOf, Scroll, Time } from "./bits.js";
+import { Empty, Scroll } from "./layout.js";
 import { ServedLink } from "./served_link.js";
+import { Time } from "./states.js";
+import { messageOf } from "./toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { FileEntry, FileListing } from "../lib/wire.d.ts" */

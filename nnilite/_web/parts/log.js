@@ -3,8 +3,9 @@
 import { piece } from "../lib/api.js";
 import { bytes } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/ui.js";
-import { Copy, messageOf } from "./bits.js";
+import { Copy } from "./copy.js";
 import { Icon } from "./icons.js";
+import { messageOf } from "./toasts.js";
 
 const STEP = 128 * 1024; // bytes
 const KEPT = 2 * 1024 * 1024; // characters shown at most, so that the page stays quick

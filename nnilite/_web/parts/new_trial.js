@@ -4,8 +4,8 @@ import { send } from "../lib/api.js";
 import { profile } from "../lib/live_data.js";
 import { go } from "../lib/route.js";
 import { html, useState } from "../lib/ui.js";
-import { messageOf, say } from "./bits.js";
 import { closeDialog, openDialog } from "./dialog.js";
+import { messageOf, say } from "./toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Json, JsonObject, NewTrial, Space } from "../lib/wire.d.ts" */

@@ -4,8 +4,8 @@ import { fields } from "../lib/filtered.js";
 import { fieldName } from "../lib/filters.js";
 import { route, setQuery } from "../lib/route.js";
 import { html } from "../lib/ui.js";
-import { Empty } from "./bits.js";
 import { Pick } from "./chart_card.js";
+import { Empty } from "./layout.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
 

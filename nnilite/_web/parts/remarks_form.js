@@ -2,8 +2,8 @@
 
 import { ApiError } from "../lib/api.js";
 import { html, useState } from "../lib/ui.js";
-import { messageOf, say } from "./bits.js";
 import { closeDialog } from "./dialog.js";
+import { messageOf, say } from "./toasts.js";
 
 /** @typedef {{ name?: string, tags: string[], note: string }} Words */
 

@@ -4,7 +4,7 @@
 import { address, ticketFor } from "../lib/api.js";
 import { isSignedIn } from "../lib/session.js";
 import { html } from "../lib/ui.js";
-import { messageOf, say } from "./bits.js";
+import { messageOf, say } from "./toasts.js";
 
 /** @import { Query } from "../lib/api.js" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */

@@ -3,7 +3,9 @@
 import { signOut } from "../lib/api.js";
 import { isSignedIn, signInTrouble } from "../lib/session.js";
 import { html } from "../lib/ui.js";
-import { Copy, Empty, perform } from "./bits.js";
+import { Copy } from "./copy.js";
+import { Empty } from "./layout.js";
+import { perform } from "./toasts.js";
 
 const REASONS = {
   "": ["Please sign in", ""],

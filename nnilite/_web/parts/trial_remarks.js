@@ -6,9 +6,9 @@ import { takeRemarks, version } from "../lib/live_data.js";
 import { remarksOf } from "../lib/remarks.js";
 import { href } from "../lib/route.js";
 import { html } from "../lib/ui.js";
-import { Card } from "./bits.js";
 import { openDialog } from "./dialog.js";
 import { Icon } from "./icons.js";
+import { Card } from "./layout.js";
 import { RemarksForm } from "./remarks_form.js";
 
 /** @import { TrialRemarks } from "../lib/wire.d.ts" */

@@ -4,7 +4,8 @@ import { bytes } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { html } from "../lib/ui.js";
 import { gpuText, processors, useOf, useUses } from "../lib/uses.js";
-import { Card, Time } from "./bits.js";
+import { Card } from "./layout.js";
+import { Time } from "./states.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 

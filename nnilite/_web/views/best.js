@@ -6,7 +6,9 @@ import { front, goals, isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
 import { flatten, isBetter, score, scored } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { Card, Copy, Empty, Scroll, Time } from "../parts/bits.js";
+import { Copy } from "../parts/copy.js";
+import { Card, Empty, Scroll } from "../parts/layout.js";
+import { Time } from "../parts/states.js";
 
 /** @import { FlatValue, Scored } from "../lib/trials.js" */
 /** @import { Experiment as Profile } from "../lib/wire.d.ts" */

@@ -7,9 +7,9 @@ import { loaded, trials } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
 import { isSignedIn } from "../lib/session.js";
 import { html, signal, useEffect, useState } from "../lib/ui.js";
-import { Empty } from "../parts/bits.js";
 import { loadLibrary } from "../parts/chart.js";
 import { FilterButton, FilterChips, FilterPanel, StateFilter } from "../parts/filter_bar.js";
+import { Empty } from "../parts/layout.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */

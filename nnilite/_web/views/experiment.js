@@ -5,10 +5,13 @@ import { count, duration } from "../lib/format.js";
 import { connection, profile, takeProfile } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { Card, Copy, Empty, ExperimentState, messageOf, Scroll, say, Time } from "../parts/bits.js";
+import { Copy } from "../parts/copy.js";
 import { Icon } from "../parts/icons.js";
+import { Card, Empty, Scroll } from "../parts/layout.js";
 import { Log } from "../parts/log.js";
 import { ServedLink } from "../parts/served_link.js";
+import { ExperimentState, Time } from "../parts/states.js";
+import { messageOf, say } from "../parts/toasts.js";
 import { Yaml, yaml } from "../parts/yaml.js";
 
 /** @import { Listed, Space as OneSpace, Experiment as Profile } from "../lib/wire.d.ts" */

@@ -6,9 +6,9 @@ import { goals, metricWord } from "../lib/objectives.js";
 import { go } from "../lib/route.js";
 import { bestSoFar, scored } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
-import { Card, Empty } from "../parts/bits.js";
 import { axis, base, Chart, colours, Save, STATE_COLOURS, tip } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
+import { Card, Empty } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 
 /** @import { Scored, Trial } from "../lib/trials.js" */

@@ -2,7 +2,7 @@
 
 import { plural } from "../lib/format.js";
 import { html } from "../lib/ui.js";
-import { Card } from "../parts/bits.js";
+import { Card } from "../parts/layout.js";
 
 /** @import { Experiment as Profile, Owed } from "../lib/wire.d.ts" */
 

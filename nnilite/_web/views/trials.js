@@ -24,12 +24,15 @@ import { selected, toggleSelected } from "../lib/selected.js";
 import { hasEnded, score, seconds } from "../lib/trials.js";
 import { html, useMemo, useState } from "../lib/ui.js";
 import { processors, useOf, uses, useUses } from "../lib/uses.js";
-import { csv, Empty, fileName, Pop, perform, State, saveFile } from "../parts/bits.js";
 import { confirm } from "../parts/dialog.js";
 import { FilterButton, FilterChips, FilterPanel, Search, StateFilter } from "../parts/filter_bar.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icons.js";
+import { Empty, Pop } from "../parts/layout.js";
 import { newTrial } from "../parts/new_trial.js";
+import { csv, fileName, saveFile } from "../parts/saved_files.js";
+import { State } from "../parts/states.js";
+import { perform } from "../parts/toasts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
 /** @import { FlatValue, Trial } from "../lib/trials.js" */

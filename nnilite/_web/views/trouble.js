@@ -5,7 +5,7 @@ import { profile, trials, version } from "../lib/live_data.js";
 import { isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
 import { html, useMemo, useState } from "../lib/ui.js";
-import { Card } from "../parts/bits.js";
+import { Card } from "../parts/layout.js";
 
 /** @typedef {{ key: string, reason: string, pattern: string, failed: boolean, times: number, same: boolean }} Group */
 
