@@ -102,7 +102,9 @@ class Burden:
 
 
 @contextmanager
-def crowd(place: Any, kind: str, head: str, *, user: str | None = None, family: str = "AF_INET") -> Iterator[None]:
+def crowd(
+    place: Any, kind: str, head: str, *, user: str | None = None, family: str = "AF_INET", again_a_s: int = AGAIN_A_S
+) -> Iterator[None]:
     """Callers of one kind, until the block ends, and that ends after `SECONDS`."""
     who: dict[str, Any] = {}
     if user is not None:
@@ -112,11 +114,12 @@ def crowd(place: Any, kind: str, head: str, *, user: str | None = None, family: 
     program = subprocess.Popen([shared_python(), "-I", "-S", "-c", CROWD], stdin=pipe, stdout=pipe, **who)
     try:
         assert program.stdin is not None
-        program.stdin.write(json.dumps([family, place, kind, head, CALLERS, SECONDS, AGAIN_A_S]).encode())
+        program.stdin.write(json.dumps([family, place, kind, head, CALLERS, SECONDS, again_a_s]).encode())
         program.stdin.close()
         yield
         assert program.stdout is not None
         made = int(program.stdout.read() or 0)
+        log.info("%.0f callers a second", made / SECONDS)
         assert program.wait(60) == 0
         assert made >= CALLERS
     finally:

@@ -1,14 +1,14 @@
 """Limits the open connections, and closes some when there are too many.
 
 A process has a limited number of file descriptors (RLIMIT_NOFILE), and the database, the trials and other files need
-some of them; the rest is for connections. When they are used up, the server closes the connection that has waited
-longest: first among those that have not proven who they are, then among those between two requests. So a new connection
-always has the time for a request, and a keeper whose kept connection was closed connects anew. A request that has
-passed the checks is never cut short; if all connections have one, the server accepts no others for a moment.
+some of them; the rest is for connections. When they are used up, the server closes one of those that have not
+proven who they are, or else the one that has waited longest between two requests. A keeper whose connection was closed
+connects again. A request that has passed the checks is never cut short; if all connections have one, the server accepts
+no others for a moment.
 
 A connection has proven who it is once a request of it has passed a check of a token or of its user. Until then it is
 one of a few, whatever the limit of descriptors, and of what it sends little is read at a time: strangers take no more
-memory than that.
+memory than that. Those whose heads are valid have a share of their own: see `UnprovenCallers`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPConnection, HTTPMessageDelegate
 from tornado.ioloop import IOLoop
 
+from nnilite._unproven import UnprovenCallers
+
 if TYPE_CHECKING:
     from tornado.http1connection import HTTP1Connection, HTTP1ServerConnection
     from tornado.iostream import IOStream
@@ -39,7 +41,7 @@ RESERVE = 256
 
 _CONNECTIONS_MAX = 8192  # the limit if the system sets none: each connection takes some kilobytes
 UNPROVEN_MOST = 256
-"""How many connections may be open that have not proven who they are."""
+"""How many connections may be open that have not proven who they are, besides half as many with a valid head."""
 
 _UNPROVEN_READ_BYTES = 4096  # a head is rarely larger; what is read beyond it lies in memory meanwhile
 _READ_BYTES = 65536  # tornado's own
@@ -60,21 +62,21 @@ def room(limit: int) -> int:
 
 
 class ServerConnections:
-    """The open connections of one server by what they wait for, those first that have waited longest."""
+    """The open connections of one server by what they wait for."""
 
     def __init__(self) -> None:
-        self._unproven: dict[IOStream, None] = {}  # those of which no request has passed a check
-        self._idle: dict[IOStream, None] = {}  # those between two requests
+        self._unproven: UnprovenCallers[IOStream] = UnprovenCallers(UNPROVEN_MOST)  # and that are not being checked
+        self._idle: dict[IOStream, None] = {}  # those between two requests, the one that has waited longest first
         self._busy: set[IOStream] = set()  # those with a request that has passed the checks
-        self._checked: set[IOStream] = set()  # those of the unproven whose request is being checked
+        self._checked: set[IOStream] = set()  # those without a proof whose request is being checked
 
     def __len__(self) -> int:
-        return len(self._unproven) + len(self._idle) + len(self._busy)
+        return len(self._unproven) + len(self._checked) + len(self._idle) + len(self._busy)
 
     @property
-    def unproven(self) -> int:
-        """How many have not proven who they are, and are not just being checked."""
-        return len(self._unproven) - len(self._checked)
+    def is_crowded(self) -> bool:
+        """Whether one without a proof has to be closed for the next."""
+        return self._unproven.is_full
 
     @property
     def checked(self) -> int:
@@ -82,7 +84,7 @@ class ServerConnections:
         return len(self._checked)
 
     def opened(self, stream: IOStream) -> None:
-        self._unproven[stream] = None
+        self._unproven.add(stream)
 
     @contextmanager
     def checking(self, stream: IOStream | None) -> Iterator[None]:
@@ -90,11 +92,18 @@ class ServerConnections:
         if stream is None or stream not in self._unproven:
             yield
             return
+        self._unproven.remove(stream)
         self._checked.add(stream)
+        put_back: Callable[[IOStream], IOStream | None] = self._unproven.add
         try:
             yield
+            put_back = self._unproven.hear
         finally:
-            self._checked.discard(stream)
+            if stream in self._checked:  # it is still open
+                self._checked.discard(stream)
+                left = put_back(stream)
+                if left is not None:
+                    left.close()
 
     def busy(self, stream: IOStream | None) -> None:
         """Note that a request has passed the checks, so that its connection is not closed for others."""
@@ -114,20 +123,19 @@ class ServerConnections:
         return stream in self._idle or stream in self._busy
 
     def closed(self, stream: IOStream) -> None:
-        self._unproven.pop(stream, None)
+        self._unproven.remove(stream)
         self._checked.discard(stream)
         self._idle.pop(stream, None)
         self._busy.discard(stream)
 
-    def close_oldest(self) -> bool:
-        """Close the connection that has waited longest. False if none may be closed."""
-        for waiting in (self._unproven, self._idle):
-            for stream in waiting:
-                if stream not in self._checked:
-                    del waiting[stream]
-                    stream.close()
-                    return True
-        return False
+    def close_one(self) -> bool:
+        """Close one without a proof, or else the one that has waited longest. False if none may be closed."""
+        stream = self._unproven.take() or next(iter(self._idle), None)
+        if stream is None:
+            return False
+        self.closed(stream)
+        stream.close()
+        return True
 
 
 class RestServer(HTTPServer):
@@ -195,7 +203,7 @@ class RestServer(HTTPServer):
         except (BlockingIOError, ConnectionAbortedError):  # the connection has gone already
             return True
         except OSError as error:  # for example too many open files, as other parts of the process have opened them
-            self._spared += sum(self._open.close_oldest() for _ in range(1 + len(self._open) // 10))
+            self._spared += sum(self._open.close_one() for _ in range(1 + len(self._open) // 10))
             self._tell(f"a connection cannot be accepted ({error.strerror or error})")
             return False
         try:
@@ -209,7 +217,7 @@ class RestServer(HTTPServer):
         if self._open.checked >= UNPROVEN_MOST:
             return False
         while full := self._full(listening):
-            closed = self._open.close_oldest()
+            closed = self._open.close_one()
             self._spared += closed
             self._tell(full)
             if not closed:
@@ -224,7 +232,7 @@ class RestServer(HTTPServer):
                 f"all of the {self._most} file descriptors that may be used for connections are in use; "
                 f"if so many are right, raise the limit of open files (ulimit -n)"
             )
-        if self._open.unproven >= UNPROVEN_MOST:
+        if self._open.is_crowded:
             return f"more than {UNPROVEN_MOST} connections were open that have not proven who they are"
         return ""
 

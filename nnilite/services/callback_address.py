@@ -19,11 +19,13 @@ from nnilite._keeper.local_link import SUFFIX, with_short_name
 from nnilite._keeper.proof import proves
 from nnilite._network import is_loopback
 from nnilite._sparse_log import SparseLog
+from nnilite._unproven import UnprovenCallers
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.service import ServiceContext
 
 __all__ = [
     "SparseLog",
+    "UnprovenCallers",
     "callback_address",
     "callback_socket",
     "check_callback_address",

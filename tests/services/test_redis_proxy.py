@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
 pytest.importorskip("redis")
 
+from crowds import ANSWER_S, SECONDS, crowd
 from nnilite._keeper.proof import ProofSession
+from nnilite.testing import eventually
 from nnilite_redis._mail import Letter
 from nnilite_redis._worker import proxy
 from nnilite_redis._worker.proxy import Proxy
+from waiting import pause
 
 PATH = "/api/v1/callback/j-1"
 
@@ -87,11 +92,30 @@ def test_a_job_that_is_not_here_is_nobodys(port: Port) -> None:
     assert port.post("/api/v1/callback/j-2/proof", "Bearer secret") == 403
 
 
-def test_the_oldest_without_a_proof_makes_room(port: Port) -> None:
+@pytest.mark.parametrize("kind", ["silent", "body"])
+def test_a_keeper_gets_through_beside_two_thousand_callers_a_second(port: Port, kind: str) -> None:
+    head = f"GET {PATH}/proof?nonce={'a' * 32} HTTP/1.1\r\nHost: x\r\n\r\n"
+    with crowd(("127.0.0.1", port.number), kind, head, again_a_s=2000):
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            began = time.monotonic()
+            eventually(lambda: reported(port))
+            assert time.monotonic() - began < ANSWER_S
+            pause(0.1, "as a trial would report")
+
+
+def reported(port: Port) -> bool:
+    with suppress(OSError, http.client.HTTPException):
+        return port.post(PATH, signed(b"{}")) == 200
+    return False
+
+
+def test_one_without_a_proof_makes_room(port: Port) -> None:
     with ExitStack() as opened:
         callers = [
             opened.enter_context(socket.create_connection(("127.0.0.1", port.number), timeout=20))
             for _ in range(proxy._UNPROVEN_MOST + 1)
         ]
-        assert callers[0].recv(100) == b""
+        ended, _, _ = select.select(callers, [], [], 20)
+        assert [caller.recv(100) for caller in ended] == [b""]
         assert port.post(PATH, "Bearer secret") == 200

@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,16 @@ from crowds import ANSWER_S, burden
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._keeper.link import RestLink
+from nnilite._keeper.proof import ProofSession
 from nnilite._keeper.spec import parse
 from nnilite.testing import Receiver, eventually
 from nnilite_remote import _tunnel
 from nnilite_remote._tunnel import TunnelGate
 from nnilite_remote._tunnel_request import TunnelRefused, parse_head
 from services.ssh_tunnel import tunnel, tunnel_end, worker
+
+log = logging.getLogger(__name__)
+log.setLevel(logging.INFO)
 
 SPEC = {"experiment": "x", "trial": "t", "command": "true", "directory": "/x"}
 BATCH = "POST /api/v1/callback/{job} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
@@ -195,15 +201,14 @@ def test_who_does_not_prove_himself_in_time_is_let_go(end: Callable[[], Any], mo
     assert is_closed(caller)
 
 
-def test_the_oldest_without_a_proof_makes_room_and_a_keeper_stays(
+def test_some_without_a_proof_make_room_and_a_keeper_stays(
     manager: Client, end: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper = end()
     keeper.sendall(batch(manager))
     assert status(keeper) == 200
     callers = [end() for _ in range(3 * _tunnel._UNPROVEN_MOST)]
-    assert is_closed(callers[0])
-    assert not callers[-1].closed
+    eventually(lambda: sum(not each.closed for each in callers) <= _tunnel._UNPROVEN_MOST)
     keeper.sendall(batch(manager))
     assert status(keeper) == 200
     assert len([record for record in caplog.records if record.name == _tunnel.__name__]) == 1
@@ -246,6 +251,63 @@ def test_a_thousand_callers_of_the_tunnel_take_little(manager: Client, tmp_path:
     assert found.megabytes < 20, str(found)
     assert found.threads < 8, str(found)
     assert found.slowest_s < ANSWER_S, str(found)
+
+
+@pytest.mark.parametrize("sent", ["", "a head"])
+def test_a_keeper_gets_through_beside_as_many_callers_as_come(manager: Client, tmp_path: Path, sent: str) -> None:
+    """Each new report has a connection of its own, so it has to get through without having proven itself before."""
+    head = f"GET /api/v1/callback/x/proof?nonce={'a' * 32} HTTP/1.1\r\n\r\n".encode() if sent else b""
+    with apart(tmp_path, f"http://127.0.0.1:{manager.port}") as (_, far), flood(far, head) as made:
+        eventually(lambda: made[0] > 2 * _tunnel._UNPROVEN_MOST)
+        for _ in range(5):
+            began, before = time.monotonic(), made[0]
+            eventually(lambda: reported(manager, far))
+            took_s = time.monotonic() - began
+            log.info("%.2f s beside %.0f callers a second", took_s, (made[0] - before) / took_s)
+            assert took_s < ANSWER_S
+
+
+def reported(manager: Client, far: Any) -> bool:
+    """Whether a keeper that connects for it gets a report to its manager."""
+    job = manager.backend.job_of("Run01")
+    session, body = ProofSession(manager.backend.callback_token(job)), b'{"events": []}'
+    path = f"/api/v1/callback/{job}"
+    with suppress(OSError, EOFError, SSHException, http.client.HTTPException), closing(tunnel_end(far)) as keeper:
+        keeper.sendall(f"GET {path}/proof?nonce={session.nonce} HTTP/1.1\r\n\r\n".encode())
+        answer = http.client.HTTPResponse(keeper)
+        answer.begin()
+        assert session.meet(json.loads(answer.read()))
+        signed = f"Authorization: {session.authorization('POST', path, body)}\r\nContent-Type: application/json"
+        keeper.sendall(f"POST {path} HTTP/1.1\r\n{signed}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        return status(keeper) == 200
+    return False
+
+
+@contextmanager
+def flood(far: Any, head: bytes) -> Iterator[list[int]]:
+    """Callers who come as fast as they can, up to 2,000 a second, and stay; how many have come."""
+    made, over = [0], threading.Event()
+
+    def call() -> None:
+        callers: deque[Any] = deque(maxlen=2000)
+        began = time.monotonic()
+        while not over.is_set():
+            with suppress(OSError, EOFError, SSHException):
+                caller = tunnel_end(far)
+                callers.append(caller)
+                caller.sendall(head)
+                made[0] += 1
+            over.wait(max(0.0, began + made[0] / 2000 - time.monotonic()))
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield made
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(30)
 
 
 @contextmanager

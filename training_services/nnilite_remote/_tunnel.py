@@ -5,7 +5,8 @@ it comes from this very program, of which it asks no sign-in. So nothing is pass
 at, and put to the manager anew if it is one that keepers make.
 
 A caller has proven itself once the manager has accepted the head of a request with a proof. Until then it is one of a
-few, the oldest of which is closed for the next; it has a short time, and no more than a head is read of what it sends.
+few, of whom one is closed for the next (see `UnprovenCallers`); it has a short time, and no more than a head is read of
+what it sends.
 No caller has a thread: all of a machine are served by one event loop in one thread, which belongs to that machine
 because sending by its connection may block.
 """
@@ -22,7 +23,7 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
-from nnilite.services.callback_address import SparseLog
+from nnilite.services.callback_address import SparseLog, UnprovenCallers
 from nnilite_remote._tunnel_request import MAX_HEAD_BYTES, TunnelRefused, TunnelRequest, parse_head
 from nnilite_remote._tunnel_upstream import PIECE_BYTES, PROOF_HEADER, ManagerAway, ManagerReply, TunnelUpstream
 
@@ -126,7 +127,7 @@ class TunnelGate:
         self._closed = False
         # Those that have come and are not yet in `_unproven`: paramiko's thread may be faster than the gate's.
         self._arriving = threading.BoundedSemaphore(_UNPROVEN_MOST)
-        self._unproven: dict[_TunnelCaller, None] = {}  # the oldest first
+        self._unproven: UnprovenCallers[_TunnelCaller] = UnprovenCallers(_UNPROVEN_MOST)
         self._proven: dict[_TunnelCaller, None] = {}
         self._refusals = SparseLog()
 
@@ -165,18 +166,18 @@ class TunnelGate:
 
     def _begin(self, channel: Any) -> None:
         self._arriving.release()
-        if len(self._unproven) >= _UNPROVEN_MOST:
-            self._close(next(iter(self._unproven)))
-            self._note("more connect than prove who they are; the oldest are closed for others")
+        if self._unproven.is_full:
+            self._close(self._unproven.take())
+            self._note("more connect than prove who they are; some are closed for others")
         caller = _TunnelCaller(channel)
-        self._unproven[caller] = None
+        self._unproven.add(caller)
         caller.task = asyncio.get_running_loop().create_task(self._serve(caller))
 
     def _prove(self, caller: _TunnelCaller, job: str) -> None:
         """Note whose keeper a caller is. A job's oldest connections are closed for a further one."""
         if caller.job == job:
             return
-        self._unproven.pop(caller, None)
+        self._unproven.remove(caller)
         caller.job = None
         of_job = [each for each in self._proven if each.job == job]
         if len(of_job) >= _JOB_MOST:
@@ -186,13 +187,15 @@ class TunnelGate:
         caller.job = job
         self._proven[caller] = None
 
-    def _close(self, caller: _TunnelCaller) -> None:
+    def _close(self, caller: _TunnelCaller | None) -> None:
+        if caller is None:
+            return
         self._forget(caller)
         if caller.task is not None:
             caller.task.cancel()
 
     def _forget(self, caller: _TunnelCaller) -> None:
-        self._unproven.pop(caller, None)
+        self._unproven.remove(caller)
         self._proven.pop(caller, None)
 
     def _note(self, what: str) -> None:
@@ -226,6 +229,8 @@ class TunnelGate:
             self._note("somebody asked for what keepers do not ask for")
             await _send(caller, _head(refused.status, 0, "close"))
             return False
+        if caller in self._unproven:
+            self._close(self._unproven.hear(caller))
         try:
             reply = await asyncio.wait_for(upstream.ask(request), _MANAGER_S)
             unread = bool(request.length) and not reply.wants_body

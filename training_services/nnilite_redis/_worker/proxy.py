@@ -1,7 +1,7 @@
 """Where keepers on this machine find their manager: requests that come here go to it as letters, and so do its answers.
 
 Everybody on this machine can reach the port. So a request is judged by its head: its body is read only if the head
-proves that the keeper of a job here has sent it. Connections without a proof are few, and the oldest makes room.
+proves that the keeper of a job here has sent it. Connections without a proof are few, and one of them makes room.
 
 While Redis or the manager is away the answer is 503, and the keeper tries again: what it has to tell stands in the
 trial's folder until the manager has acknowledged it.
@@ -20,7 +20,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler, stream_request_body
 
 from nnilite.errors import NniliteError
-from nnilite.services.callback_address import proves
+from nnilite.services.callback_address import UnprovenCallers, proves
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import ANSWER_HEADERS, MAX_BODY_BYTES, REQUEST_HEADERS, is_of_keeper
 
@@ -69,22 +69,30 @@ class Proxy:
 
 
 class _NewConnections:
-    """The connections by which nothing has come yet that proves who sent it, the oldest first."""
+    """The connections by which nothing has come yet that proves who sent it."""
 
     def __init__(self) -> None:
-        self._streams: dict[IOStream, None] = {}
+        self._streams: UnprovenCallers[IOStream] = UnprovenCallers(_UNPROVEN_MOST)
 
     def add(self, stream: IOStream) -> None:
-        if len(self._streams) >= _UNPROVEN_MOST:
-            oldest = next(iter(self._streams))
-            self.remove(oldest)
-            oldest.close()
+        if self._streams.is_full:
+            _close(self._streams.take())
         stream.read_chunk_size = _UNPROVEN_READ_BYTES
-        self._streams[stream] = None
+        self._streams.add(stream)
+
+    def hear(self, stream: IOStream) -> None:
+        """Note that a valid head has come."""
+        if stream in self._streams:
+            _close(self._streams.hear(stream))
 
     def remove(self, stream: IOStream) -> None:
         stream.read_chunk_size = _READ_BYTES
-        self._streams.pop(stream, None)
+        self._streams.remove(stream)
+
+
+def _close(stream: IOStream | None) -> None:
+    if stream is not None:
+        stream.close()
 
 
 class _ProxyServer(HTTPServer):
@@ -122,10 +130,10 @@ class _ProxyHandler(RequestHandler):
             self._answer(Letter({"status": 404}))
         elif method == "POST" and not proves(self.request.headers.get("Authorization", ""), token, method, path):
             self._answer(Letter({"status": 401}))
-        elif method == "POST":
+        else:
             stream = getattr(self.request.connection, "stream", None)
             if stream is not None:
-                self._unproven.remove(stream)
+                (self._unproven.remove if method == "POST" else self._unproven.hear)(stream)
 
     def data_received(self, chunk: bytes) -> None:
         if self.request.method == "POST":  # no other method has a body

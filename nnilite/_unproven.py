@@ -1,0 +1,64 @@
+"""Callers who have not proven who they are: a limited number stays, and one of the older half is closed for the next.
+
+Which one is a matter of chance. If it were always the oldest, somebody who connects often enough would close every
+caller after the same short time, before a slow one has proven itself; by chance, some of these get through however many
+connect. The newer half has the time for a request. Callers who have sent a whole and valid head have a share of their
+own, from which those who only connect push nobody out.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Generic, TypeVar
+
+Caller = TypeVar("Caller")
+
+
+class UnprovenCallers(Generic[Caller]):
+    """The callers without a proof. Half as many as `most` may stay besides who have sent a valid head."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._silent: dict[Caller, None] = {}
+        self._heard: dict[Caller, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._silent) + len(self._heard)
+
+    def __contains__(self, caller: object) -> bool:
+        return caller in self._silent or caller in self._heard
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one has to be closed before the next one is added."""
+        return len(self._silent) >= self._most
+
+    def add(self, caller: Caller) -> None:
+        """Add one that has connected."""
+        self._silent[caller] = None
+
+    def hear(self, caller: Caller) -> Caller | None:
+        """Note that a caller has sent a valid head. Returns another one that has to be closed for it."""
+        if caller in self._heard:
+            return None
+        self._silent.pop(caller, None)
+        closed = _one_of(self._heard) if len(self._heard) >= self._most // 2 else None
+        self._heard[caller] = None
+        return closed
+
+    def take(self) -> Caller | None:
+        """Remove one by chance of the older half, who has sent a valid head only if all have. None if there is none."""
+        return _one_of(self._silent or self._heard)
+
+    def remove(self, caller: Caller) -> None:
+        """Remove one that has gone, or has proven who it is."""
+        self._silent.pop(caller, None)
+        self._heard.pop(caller, None)
+
+
+def _one_of(callers: dict[Caller, None]) -> Caller | None:
+    if not callers:
+        return None
+    found = random.choice(list(callers)[: (len(callers) + 1) // 2])
+    del callers[found]
+    return found
