@@ -22,10 +22,11 @@ MERMAID = ROOT / "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
 """Of version 11, for which the theme has its colours; what version 12 draws cannot be read in the dark."""
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+\.(?:md|example))\)")
 EXAMPLE_LINK = re.compile(r"\]\((?:\.\./)+examples/([\w-]+)/([\w./-]+)\)")
-OTHER_LINK = re.compile(r"\]\((?:\.\./)+(CHANGELOG\.md|CONTRIBUTING\.md|\.nniignore\.example)\)")
+OTHER_LINK = re.compile(r"\]\((?:\.\./)+(CHANGELOG\.md|CONTRIBUTING\.md|SECURITY\.md|\.nniignore\.example)\)")
 OTHERS = {
     "CHANGELOG.md": "changes.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     ".nniignore.example": "nniignore.txt",
 }
 """Files beside docs/ that its pages link to, and where they are in the site."""
@@ -47,7 +48,10 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, f"examples/{folder.name}.md", content=example_page(folder)))
     for name, place in OTHERS.items():
         text = (ROOT / name).read_text("utf-8")
-        files.append(File.generated(config, place, content=text.replace("](docs/", "](")))
+        text = text.replace("](docs/", "](")
+        for other, elsewhere in OTHERS.items():
+            text = text.replace(f"]({other})", f"]({elsewhere})")
+        files.append(File.generated(config, place, content=text))
     if MERMAID.exists():
         files.append(File.generated(config, "assets/mermaid.js", abs_src_path=str(MERMAID)))
 
