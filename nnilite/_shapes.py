@@ -274,6 +274,11 @@ def _read(field: _Field, value: Json) -> Any:
         raise Mismatch(field.key, str(error)) from None
 
 
+def wire_names(cls: type) -> dict[str, str]:
+    """The names on the wire of a record's fields, by those of the fields."""
+    return {field.name: field.key for field in _fields(cls)}
+
+
 def properties_of(cls: type) -> dict[str, Schema]:
     """The schemas of a record's fields, by their names on the wire."""
     return {field.key: dict(field.form.schema) for field in _fields(cls)}

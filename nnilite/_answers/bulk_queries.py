@@ -6,12 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from nnilite._shapes import wire_names
+from nnilite.records import Attempt, Trial
+
+# What rows have of the records, by the names here and on the wire: all fields but those that no chart needs.
+TRIAL_FIELDS = {name: key for name, key in wire_names(Trial).items() if name != "parameter_id"}
+ATTEMPT_FIELDS = {name: key for name, key in wire_names(Attempt).items() if name not in ("message", "url")}
+
 
 class Table(Enum):
     """Whether rows are about trials or about attempts."""
 
     TRIALS = "trials"
     ATTEMPTS = "attempts"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names on the wire of what is in a row."""
+        if self is Table.TRIALS:
+            return (*TRIAL_FIELDS.values(), "latest")
+        return ("sequence", *ATTEMPT_FIELDS.values())
 
 
 @dataclass(frozen=True)

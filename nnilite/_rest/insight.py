@@ -14,12 +14,6 @@ from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 
 CURVES_MAX = 500
-TRIAL_COLUMNS = (
-    *("sequence", "id", "state", "reason", "source", "attempt", "created", "started", "ended"),
-    *("parameters", "value", "latest", "service", "cost"),
-)
-ATTEMPT_COLUMNS = ("sequence", "trial", "number", "service", "host", "state", "started", "ended", "exitCode", "cost")
-_COLUMNS = {Table.TRIALS: TRIAL_COLUMNS, Table.ATTEMPTS: ATTEMPT_COLUMNS}
 _COMPRESSION_LEVEL = 1  # compresses a megabyte in 10 ms
 _WORTH_COMPRESSING_BYTES = 2000
 
@@ -84,7 +78,7 @@ def read_cursor(text: str | None) -> PageCursor:
 def rows_text(table: Table, page: RowPage) -> str:
     """The answer as text, since its rows are JSON already."""
     cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != PageCursor() else None
-    about = wire.dumps({"columns": list(_COLUMNS[table]), "count": page.count, "next": cursor})
+    about = wire.dumps({"columns": list(table.columns), "count": page.count, "next": cursor})
     return f'{about[:-1]},"rows":{page.rows}}}'
 
 

@@ -1,7 +1,10 @@
 """The experiment's SQLite database and the files beside it. What is not committed there has not happened.
 
 recall              reads back what the manager needs to continue
-writer              the writing side: schema, migrations, one transaction for each round of the engine
+writer              the writing side: one transaction for each round of the engine
+columns             the columns of trials and attempts, derived from the records
+stored_values       what the values of the database may be, and how they are read
+database_schema     all tables, and the steps that bring an older database up to date
 shared              a database that several processes write in turn
 place               whether a database is still the file at its path, and how to write it back there
 trouble             turns errors of a database into one sentence with a cure

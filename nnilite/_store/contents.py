@@ -8,23 +8,18 @@ are not checked here: `rows.stored_value` reads them, and reads a bad one as Non
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from nnilite._remarks import checked
-from nnilite._store.rows import stored_end
+from nnilite._store import stored_values as checks
+from nnilite._store.columns import ATTEMPTS, TRIALS
+from nnilite._store.stored_values import Check
 from nnilite.errors import ConfigError, StoreError
-from nnilite.records import PRIORITY_MAX, RUN_MAX, CallKind, ExperimentLimits, ExperimentState, JobState, TrialState
+from nnilite.records import PRIORITY_MAX, CallKind, ExperimentLimits, ExperimentState
 from nnilite.services.keeper_events import read_value
-
-Check = Callable[[Any], bool]
-
-LARGEST = 2**53 - 1
-LAST_TIME_S = 1e11
-_TRIAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def foreign_objects(db: sqlite3.Connection) -> list[str]:
@@ -49,13 +44,13 @@ def check_schema(db: sqlite3.Connection, schema: str) -> None:
 
 def check_rows(db: sqlite3.Connection) -> None:
     """Check all rows. Raises: StoreError that names table and column of a value that nnilite does not write."""
-    for table, checks in _COLUMNS.items():
-        for row in db.execute(f"SELECT {', '.join(checks)} FROM {table}"):
-            for (column, check), value in zip(checks.items(), row, strict=True):
+    for table, columns in _COLUMNS.items():
+        for row in db.execute(f"SELECT {', '.join(columns)} FROM {table}"):
+            for (column, check), value in zip(columns.items(), row, strict=True):
                 if not check(value):
                     raise StoreError(f"in its table {table}, {column} cannot be {value!r:.60}")
     for key, value in db.execute("SELECT key, value FROM meta"):
-        if not (_text(key) and _text(value) and _META.get(key, _text)(value)):
+        if not (checks.text(key) and checks.text(value) and _META.get(key, checks.text)(value)):
             raise StoreError(f"in its table meta, {key!r:.60} cannot be {value!r:.60}")
     for table in ("attempts", "metrics", "remarks"):
         if db.execute(f"SELECT 1 FROM {table} WHERE trial NOT IN (SELECT sequence FROM trials) LIMIT 1").fetchone():
@@ -73,7 +68,7 @@ def checked_limits(text: str | None) -> Mapping[str, Any]:
 def moment_of(text: str | None) -> float | None:
     """A time of the table `meta`. Raises: ValueError."""
     value = json.loads(text or "null")
-    if not _maybe(_time)(value):
+    if not checks.maybe(checks.time)(value):
         raise ValueError(f"{value!r:.60} is no time")
     return None if value is None else float(value)
 
@@ -81,50 +76,6 @@ def moment_of(text: str | None) -> float | None:
 def _objects(db: sqlite3.Connection) -> dict[str, tuple[str, str, str]]:
     rows = db.execute("SELECT name, type, tbl_name, sql FROM sqlite_master").fetchall()
     return {str(name): (kind, table, " ".join(str(sql).split())) for name, kind, table, sql in rows}
-
-
-def _maybe(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _one_of(*values: str) -> Check:
-    return lambda value: value in values
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST
-
-
-def _time(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= LAST_TIME_S
-
-
-def _number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
-def _cost(value: Any) -> bool:
-    return _number(value) and 0 <= value <= LARGEST
-
-
-def _truth(value: Any) -> bool:
-    return type(value) is int and value in (0, 1)
-
-
-def _limit(value: Any) -> bool:
-    return _number(value) and 0 < value <= LARGEST
-
-
-def _id(value: Any) -> bool:
-    return isinstance(value, str) and _TRIAL_ID.fullmatch(value) is not None
-
-
-def _object(value: Any) -> bool:
-    return isinstance(value, str) and isinstance(read_value(value)[0], dict)
 
 
 def _tags(value: Any) -> bool:
@@ -143,17 +94,9 @@ def _remarked(tags: Any, note: Any) -> bool:
     return True
 
 
-def _end(value: Any) -> bool:
-    try:
-        stored_end(value)
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
 def _meta_time(text: str) -> bool:
     value, problem = read_value(text)
-    return not problem and _maybe(_time)(value)
+    return not problem and checks.maybe(checks.time)(value)
 
 
 def _meta_limits(text: str) -> bool:
@@ -165,72 +108,40 @@ def _meta_limits(text: str) -> bool:
 
 
 _LIMITS: dict[str, Check] = {
-    **{limit.name: _maybe(_limit) for limit in fields(ExperimentLimits)},  # the durations
-    "concurrency": lambda value: _whole(value) and value > 0,
-    "max_trials": _maybe(lambda value: _whole(value) and value > 0),
-    "max_cost": _maybe(_cost),
-    "max_slots": _maybe(lambda value: _whole(value) and value > 0),
-    "priority": _maybe(lambda value: type(value) is int and abs(value) <= PRIORITY_MAX),
+    **{limit.name: checks.maybe(checks.limit) for limit in fields(ExperimentLimits)},  # the durations
+    "concurrency": checks.positive,
+    "max_trials": checks.maybe(checks.positive),
+    "max_cost": checks.maybe(checks.amount),
+    "max_slots": checks.maybe(checks.positive),
+    "priority": checks.maybe(lambda value: type(value) is int and abs(value) <= PRIORITY_MAX),
 }
 _META: dict[str, Check] = {
     "created": _meta_time,
     "ended": _meta_time,
     "duration_s": _meta_time,
-    "state": _one_of(*(state.value for state in ExperimentState)),
+    "state": checks.one_of(*(state.value for state in ExperimentState)),
     "limits": _meta_limits,
 }
 _COLUMNS: dict[str, dict[str, Check]] = {
-    "trials": {
-        "sequence": _whole,
-        "id": _id,
-        "parameter_id": _maybe(_whole),
-        "parameters": _text,
-        "source": _one_of("algorithm", "customized"),
-        "state": _one_of(*(state.value for state in TrialState)),
-        "reason": _text,
-        "attempt": _whole,
-        "created": _time,
-        "started": _maybe(_time),
-        "ended": _maybe(_time),
-        "value": _maybe(_text),
-        "score": _maybe(_number),
-        "revision": _whole,
-        "service": _text,
-        "cost": _maybe(_cost),
-    },
-    "attempts": {
-        "number": _whole,
-        "service": _text,
-        "handle": _maybe(_object),
-        "state": _one_of(*(state.value for state in JobState)),
-        "started": _maybe(_time),
-        "ended": _maybe(_time),
-        "exit_code": _maybe(lambda value: type(value) is int),
-        "message": _text,
-        "host": _text,
-        "url": _text,
-        "cancel": _one_of("", *(state.value for state in TrialState)),
-        "reported_end": _maybe(_end),
-        "cost": _maybe(_cost),
-        "run": lambda value: isinstance(value, str) and len(value) <= RUN_MAX,
-    },
+    "trials": TRIALS.checks,
+    "attempts": ATTEMPTS.checks,
     "metrics": {
-        "attempt": _whole,
-        "idx": _whole,
-        "final": _truth,
-        "sequence": _whole,
-        "value": _text,
-        "time": _time,
+        "attempt": checks.whole,
+        "idx": checks.whole,
+        "final": checks.truth,
+        "sequence": checks.whole,
+        "value": checks.text,
+        "time": checks.time,
     },
     "calls": {
-        "number": _whole,
-        "kind": _one_of(*(kind.value for kind in CallKind)),
-        "trial": _maybe(_id),
-        "parameter_id": _maybe(_whole),
-        "value": _maybe(_text),
-        "success": _maybe(_truth),
-        "customized": _truth,
+        "number": checks.whole,
+        "kind": checks.one_of(*(kind.value for kind in CallKind)),
+        "trial": checks.maybe(checks.trial_id),
+        "parameter_id": checks.maybe(checks.whole),
+        "value": checks.maybe(checks.text),
+        "success": checks.maybe(checks.truth),
+        "customized": checks.truth,
     },
-    "removals": {"trial": _whole, "number": _whole},
-    "remarks": {"tags": _tags, "note": _note, "revision": _whole},
+    "removals": {"trial": checks.whole, "number": checks.whole},
+    "remarks": {"tags": _tags, "note": _note, "revision": checks.whole},
 }

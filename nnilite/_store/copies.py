@@ -13,8 +13,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nnilite._store.contents import check_rows, check_schema
+from nnilite._store.database_schema import SCHEMA
 from nnilite._store.trouble import translated
-from nnilite._store.writer import SCHEMA, Store
+from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 
 _LIVE = "('WAITING', 'RUNNING', 'UNKNOWN')"

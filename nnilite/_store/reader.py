@@ -29,9 +29,9 @@ from nnilite._store.rows import (
     TRIAL_COLUMNS,
     attempt_from,
     metric_from,
-    stored_value,
     trial_from,
 )
+from nnilite._store.stored_values import stored_value
 from nnilite._store.trial_remarks import WITH_TAG, find_remarks
 from nnilite._store.trouble import closed, understood
 from nnilite.errors import NotFound

@@ -10,7 +10,8 @@ from typing import Any
 
 from nnilite._engine import messages as s
 from nnilite._store.contents import checked_limits, moment_of
-from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, attempt_from, call_from, stored_value, trial_from
+from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, attempt_from, call_from, trial_from
+from nnilite._store.stored_values import stored_value
 from nnilite._store.trouble import understood
 from nnilite.errors import StoreError
 from nnilite.records import DRILLED, UNSTARTED, Attempt, ExperimentState, JobState, Json, Trial, TrialState

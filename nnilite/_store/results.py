@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nnilite._nni_folders import is_uncertain
-from nnilite._store.rows import stored_value
+from nnilite._store.stored_values import stored_value
 from nnilite._store.trouble import understood
 from nnilite.errors import NotFound
 from nnilite.records import Json

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite._store.contents import check_rows, check_schema
+from nnilite._store.database_schema import SCHEMA
 from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
     METRIC_COLUMNS,
@@ -17,7 +18,7 @@ from nnilite._store.rows import (
     trial_from,
 )
 from nnilite._store.trouble import understood
-from nnilite._store.writer import SCHEMA, Store
+from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, Json, Metric, Trial
 from nnilite.tuner import Call

@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 from nnilite._store.contents import check_rows, check_schema, foreign_objects
-from nnilite._store.rows import stored_value
+from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
+from nnilite._store.stored_values import stored_value
 from nnilite._store.trouble import understood
-from nnilite._store.writer import SCHEMA, SCHEMA_VERSION
 from nnilite.errors import StoreError
 from nnilite.records import ExperimentState
 from nnilite.tuner import scalar

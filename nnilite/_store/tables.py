@@ -15,9 +15,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
+from nnilite._answers.bulk_queries import (
+    ATTEMPT_FIELDS,
+    TRIAL_FIELDS,
+    Curve,
+    Importance,
+    ImportanceMethod,
+    PageCursor,
+    RowPage,
+    Table,
+)
 from nnilite._store.reader import Reader
-from nnilite._store.rows import LATEST, stored_value
+from nnilite._store.rows import LATEST
+from nnilite._store.stored_values import stored_value
 from nnilite.errors import ServiceError
 from nnilite.records import Json
 
@@ -30,22 +40,20 @@ _ANSWERS_MAX = 32  # answers that are kept
 
 _JSON_OR_TEXT = "CASE WHEN json_valid({0}) THEN json({0}) ELSE {0} END"
 _LAST = "MAX(printf('%016d-%016d', {}, {}))"  # the largest pair of numbers: MAX takes no pairs
+_JSON = ("parameters", "value", "latest")  # columns with JSON texts, which stand in the answer as JSON
+_TRIAL_ROW = ", ".join(_JSON_OR_TEXT.format(name) if name in _JSON else name for name in (*TRIAL_FIELDS, "latest"))
 _TRIAL_ROWS = f"""
-SELECT json_group_array(json_array(
-    sequence, id, state, reason, source, attempt, created, started, ended,
-    {_JSON_OR_TEXT.format("parameters")}, {_JSON_OR_TEXT.format("value")}, {_JSON_OR_TEXT.format("latest")},
-    service, cost)),
-  COUNT(*), {_LAST.format("revision", "sequence")}
+SELECT json_group_array(json_array({_TRIAL_ROW})), COUNT(*), {_LAST.format("revision", "sequence")}
 FROM (
-  SELECT t.sequence, id, state, reason, source, attempt, created, started, ended, parameters, value, revision,
-    service, cost, {LATEST} AS latest
+  SELECT {", ".join(TRIAL_FIELDS)}, revision, {LATEST} AS latest
   FROM trials t WHERE (revision, t.sequence) > (?, ?) ORDER BY revision, t.sequence LIMIT ?)
 """
+_ATTEMPT_ROW = ", ".join("t.id AS trial" if name == "trial" else f"a.{name}" for name in ATTEMPT_FIELDS)
 _ATTEMPT_ROWS = f"""
-SELECT json_group_array(json_array(trial, id, number, service, host, state, started, ended, exit_code, cost)),
-  COUNT(*), {_LAST.format("trial", "number")}
+SELECT json_group_array(json_array(sequence, {", ".join(ATTEMPT_FIELDS)})),
+  COUNT(*), {_LAST.format("sequence", "number")}
 FROM (
-  SELECT a.trial, t.id, number, a.service, host, a.state, a.started, a.ended, exit_code, a.cost
+  SELECT a.trial AS sequence, {_ATTEMPT_ROW}
   FROM attempts a JOIN trials t ON t.sequence = a.trial
   WHERE (a.trial, number) > (?, ?) ORDER BY a.trial, number LIMIT ?)
 """

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine import messages as s
-from nnilite._shapes import to_json
+from nnilite._store.columns import ATTEMPTS, TRIALS
 from nnilite._store.contents import foreign_objects
+from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from nnilite._store.place import PlaceOf
 from nnilite._store.recall import Recall
 from nnilite._store.trouble import translated, understood
@@ -38,54 +39,6 @@ log = logging.getLogger(__name__)
 FILE_NAME = "nnilite.sqlite"
 _APPLICATION_ID = 0x6E6E696C  # "nnil" in ASCII: by this nnilite recognizes its own files
 _SECRET = re.compile("[0-9a-f]{64}")
-SCHEMA_VERSION = 6
-
-_REMOVALS = """
-CREATE TABLE removals (
-  trial INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (trial, number)) WITHOUT ROWID"""
-_REMARKS = """
-CREATE TABLE remarks (
-  trial INTEGER PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL, revision INTEGER NOT NULL UNIQUE)"""
-SCHEMA = f"""
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE trials (
-  sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parameter_id INTEGER, parameters TEXT NOT NULL,
-  source TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, attempt INTEGER NOT NULL,
-  created REAL NOT NULL, started REAL, ended REAL, value TEXT, score REAL, revision INTEGER NOT NULL,
-  service TEXT NOT NULL DEFAULT '', cost REAL);
-CREATE INDEX trials_state ON trials (state, score);
-CREATE INDEX trials_score ON trials (score);
-CREATE INDEX trials_revision ON trials (revision);
-CREATE TABLE attempts (
-  trial INTEGER NOT NULL, number INTEGER NOT NULL, service TEXT NOT NULL, handle TEXT, state TEXT NOT NULL,
-  started REAL, ended REAL, exit_code INTEGER, message TEXT NOT NULL, host TEXT NOT NULL, url TEXT NOT NULL,
-  cancel TEXT NOT NULL, reported_end TEXT, cost REAL, run TEXT NOT NULL DEFAULT '',
-  PRIMARY KEY (trial, number)) WITHOUT ROWID;
-CREATE TABLE metrics (
-  trial INTEGER NOT NULL, attempt INTEGER NOT NULL, idx INTEGER NOT NULL, final INTEGER NOT NULL,
-  sequence INTEGER NOT NULL, value TEXT NOT NULL, time REAL NOT NULL);
-CREATE UNIQUE INDEX metrics_place ON metrics (trial, attempt, idx);
-CREATE TABLE calls (
-  number INTEGER PRIMARY KEY, kind TEXT NOT NULL, trial TEXT, parameter_id INTEGER, value TEXT, success INTEGER,
-  customized INTEGER NOT NULL);
-{_REMOVALS};
-{_REMARKS};
-"""
-
-_COSTS = """
-ALTER TABLE trials ADD COLUMN service TEXT NOT NULL DEFAULT '';
-ALTER TABLE trials ADD COLUMN cost REAL;
-ALTER TABLE attempts ADD COLUMN cost REAL;
-UPDATE trials SET service = COALESCE(
-  (SELECT a.service FROM attempts a WHERE a.trial = trials.sequence AND a.number = trials.attempt), '')"""
-_MIGRATIONS: dict[int, str] = {
-    1: _REMOVALS,
-    2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT",
-    3: _COSTS,
-    4: _REMARKS,
-    5: "ALTER TABLE attempts ADD COLUMN run TEXT NOT NULL DEFAULT ''",
-}
-"""By schema version, the statements that lead to the next; to the letter as in `SCHEMA` (see `check_schema`)."""
 
 
 class Store(Recall):
@@ -166,7 +119,7 @@ class Store(Recall):
 
     def _migrate(self, old: int) -> None:
         db = self._use()
-        db.executescript(f"BEGIN; {_MIGRATIONS[old]}; PRAGMA user_version = {old + 1}; COMMIT;")
+        db.executescript(f"BEGIN; {MIGRATIONS[old]}; PRAGMA user_version = {old + 1}; COMMIT;")
 
     # ------------------------------------------------------------ writing
 
@@ -206,8 +159,8 @@ class Store(Recall):
             else:
                 experiment = record
         self._commit(
-            [_trial_row(t) for t in trials.values()],
-            [_attempt_row(a) for a in attempts.values()],
+            [[*TRIALS.row(t), scalar(t.value)] for t in trials.values()],
+            [[a.trial, *ATTEMPTS.row(a)] for a in attempts.values()],
             metrics,
             calls,
             removals,
@@ -216,8 +169,8 @@ class Store(Recall):
 
     def _commit(
         self,
-        trials: list[tuple[Any, ...]],
-        attempts: list[tuple[Any, ...]],
+        trials: list[list[Any]],
+        attempts: list[list[Any]],
         metrics: list[tuple[Any, ...]],
         calls: list[tuple[Any, ...]],
         removals: dict[tuple[str, int], bool],
@@ -293,17 +246,16 @@ class Store(Recall):
             self._use().execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
+_ONCE = ("sequence", "id", "parameter_id", "parameters", "source", "created")
+"""The columns of a trial that never change."""
 _PUT_TRIAL = (
-    "INSERT INTO trials (sequence, id, parameter_id, parameters, source, state, reason, attempt, created, started, "
-    "ended, value, score, service, cost, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (sequence) DO UPDATE SET state = excluded.state, reason = excluded.reason, "
-    "attempt = excluded.attempt, started = excluded.started, ended = excluded.ended, value = excluded.value, "
-    "score = excluded.score, service = excluded.service, cost = excluded.cost, revision = excluded.revision"
+    f"INSERT INTO trials ({TRIALS.selected()}, score, revision) VALUES (?, ?{', ?' * len(TRIALS.fields)}) "
+    "ON CONFLICT (sequence) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in TRIALS.columns if name not in _ONCE)
 )
 _PUT_ATTEMPT = (
-    "INSERT OR REPLACE INTO attempts (trial, number, service, handle, state, started, ended, exit_code, message, host, "
-    "url, cancel, reported_end, cost, run) "
-    "VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT OR REPLACE INTO attempts (trial, {ATTEMPTS.selected()}) "
+    f"VALUES ((SELECT sequence FROM trials WHERE id = ?){', ?' * len(ATTEMPTS.fields)})"
 )
 _ADD_METRIC = (
     "INSERT INTO metrics (trial, attempt, idx, final, sequence, value, time) "
@@ -315,24 +267,6 @@ _ADD_CALL = (
 )
 _ADD_REMOVAL = "INSERT OR IGNORE INTO removals VALUES ((SELECT sequence FROM trials WHERE id = ?), ?)"
 _DROP_REMOVAL = "DELETE FROM removals WHERE trial = (SELECT sequence FROM trials WHERE id = ?) AND number = ?"
-
-
-def _trial_row(t: Trial) -> tuple[Any, ...]:
-    value = None if t.value is None else json.dumps(t.value)
-    return (
-        *(t.sequence, t.id, t.parameter_id, json.dumps(t.parameters), t.source, t.state.value, storable(t.reason)),
-        *(t.attempt, t.created, t.started, t.ended, value, scalar(t.value), t.service, t.cost),
-    )
-
-
-def _attempt_row(a: Attempt) -> tuple[Any, ...]:
-    handle = None if a.handle is None else json.dumps(dict(a.handle))
-    end = None if a.reported_end is None else json.dumps(to_json(a.reported_end))
-    return (
-        *(a.trial, a.number, a.service, handle, a.state.value, a.started, a.ended, a.exit_code),
-        *(storable(a.message), storable(a.host), storable(a.url), a.cancel.value if a.cancel else "", end, a.cost),
-        a.run,
-    )
 
 
 def _call_row(record: s.SaveCall) -> tuple[Any, ...]:

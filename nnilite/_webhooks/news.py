@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nnilite._documents import read_document, write_json
-from nnilite._store.rows import stored_value
+from nnilite._store.stored_values import stored_value
 from nnilite.errors import DamagedFile
 from nnilite.records import Json
 

@@ -17,7 +17,7 @@ import pytest
 from nnilite._answers.backend import TrialQuery
 from nnilite._answers.bulk_queries import ImportanceMethod, PageCursor, Table
 from nnilite._engine import messages as s
-from nnilite._rest.insight import TRIAL_COLUMNS, rows_text
+from nnilite._rest.insight import rows_text
 from nnilite._store.importance import columns, compute, flatten
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
@@ -92,7 +92,7 @@ def test_rows_survive_values_that_are_no_json(store: Store, ask: Ask) -> None:
     (row,) = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, PageCursor(), 10)))
     assert row["value"] == '{"default": NaN}'
     assert row["parameters"] == {"k": 'é\u2028"\n'}
-    assert tuple(row) == TRIAL_COLUMNS
+    assert tuple(row) == Table.TRIALS.columns
 
 
 @pytest.mark.parametrize("state", [TrialState.RUNNING, TrialState.EARLY_STOPPED])

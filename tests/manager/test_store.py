@@ -14,13 +14,12 @@ from typing import cast
 import pytest
 
 from nnilite._answers.backend import Backend, MetricPage, MetricQuery
-from nnilite._answers.queries import TrialQuery, TrialRemarks
+from nnilite._answers.queries import TrialQuery
 from nnilite._engine import messages as s
 from nnilite._rest.nni_api import records
-from nnilite._store.contents import check_rows, check_schema
+from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.reader import Reader
-from nnilite._store.trial_remarks import write_remarks
-from nnilite._store.writer import SCHEMA, SCHEMA_VERSION, Store
+from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, EndCause, Exited, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
 from nnilite.tuner import Call
@@ -264,63 +263,13 @@ def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: p
     monkeypatch.setattr("nnilite._store.writer.SCHEMA_VERSION", SCHEMA_VERSION + 2)
     first, second = "ALTER TABLE meta ADD COLUMN a TEXT", "ALTER TABLE meta ADD COLUMN b TEXT"
     steps = {SCHEMA_VERSION: first, SCHEMA_VERSION + 1: second}
-    monkeypatch.setattr("nnilite._store.writer._MIGRATIONS", steps)
+    monkeypatch.setattr("nnilite._store.writer.MIGRATIONS", steps)
     for _ in range(2):
         reopened(path).close()
     with sqlite3.connect(path) as db:
         assert [row[1] for row in db.execute("PRAGMA table_info(meta)")] == ["key", "value", "a", "b"]
         assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 2,)
     db.close()
-
-
-WITHOUT_RUNS = "ALTER TABLE attempts DROP COLUMN run;"
-WITHOUT_REMARKS = f"{WITHOUT_RUNS} DROP TABLE remarks;"
-WITHOUT_ENDS = "ALTER TABLE attempts DROP COLUMN reported_end;"
-WITHOUT_COSTS = (
-    "ALTER TABLE trials DROP COLUMN service; ALTER TABLE trials DROP COLUMN cost; "
-    "ALTER TABLE attempts DROP COLUMN cost;"
-)
-
-
-def test_a_database_of_schema_4_keeps_its_trials_and_gets_remarks(path: Path) -> None:
-    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
-        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, "near", cost=1.5))])
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(f"{WITHOUT_REMARKS} PRAGMA user_version = 4")
-    with contextlib.closing(reopened(path)) as store:
-        known = store.attempt("t0", 0)
-        assert known is not None
-        assert known[1].cost == 1.5
-    assert write_remarks(path, TrialRemarks("t0", ("good",), "")).revision == 1
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        check_schema(db, SCHEMA)
-        check_rows(db)
-        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-
-
-def test_a_database_of_schema_5_gets_runs_and_its_attempts_go_on(path: Path) -> None:
-    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
-        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, "near"))])
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(f"{WITHOUT_RUNS} PRAGMA user_version = 5")
-    with contextlib.closing(reopened(path)) as store:
-        store.write([s.SaveAttempt(Attempt("t0", 1, "near", run="0123456789abcdef"))])
-        runs = [known[1].run for known in (store.attempt("t0", 0), store.attempt("t0", 1)) if known is not None]
-    assert runs == ["", "0123456789abcdef"]
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        check_schema(db, SCHEMA)
-
-
-def test_a_database_without_costs_gets_them_and_knows_who_ran_what(path: Path) -> None:
-    with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
-        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, "near"))])
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(f"{WITHOUT_REMARKS} {WITHOUT_COSTS} PRAGMA user_version = 3")
-    with contextlib.closing(reopened(path)) as store:
-        known = store.attempt("t0", 0)
-        assert known is not None
-        assert (known[0].service, known[0].cost, known[1].cost) == ("near", None, None)
-        assert store.snapshot(True).spent == {}
 
 
 def test_what_was_spent_at_each_service_is_read_back(path: Path) -> None:
@@ -340,26 +289,6 @@ def test_a_database_that_cannot_be_made_as_a_whole_has_nothing(path: Path, monke
         assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")] == [0, 0]
 
 
-def test_a_database_without_removals_gets_them(path: Path) -> None:
-    Store.create(path, "abc", 1.0).close()
-    with sqlite3.connect(path) as db:
-        db.executescript(
-            f"{WITHOUT_REMARKS} {WITHOUT_COSTS} {WITHOUT_ENDS} DROP TABLE removals; PRAGMA user_version = 1"
-        )
-    db.close()
-    with contextlib.closing(reopened(path)) as store:
-        assert store.snapshot(True).removals == ()
-
-
-def test_a_database_of_an_earlier_version_becomes_one_of_this_version(path: Path) -> None:
-    Store.create(path, "abc", 1.0).close()
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(f"{WITHOUT_REMARKS} {WITHOUT_COSTS} {WITHOUT_ENDS} PRAGMA user_version = 2")
-    reopened(path).close()
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        check_schema(db, SCHEMA)
-
-
 def test_a_reported_end_is_read_back(path: Path) -> None:
     end = Exited(2.5, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
@@ -373,7 +302,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(path: Path, monkey
     Store.create(path, "abc", 1.0).close()
     monkeypatch.setattr("nnilite._store.writer.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     broken = "ALTER TABLE meta ADD COLUMN a TEXT; ALTER TABLE nothing ADD COLUMN b TEXT"
-    monkeypatch.setattr("nnilite._store.writer._MIGRATIONS", {SCHEMA_VERSION: broken})
+    monkeypatch.setattr("nnilite._store.writer.MIGRATIONS", {SCHEMA_VERSION: broken})
     with pytest.raises(StoreError):
         reopened(path)
     with sqlite3.connect(path) as db:

@@ -126,23 +126,11 @@ export function fromWire(given) {
  * @param {Record<string, number>} place of each column
  */
 export function fromRow(row, place) {
-  const trial = {
-    sequence: row[place.sequence],
-    id: row[place.id],
-    state: row[place.state],
-    reason: row[place.reason],
-    source: row[place.source],
-    attempt: row[place.attempt],
-    created: row[place.created],
-    started: row[place.started],
-    ended: row[place.ended],
-    parameters: readable(row[place.parameters]),
-    value: readable(row[place.value]),
-    latest: readable(row[place.latest]),
-    service: row[place.service],
-    cost: row[place.cost],
-  };
-  return fromWire(/** @type {Omit<Trial, "score" | "flat">} */ (trial));
+  /** @type {Record<string, Json>} */
+  const trial = {};
+  for (const name in place) trial[name] = row[place[name]];
+  for (const name of ["parameters", "value", "latest"]) trial[name] = readable(trial[name]);
+  return fromWire(/** @type {Omit<Trial, "score" | "flat">} */ (/** @type {unknown} */ (trial)));
 }
 
 /**

@@ -1,0 +1,98 @@
+"""What a value of the database may be, and how it is read.
+
+SQLite keeps any type in any column, and a file may come from a stranger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from nnilite.records import Exited, Json
+from nnilite.services.keeper_events import parse_event, read_value
+
+Check = Callable[[Any], bool]
+
+LARGEST = 2**53 - 1
+LAST_TIME_S = 1e11
+_TRIAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def maybe(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def one_of(*values: str) -> Check:
+    return lambda value: value in values
+
+
+def text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def at_most(length: int) -> Check:
+    """A text of at most so many characters."""
+    return lambda value: isinstance(value, str) and len(value) <= length
+
+
+def any_whole(value: Any) -> bool:
+    return type(value) is int
+
+
+def whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def positive(value: Any) -> bool:
+    return whole(value) and value > 0
+
+
+def time(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= LAST_TIME_S
+
+
+def number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def amount(value: Any) -> bool:
+    return number(value) and 0 <= value <= LARGEST
+
+
+def limit(value: Any) -> bool:
+    return number(value) and 0 < value <= LARGEST
+
+
+def truth(value: Any) -> bool:
+    return type(value) is int and value in (0, 1)
+
+
+def trial_id(value: Any) -> bool:
+    return isinstance(value, str) and _TRIAL_ID.fullmatch(value) is not None
+
+
+def json_object(value: Any) -> bool:
+    return isinstance(value, str) and isinstance(read_value(value)[0], dict)
+
+
+def end(value: Any) -> bool:
+    try:
+        stored_end(value)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def stored_end(text: str) -> Exited:
+    """An end that a keeper has reported. Raises: ValueError."""
+    fields = read_value(text)[0]
+    event = parse_event({**fields, "type": "exit"} if isinstance(fields, dict) else None)
+    if not isinstance(event, Exited):
+        raise ValueError(f"{text!r:.60} is no end")
+    return event
+
+
+def stored_value(text: str | None) -> Json:
+    """A user's value as it was stored; None if it could not be stored today, as earlier versions accepted more."""
+    return None if text is None else read_value(text)[0]
