@@ -266,6 +266,13 @@ class TrainingService(ABC):
         """Up to `limit` bytes of "stdout" or "stderr" from `offset`, if the service can read them."""
         return b""
 
+    def folder(self, handle: Handle) -> Path | None:
+        """Return the trial's folder if it lies on the manager's machine, or None. Nothing is read to find it.
+
+        If it is the one in the experiment's directory, there is nothing to list or to copy.
+        """
+        return None
+
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Copy the trial's folder to `target`, by `nnilite.foreign_files`: the trial may have put anything there.
 

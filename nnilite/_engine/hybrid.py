@@ -123,19 +123,13 @@ class HybridService(TrainingService):
             except NniliteError as error:
                 self._closed[name] = error
                 if not isinstance(error, ServiceError):
-                    self._close(name, error)
+                    self._next_try[name] = _time_to_reopen(error)
                 log.warning("%s is set aside: %s", name, error)
         never = [error for error in self._closed.values() if not isinstance(error, ServiceError)]
         if len(self._closed) == len(self._members) > len(never):
             raise ServiceError("; ".join(map(str, self._closed.values())))
         if never and (not resumed or len(never) == len(self._members)):
             raise never[0] if len(never) == 1 else ConfigError("; ".join(map(str, never)))
-
-    def _close(self, name: str, error: NniliteError) -> None:
-        """Note that a member cannot be opened. If that is for good, it is tried again rarely: somebody may mend it."""
-        pause_s = _REOPEN_EVERY_S if isinstance(error, ServiceError) else _LONGEST_ASIDE_S
-        self._closed[name] = error
-        self._next_try[name] = asyncio.get_running_loop().time() + pause_s
 
     async def submit(self, job: Job) -> Handle:
         asked, now = self.notes.asked(job), asyncio.get_running_loop().time()
@@ -251,6 +245,9 @@ class HybridService(TrainingService):
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         return await self._member(handle).logs(handle["handle"], stream, offset, limit)
 
+    def folder(self, handle: Handle) -> Path | None:
+        return self._member(handle).folder(handle["handle"])
+
     async def fetch(self, handle: Handle, target: Path) -> None:
         await self._member(handle).fetch(handle["handle"], target)
 
@@ -329,9 +326,15 @@ class HybridService(TrainingService):
         try:
             await _within(name, self._members[name].open())
         except NniliteError as error:
-            self._close(name, error)
+            self._closed[name], self._next_try[name] = error, _time_to_reopen(error)
             raise
         del self._closed[name]
+
+
+def _time_to_reopen(error: NniliteError) -> float:
+    """Return when to open a member again. One that can never work is tried rarely: its machine may be mended."""
+    pause_s = _REOPEN_EVERY_S if isinstance(error, ServiceError) else _LONGEST_ASIDE_S
+    return asyncio.get_running_loop().time() + pause_s
 
 
 async def _within(name: str, call: Awaitable[T]) -> T:

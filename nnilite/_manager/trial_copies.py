@@ -180,7 +180,8 @@ class TrialCopies:
             self._tidied.add(_key(attempt))
 
     def _is_here(self, attempt: Attempt) -> bool:
-        return (attempt.handle or {}).get("directory") == str(self._target(attempt))
+        """Whether the service keeps the trial's folder where its copy would be."""
+        return attempt.handle is not None and self._service.folder(attempt.handle) == self._target(attempt)
 
     def _target(self, attempt: Attempt) -> Path:
         return self._folder / attempt.trial / str(attempt.number)

@@ -10,7 +10,7 @@ from hybrid_bench import hybrid_of, job
 
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
-from nnilite.service import JobState
+from nnilite.service import Handle, JobState
 from nnilite.testing.fakes import BadService, FakeService, fake_context
 
 
@@ -170,3 +170,18 @@ async def test_a_dry_run_says_which_services_can_never_run_a_trial(
     members = [Member(Small(name, None, context), "a", 2) for name in ("near", "far")]
     with pytest.raises(ConfigError, match=says):
         await HybridService("hybrid", members, context).check()
+
+
+class AtHome(FakeService):
+    """Runs jobs in folders of this machine."""
+
+    def folder(self, handle: Handle) -> Path:
+        return Path("/here", str(handle["job"]))
+
+
+def test_the_member_that_has_a_job_names_its_folder(tmp_path: Path) -> None:
+    context = fake_context(tmp_path)
+    members = [Member(one, "true", None) for one in (AtHome("home", None, context), FakeService("far", None, context))]
+    hybrid = HybridService("hybrid", members, context)
+    found = [hybrid.folder({"service": name, "handle": {"job": "j"}}) for name in ("home", "far")]
+    assert found == [Path("/here/j"), None]

@@ -52,6 +52,13 @@ class Unable(Elsewhere):
     lists = False
 
 
+class AtHome(Elsewhere):
+    """Runs trials in their folders in the experiment's directory."""
+
+    def folder(self, handle: Any) -> Path:
+        return self.context.directory / "trials/t0/0"
+
+
 class Slow(Unable):
     """Copies until somebody ends it."""
 
@@ -105,6 +112,19 @@ async def test_a_list_copies_nothing_and_a_file_is_copied_when_it_is_asked_for_a
         await bench.manager.bring_file("t0", "0/deep/model")
     assert bench.fake.asked == ["list", "deep/model"]
     assert [one.here for one in (await bench.manager.files("t0", True)).files] == [True]
+
+
+@pytest.mark.usefixtures("place")
+async def test_nothing_is_listed_or_copied_where_the_folder_is_that_of_the_experiment(
+    begin: Begin, tmp_path: Path
+) -> None:
+    bench = await begin(AtHome)
+    (tmp_path / "e/trials/t0/0").mkdir(parents=True, exist_ok=True)
+    found = await bench.manager.files("t0", True)
+    await bench.manager.bring_file("t0", "0/deep/model")
+    await bench.manager.bring("t0")
+    assert isinstance(bench.fake, AtHome)
+    assert (found.files, bench.fake.asked, copies(tmp_path)) == ([], [], [])
 
 
 async def test_a_file_that_has_changed_is_copied_again(

@@ -179,8 +179,11 @@ class LocalService(TrainingService):
         folder = folder_of(handle)
         return await self._watch.read(folder, "", lambda: folder.output(stream, offset, limit))
 
+    def folder(self, handle: Handle) -> Path:
+        return folder_of(handle).path
+
     async def fetch(self, handle: Handle, target: Path) -> None:
-        await asyncio.to_thread(copy_attempt, Path(str(handle["directory"])), target, "job.json")
+        await asyncio.to_thread(copy_attempt, self.folder(handle), target, "job.json")
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
         terms = SlotTerms(self.config.max_slots, self.config.priority).changed(limit, priority)
