@@ -75,6 +75,7 @@ _http_problems  the errors of platform_http, and how they are worded
 _network       what can be told of a host by its name or address alone
 _blocking      waits on the event loop for what blocks
 _sparse_log    limits log lines that somebody else can cause
+_unproven      limits the callers who have not proven who they are
 _oversize      what to say of a code directory that is too large
 _parameter     one parameter of a search space
 _optuna_study  an experiment or a search as a study of optuna

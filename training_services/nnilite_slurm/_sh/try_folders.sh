@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2016  # the inner shell expands these
 # Standard input: folders of attempts, each with a zero byte. Prints those that can be looked at within two seconds.
 # No SIGKILL at first: it would end `timeout`, too, and xargs stops where a command was killed.
 cd "$1" || exit
