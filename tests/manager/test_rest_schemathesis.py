@@ -46,6 +46,8 @@ def test_the_server_does_what_its_document_says(client: Client, path: str, metho
     def ask(case: schemathesis.Case) -> None:
         if mode is GenerationMode.POSITIVE:
             aim(case)
+        # A request that is framed wrongly is refused by Tornado, before there is a route whose document could hold.
+        case.headers.pop("Content-Length", None)
         headers = {"Authorization": f"Bearer {token_for(case, client)}", **JOB_HEADERS.get(path, {})}
         base = f"http://127.0.0.1:{client.port}/api/v1"
         case.call_and_validate(base_url=base, headers=headers, timeout=60, excluded_checks=unfit_checks(path))
