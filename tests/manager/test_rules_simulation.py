@@ -155,6 +155,7 @@ def test_a_tuner_without_ideas_is_asked_again_when_a_result_came_while_it_was_as
     assert rules.state is ExperimentState.DONE
 
 
+@pytest.mark.process
 def test_a_result_must_have_numbers_for_the_objectives() -> None:
     rules = Rules(s.Settings(3, objectives=("acc", "size")), EMPTY, 0.0)
     ended = []
@@ -179,6 +180,7 @@ def test_what_the_tuner_was_asked_for_before_the_time_was_over_still_runs() -> N
     assert rules.state is ExperimentState.DONE
 
 
+@pytest.mark.process
 def test_a_tuner_is_not_asked_for_thousands_of_parameters_at_once() -> None:
     rules = Rules(s.Settings(1000, max_trials=120), EMPTY, 0.0)
     asked: list[int] = []

@@ -131,6 +131,7 @@ store.close()
 """
 
 
+@pytest.mark.process
 def test_a_new_field_of_a_trial_is_kept_and_sent_after_edits_in_two_places(tmp_path: Path) -> None:
     """It is stored, checked, brought to older databases, and sent as JSON and in rows.
 

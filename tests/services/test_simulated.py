@@ -166,6 +166,7 @@ def job(trial: str, attempt: int = 0) -> Job:
     return Job(f"nni-e-{trial}-{attempt}", "e", trial, attempt, 0, {"parameters": {"parameters": {"x": 2.0}}})
 
 
+@pytest.mark.process
 async def test_an_attempt_reports_its_curve_once_and_costs_its_time(tmp_path: Path) -> None:
     # Simulated time is real time, moved by the test.
     simulated = service(tmp_path, speed_up=1.0)
@@ -183,6 +184,7 @@ async def test_an_attempt_reports_its_curve_once_and_costs_its_time(tmp_path: Pa
     assert reported[-1].kind is MetricKind.FINAL
 
 
+@pytest.mark.process
 async def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limited(tmp_path: Path) -> None:
     simulated = service(tmp_path, slots=1, checkpoint_every=1, speed_up=1.0)
     await simulated.open()
@@ -195,6 +197,7 @@ async def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limit
     assert (await simulated.submit(job("a", 1)))["plan"]["first"] == 2
 
 
+@pytest.mark.process
 async def test_an_objective_that_fails_says_why(tmp_path: Path) -> None:
     simulated = service(tmp_path, objective="objective.py:gone")
     await simulated.open()

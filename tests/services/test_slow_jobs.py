@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,7 +65,7 @@ def _kubernetes() -> dict[str, Any]:
 PLATFORMS: dict[type, dict[str, Any]] = {
     AmlService: {"_list": partial(_answer, {}), "_watch": _watch},
     DeterminedService: {"_connected": _listing("experiments"), "_status": _status},
-    DlcService: {"_list": partial(_answer, {}), "_stop_strays": partial(_answer, None), "_watch": _watch},
+    DlcService: {"jobs": partial(_answer, {}), "listed": partial(_answer, None), "watched": _watch, "_jobs": {}},
     DltsService: {"_connected": _listing("jobs"), "_watch": _watch},
     OpenPaiService: {"_list": partial(_answer, {}), "_status": _status},
     RayService: {
@@ -142,17 +143,24 @@ def test_what_a_platform_refuses_is_raised_and_forgotten() -> None:
     assert asyncio.run(look()) == [JobState.RUNNING, JobState.RUNNING]
 
 
-@pytest.mark.parametrize("platform", [DlcService, OpenPaiService], ids=lambda one: one.__name__)
-def test_a_folder_that_hangs_is_looked_at_by_one_thread(platform: type, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("platform", "listing"),
+    [(DlcService, "nnilite.services.delivery.list_attempt"), (OpenPaiService, "nnilite_openpai._service.listed")],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_folder_that_hangs_is_looked_at_by_one_thread(
+    platform: type, listing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     looked, answer = [], threading.Event()
 
     def hang(*words: object) -> None:
         looked.append(words)
         answer.wait(20)
 
-    monkeypatch.setattr(f"{platform.__module__}.listed", hang)
+    monkeypatch.setattr(listing, hang)
     service = platform.__new__(platform)
-    vars(service).update(_folders=FolderLooks(limit_s=0.1), _config=None, context=SimpleNamespace(experiment="e"))
+    config = SimpleNamespace(local_storage_mount_point=tmp_path, container_mount="/mnt")
+    vars(service).update(_folders=FolderLooks(limit_s=0.1), _config=config, context=SimpleNamespace(experiment="e"))
     for _ in range(3):
         with pytest.raises(OSError, match="no answer within"):
             asyncio.run(service.files(HANDLES[0]))

@@ -328,6 +328,7 @@ def hung(tmp_path):
 STARTED = [f"e/trials/{trial}/0/.nni/started" for trial in ("well", "hung")]
 
 
+@pytest.mark.process
 def test_a_folder_that_hangs_is_left_out_of_the_look_at_all(hung):
     look = asyncio.run(hung.look("nni-e-", STARTED))
     assert (look.jobs, look.sizes, look.hanging) == ({}, {STARTED[0]: 5}, {"e/trials/hung/0"})
@@ -340,15 +341,18 @@ def test_a_folder_that_hangs_is_left_out_of_the_look_at_all(hung):
             asyncio.run(work)
 
 
+@pytest.mark.process
 def test_a_listing_that_hangs_is_given_up(hung):
     with pytest.raises(ServiceError, match="does not answer"):
         asyncio.run(SlurmFolders(hung).files("e/trials/hung/0"))
 
 
+@pytest.mark.process
 def test_a_note_that_hangs_holds_up_no_other_note(hung):
     assert asyncio.run(hung.take(STARTED)) == {STARTED[0]: b"small"}
 
 
+@pytest.mark.process
 def test_a_folder_that_answers_again_is_looked_at_again(hung, tmp_path, monkeypatch):
     asyncio.run(hung.take(STARTED))
     monkeypatch.setattr("nnilite_slurm._hanging._AGAIN_S", 0.0)
@@ -359,6 +363,7 @@ def test_a_folder_that_answers_again_is_looked_at_again(hung, tmp_path, monkeypa
     assert (look.sizes, look.hanging) == (dict.fromkeys(STARTED, 5), frozenset())
 
 
+@pytest.mark.process
 def test_an_attempt_whose_folder_hangs_is_canceled_all_the_same(hung, tmp_path):
     said = tmp_path / "said"
     scancel = tmp_path / "bin/scancel"

@@ -26,6 +26,7 @@ from nnilite.config._record import record_of
 from nnilite.config._services import SHORTCUTS
 from nnilite.errors import ConfigError
 from nnilite.service import IgnoredOption, TrainingService
+from nnilite.services.batch_service import BatchService
 from nnilite.testing.fakes import FakeService
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,8 @@ def uses(platform: str) -> Uses:
     cls = _plugins.training_service_class(platform)
     package = Path(inspect.getfile(cls)).parent
     places = [*package.rglob("*.py"), *(ROOT / "nnilite/ssh").glob("*.py"), ROOT / "nnilite/platform_http.py"]
+    if issubclass(cls, BatchService):
+        places += [ROOT / f"nnilite/services/{name}.py" for name in ("batch_service", "delivery", "job_watch")]
     nodes = [node for place in places for node in _nodes(ast.parse(place.read_text("utf-8")))]
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

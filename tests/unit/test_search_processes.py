@@ -72,6 +72,7 @@ def test_trials_run_in_processes_of_their_own() -> None:
     assert result.best.value["default"] == 6
 
 
+@pytest.mark.process
 def test_a_trial_that_ends_its_process_fails_alone_and_says_how() -> None:
     given = ("fine", "raise", "kill", "exit", "no result", "fine too")
     found = told(Search(SPACE, Given(*given)).run(objectives.fate, concurrency=2, processes=True))
@@ -134,6 +135,7 @@ def test_when_a_callback_raises_what_runs_ends_at_its_next_report() -> None:
     assert told(search.result()) == {0: (TrialState.SUCCEEDED, ""), 1: (TrialState.SYS_CANCELED, "the search ends")}
 
 
+@pytest.mark.process
 def test_ctrl_c_ends_workers_whatever_they_do(tmp_path: Path) -> None:
     def interrupted(search: Search, trial: Trial) -> None:
         eventually(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text(), 60)

@@ -25,6 +25,7 @@ SENT = [
     "ServiceState",
     "Experiment",
     "Listed",
+    "Owed",
     "FileEntry",
     "OtherEntry",
     "FileListing",

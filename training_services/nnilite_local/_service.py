@@ -106,7 +106,7 @@ class LocalService(TrainingService):
         await self._server.start()
 
     async def submit(self, job: Job) -> Handle:
-        folder = self._folder(job)
+        folder = _folder_of(self._directory, job)
         if job.attempt:
             await self._endings.end_earlier(self._earlier(job))
         try:
@@ -196,7 +196,7 @@ class LocalService(TrainingService):
             {"archive": "a copy for each trial"} if self.config.isolate_code else _in_place(self.context.code_directory)
         )
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
-        spec = job.spec_for(self._folder(job).path, code=code, niceness=self.config.niceness)
+        spec = job.spec_for(_folder_of(self._directory, job).path, code=code, niceness=self.config.niceness)
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
 
     async def check(self) -> None:
@@ -268,12 +268,7 @@ class LocalService(TrainingService):
         """The last attempts of its trial before this one, by job."""
         name = job.name.rpartition("-")[0]
         numbers = range(max(0, job.attempt - _MOST_EARLIER), job.attempt)
-        return [(f"{name}-{number}", self._folder(replace(job, attempt=number))) for number in numbers]
-
-    def _folder(self, job: Job) -> AttemptFolder:
-        if not _NAME.fullmatch(job.trial):
-            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
-        return AttemptFolder(self._directory / "trials" / job.trial / str(job.attempt))
+        return [(f"{name}-{number}", _folder_of(self._directory, replace(job, attempt=number))) for number in numbers]
 
     async def _packed(self) -> CodePackage:
         """The code as it was when it was first asked for: the same for all trials."""
@@ -353,6 +348,13 @@ class LocalService(TrainingService):
     def _runs(self, directory: Path) -> bool:
         """Whether the job in this folder runs, and so has what was booked for it."""
         return directory in self._starting or self._watch.runs(directory)
+
+
+def _folder_of(directory: Path, job: Job) -> AttemptFolder:
+    """Return the folder of an attempt in that of the experiment. Raises: ConfigError."""
+    if not _NAME.fullmatch(job.trial):
+        raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
+    return AttemptFolder(directory / "trials" / job.trial / str(job.attempt))
 
 
 def _has_not_spoken(folder: AttemptFolder, host: str) -> bool:
