@@ -19,6 +19,7 @@ job_turns         calls about single jobs, of which a slow one holds up no other
 gpu               handing out the GPUs of one machine
 slots             slots that experiments share: who is next, and whom one waits for
 worker_side       what the programs of plugins on workers share with the keeper
+cluster           trials as jobs of a scheduler with a login node and a shared file system: a package
 _host_use         how much of a machine is in use
 
 The keeper's side of a plugin imports `slots`, `worker_side` and `_host_use` on workers: Python 3.8, and no import here.

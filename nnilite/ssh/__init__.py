@@ -9,6 +9,6 @@ answer_sink  what a command prints, up to a limit
 download     takes the files that a machine sends
 errors       why a machine cannot be used
 
-`route`, `connect` and `commands` need paramiko, the extra `remote`. Two plugins stand on this: nnilite_remote, whose
-agent serves on the connection, and nnilite_slurm, which runs the commands of Slurm on a login node.
+`route`, `connect` and `commands` need paramiko, the extra `remote`. Two packages stand on this: nnilite_remote, whose
+agent serves on the connection, and `nnilite.services.cluster`, which runs the commands of a scheduler on a login node.
 """

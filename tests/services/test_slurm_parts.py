@@ -11,14 +11,17 @@ import pytest
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.service import JobState
+from nnilite.services.cluster.attempt_folders import AttemptFolders
+from nnilite.services.cluster.job_script import pythons_of, run_limit_s
+from nnilite.services.cluster.login import ThisMachine
+from nnilite.services.cluster.queue_watch import QueueWatch
+from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite_slurm import SlurmConfig, SlurmContainerConfig
 from nnilite_slurm._api import SlurmApi, refusal
-from nnilite_slurm._folders import SlurmFolders
-from nnilite_slurm._listing import SlurmJob, from_json, from_sacct_text, from_squeue_text
-from nnilite_slurm._login import ThisMachine, surroundings
+from nnilite_slurm._listing import from_json, from_sacct_text, from_squeue_text, slurm_job
 from nnilite_slurm._reasons import how_it_ended, why_it_waits
-from nnilite_slurm._script import pythons_of, run_limit_s, script_of
-from nnilite_slurm._watch import SlurmWatch
+from nnilite_slurm._script import script_of
+from nnilite_slurm._service import surroundings
 
 # As Slurm 22.05 (data_parser v0.0.38) and 24.05 (v0.0.41) tell of the same job.
 OLD = {"job_id": 8, "name": "nni-a-b-0", "job_state": "RUNNING", "state_reason": "None", "batch_host": "n1"}
@@ -31,7 +34,7 @@ NEW |= {
     "exit_code": {"status": ["SUCCESS"], "return_code": {"set": True, "number": 0}, "signal": {"id": {"set": False}}},
     "nodes": {"list": "n1", "count": 1},
 }
-RUNNING = SlurmJob("8", "nni-a-b-0", "RUNNING", "None", "n1", 1795344053.0, 0)
+RUNNING = slurm_job("8", "nni-a-b-0", "RUNNING", "None", "n1", 1795344053.0, 0)
 
 
 @pytest.mark.parametrize("job", [OLD, NEW], ids=["22.05", "24.05"])
@@ -64,7 +67,7 @@ def test_the_end_of_a_job_by_a_signal_has_a_negative_code():
     assert from_json(json.dumps({"jobs": [{**OLD, "exit_code": 15}]}))[0].exit_code == -15
     assert from_json(json.dumps({"jobs": [{**OLD, "exit_code": 7 << 8}]}))[0].exit_code == 7
     text = "5|nni-a-b-0|CANCELLED by 0|1795344053|n[1-3]|0:15\n"
-    assert from_sacct_text(text) == [SlurmJob("5", "nni-a-b-0", "CANCELLED", "", "n1", 1795344053.0, -15)]
+    assert from_sacct_text(text) == [slurm_job("5", "nni-a-b-0", "CANCELLED", "", "n1", 1795344053.0, -15)]
 
 
 def test_the_text_of_squeue_is_read_with_its_reasons():
@@ -72,7 +75,7 @@ def test_the_text_of_squeue_is_read_with_its_reasons():
         "10_2|nni-a|PENDING|N/A|n/a|(ReqNodeNotAvail, UnavailableNodes:n1|n2)\n8|nni-a-b-0|RUNNING|1795344053|n1|None\n"
     )
     waiting, running = from_squeue_text(text)
-    assert waiting == SlurmJob("10_2", "nni-a", "PENDING", "(ReqNodeNotAvail, UnavailableNodes:n1|n2)")
+    assert waiting == slurm_job("10_2", "nni-a", "PENDING", "(ReqNodeNotAvail, UnavailableNodes:n1|n2)")
     assert (running.host, running.started) == ("n1", 1795344053.0)
 
 
@@ -96,14 +99,14 @@ def test_an_error_beside_an_empty_list_is_no_empty_list():
 # ---------------------------------------------------------------- verdicts
 
 
-def watch(**notes: object) -> SlurmWatch:
-    found = SlurmWatch("nni-a-b-0", "a/trials/b/0", "8", signs=frozenset({"spec.json"}))
+def watch(**notes: object) -> QueueWatch:
+    found = QueueWatch("Slurm", "nni-a-b-0", "a/trials/b/0", "8", signs=frozenset({"spec.json"}))
     for name, value in notes.items():
         found.notes[name.replace("_", "/")] = value.encode() if isinstance(value, str) else json.dumps(value).encode()
     return found
 
 
-def with_records(started: bool = True, **exited: object) -> SlurmWatch:
+def with_records(started: bool = True, **exited: object) -> QueueWatch:
     found = watch()
     if started:
         found.notes[".nni/started"] = b'{"time": 5.0}'
@@ -112,8 +115,8 @@ def with_records(started: bool = True, **exited: object) -> SlurmWatch:
     return found
 
 
-def job(state: str, reason: str = "None", code: int | None = None) -> SlurmJob:
-    return SlurmJob("8", "nni-a-b-0", state, reason, "n1", 4.0, code)
+def job(state: str, reason: str = "None", code: int | None = None) -> QueuedJob:
+    return slurm_job("8", "nni-a-b-0", state, reason, "n1", 4.0, code)
 
 
 INTERRUPTED = {"code": -15, "message": "canceled by SIGTERM", "cause": "interrupted"}
@@ -211,8 +214,8 @@ def test_the_containers_of_a_cluster_are_started_by_their_own_means(runtime, wor
 
 
 def test_a_trial_ends_its_grace_and_a_minute_before_the_limit():
-    assert run_limit_s(SlurmConfig(time_limit=600), 10) == 530
-    assert run_limit_s(SlurmConfig(), 10) is None
+    assert run_limit_s(600, 10) == 530
+    assert run_limit_s(None, 10) is None
 
 
 def test_python_is_looked_for_under_the_path_that_is_given():
@@ -272,8 +275,8 @@ def test_one_trial_with_a_huge_file_or_a_link_for_a_note_does_not_keep_the_other
         file.truncate(60 << 30)
     (folder / "link").symlink_to("/etc/passwd")
     names = [f"e/trials/t/0/{name}" for name in (".nni/exit", "link", "none", ".nni/started")]
-    assert asyncio.run(slurm.take(names)) == {names[-1]: b"small"}
-    assert asyncio.run(slurm.piece(names[1], 0, 10)) == b""
+    assert asyncio.run(slurm.files.take(names)) == {names[-1]: b"small"}
+    assert asyncio.run(slurm.files.piece(names[1], 0, 10)) == b""
 
 
 @pytest.mark.process
@@ -292,7 +295,7 @@ def test_a_folder_is_listed_with_any_names_and_files_come_one_by_one(api, tmp_pa
     (folder / "link").symlink_to("/etc/passwd")
     (folder / "code").mkdir()
     (folder / "code/program.py").touch()
-    folders = SlurmFolders(slurm)
+    folders = AttemptFolders(slurm.files)
     found = asyncio.run(folders.files("e/trials/t/0"))
     assert sorted((one.path, one.size, one.kind) for one in found if one.kind == "file") == [(odd, 3, "file")]
     assert [one.target for one in found if one.kind == "link"] == ["/etc/passwd"]
@@ -330,13 +333,13 @@ STARTED = [f"e/trials/{trial}/0/.nni/started" for trial in ("well", "hung")]
 
 @pytest.mark.process
 def test_a_folder_that_hangs_is_left_out_of_the_look_at_all(hung):
-    look = asyncio.run(hung.look("nni-e-", STARTED))
+    look = asyncio.run(hung.look("nni-e-", [], STARTED))
     assert (look.jobs, look.sizes, look.hanging) == ({}, {STARTED[0]: 5}, {"e/trials/hung/0"})
     began = time.monotonic()
-    look = asyncio.run(hung.look("nni-e-", STARTED))
+    look = asyncio.run(hung.look("nni-e-", [], STARTED))
     assert look.sizes == {STARTED[0]: 5}
     assert time.monotonic() - began < 4
-    for work in (hung.piece(STARTED[1], 0, 10), SlurmFolders(hung).files("e/trials/hung/0")):
+    for work in (hung.files.piece(STARTED[1], 0, 10), AttemptFolders(hung.files).files("e/trials/hung/0")):
         with pytest.raises(ServiceError, match="does not answer"):
             asyncio.run(work)
 
@@ -344,22 +347,22 @@ def test_a_folder_that_hangs_is_left_out_of_the_look_at_all(hung):
 @pytest.mark.process
 def test_a_listing_that_hangs_is_given_up(hung):
     with pytest.raises(ServiceError, match="does not answer"):
-        asyncio.run(SlurmFolders(hung).files("e/trials/hung/0"))
+        asyncio.run(AttemptFolders(hung.files).files("e/trials/hung/0"))
 
 
 @pytest.mark.process
 def test_a_note_that_hangs_holds_up_no_other_note(hung):
-    assert asyncio.run(hung.take(STARTED)) == {STARTED[0]: b"small"}
+    assert asyncio.run(hung.files.take(STARTED)) == {STARTED[0]: b"small"}
 
 
 @pytest.mark.process
 def test_a_folder_that_answers_again_is_looked_at_again(hung, tmp_path, monkeypatch):
-    asyncio.run(hung.take(STARTED))
-    monkeypatch.setattr("nnilite_slurm._hanging._AGAIN_S", 0.0)
+    asyncio.run(hung.files.take(STARTED))
+    monkeypatch.setattr("nnilite.services.cluster.hanging_folders._AGAIN_S", 0.0)
     for name in ("stat", "find"):
         (tmp_path / "bin" / name).unlink()
-    hung.hanging._aside = dict.fromkeys(hung.hanging._aside, 0.0)
-    look = asyncio.run(hung.look("nni-e-", STARTED))
+    hung.files.hanging._aside = dict.fromkeys(hung.files.hanging._aside, 0.0)
+    look = asyncio.run(hung.look("nni-e-", [], STARTED))
     assert (look.sizes, look.hanging) == (dict.fromkeys(STARTED, 5), frozenset())
 
 

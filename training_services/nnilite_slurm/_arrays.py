@@ -88,7 +88,7 @@ class JobArrays:
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                taken = await self.api.take([place])
+                taken = await self.api.files.take([place])
                 break
             except NniliteError as error:
                 log.warning("the job array %s cannot be looked at: %s", array, error)

@@ -8,7 +8,9 @@ from typing import Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.ssh.settings import SshMachine, SshSettings, check_word
+from nnilite.services.cluster.job_script import SETTLE_S
+from nnilite.services.cluster.login import LoginConfig
+from nnilite.ssh.settings import check_word
 from nnilite.units import Duration, MemoryMb, NonNegativeInt, PositiveInt
 
 _WORD = re.compile(r"[^\s\"'\\#`$;]+")
@@ -54,17 +56,10 @@ _OURS = {
     "-t": "timeLimit",
 }
 """Options that are no extra ones, and the fields to set in their place; "": the service itself needs them."""
-SETTLE_S = 60
-"""Before the time limit of Slurm, beyond the grace: for set-up lines, and since Slurm looks only now and then."""
 
 
 def _about(description: str) -> dict[str, str]:
     return {"description": description}
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoginConfig(SshSettings, SshMachine):
-    """The login node, where the commands of Slurm are run."""
 
 
 @dataclass(frozen=True)

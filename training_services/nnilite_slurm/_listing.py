@@ -9,23 +9,34 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from nnilite.errors import ServiceError
 from nnilite.records import Json
+from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
+from nnilite_slurm._reasons import how_it_ended, why_it_waits
 
 SQUEUE_FORMAT = "%i|%j|%T|%S|%B|%r"
 SACCT_FIELDS = "JobID,JobName,State,Start,NodeList,ExitCode"
 
-WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-RUNNING = frozenset(
-    {"CONFIGURING", "COMPLETING", "RESIZING", "RUNNING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
-)
-LOST = frozenset({"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"})
-"""Ends of which the trial is not the cause: it is tried again."""
-ENDED = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}) | LOST
-_STATES = WAITING | RUNNING | ENDED
+_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+_RUNNING = frozenset({"COMPLETING", "RESIZING", "RUNNING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"})
+_PHASES = {
+    **dict.fromkeys(_WAITING, QueuePhase.WAITING),
+    **dict.fromkeys(_RUNNING, QueuePhase.RUNNING),
+    "CONFIGURING": QueuePhase.PREPARING,
+    "CANCELLED": QueuePhase.CANCELED,
+    "COMPLETED": QueuePhase.COMPLETED,
+    "FAILED": QueuePhase.FAILED,
+    "DEADLINE": QueuePhase.TIMED_OUT,
+    "TIMEOUT": QueuePhase.TIMED_OUT,
+    "OUT_OF_MEMORY": QueuePhase.KILLED,
+    "BOOT_FAIL": QueuePhase.LOST,
+    "NODE_FAIL": QueuePhase.LOST,
+    "PREEMPTED": QueuePhase.LOST,
+    "REVOKED": QueuePhase.LOST,
+}
 NAMELESS = "allocation"
 """What the accounting calls a job of which it has not kept the name."""
 _FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "REQUEUED", "REQUEUE_HOLD")
@@ -33,33 +44,35 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _MOST_TASKS = 100_000
 
 
-@dataclass(frozen=True)
-class SlurmJob:
+def slurm_job(
+    number: str,
+    name: str,
+    state: str,
+    reason: str = "",
+    host: str = "",
+    started: float | None = None,
+    exit_code: int | None = None,
+) -> QueuedJob:
     """One job, or one task of a job array, which has an id such as 12_3."""
-
-    id: str
-    name: str
-    state: str
-    reason: str = ""
-    host: str = ""
-    started: float | None = None
-    exit_code: int | None = None  # negative for a signal
+    phase = _PHASES.get(state, QueuePhase.UNKNOWN)
+    words = how_it_ended(state, reason) if phase.is_over else why_it_waits(reason)
+    return QueuedJob(number, name, phase, state, words, host, started, exit_code, reason)
 
 
-def from_squeue_text(text: str) -> list[SlurmJob]:
+def from_squeue_text(text: str) -> list[QueuedJob]:
     """The answer in `SQUEUE_FORMAT`, with `--array`. Raises: ServiceError."""
     return [_from_fields(line) for line in text.splitlines() if line.strip()]
 
 
-def _from_fields(line: str) -> SlurmJob:
+def _from_fields(line: str) -> QueuedJob:
     fields = line.split("|", 5)
     if len(fields) != 6:
         raise ServiceError(f"squeue answers what nobody asked for: {line[:200]!r}")
     number, name, state, started, host, reason = fields
-    return SlurmJob(number, name, _state(state), reason, "" if host == "n/a" else host, _epoch(started))
+    return slurm_job(number, name, _state(state), reason, "" if host == "n/a" else host, _epoch(started))
 
 
-def from_sacct_text(text: str) -> list[SlurmJob]:
+def from_sacct_text(text: str) -> list[QueuedJob]:
     """The answer of `sacct -P -n -X` with `SACCT_FIELDS`. Raises: ServiceError."""
     found = []
     for line in filter(None, text.splitlines()):
@@ -69,12 +82,12 @@ def from_sacct_text(text: str) -> list[SlurmJob]:
         number, name, state, started, nodes, code = fields
         status, _, killed_by = code.partition(":")
         found.append(
-            SlurmJob(number, name, _state(state), "", _first_node(nodes), _epoch(started), _code(status, killed_by))
+            slurm_job(number, name, _state(state), "", _first_node(nodes), _epoch(started), _code(status, killed_by))
         )
     return found
 
 
-def from_json(text: str | bytes) -> list[SlurmJob]:
+def from_json(text: str | bytes) -> list[QueuedJob]:
     """The jobs in the JSON of squeue or sacct. Raises: ServiceError if it is not such JSON, or an error stands there.
 
     While slurmctld is away, squeue ends well and gives a list of no jobs, with an error beside it. sacct tells of
@@ -91,12 +104,12 @@ def from_json(text: str | bytes) -> list[SlurmJob]:
         raise ServiceError(f"the JSON of Slurm cannot be read: {error!r}") from error
 
 
-def _from_object(job: Mapping[str, Any]) -> Iterator[SlurmJob]:
+def _from_object(job: Mapping[str, Any]) -> Iterator[QueuedJob]:
     state = job.get("job_state") or job["state"]["current"]
     reason = job.get("state_reason") or (job.get("state") or {}).get("reason") or ""
     times = job.get("time") or {}
-    plain = SlurmJob(
-        id=str(job["job_id"]),
+    plain = slurm_job(
+        number=str(job["job_id"]),
         name=str(job.get("name") or ""),
         state=_state(state),
         reason=str(reason),
@@ -117,8 +130,8 @@ def _from_object(job: Mapping[str, Any]) -> Iterator[SlurmJob]:
             yield _as_task(plain, whole, number)
 
 
-def _as_task(job: SlurmJob, whole: int, task: int) -> SlurmJob:
-    return SlurmJob(f"{whole}_{task}", job.name, job.state, job.reason, job.host, job.started, job.exit_code)
+def _as_task(job: QueuedJob, whole: int, task: int) -> QueuedJob:
+    return replace(job, id=f"{whole}_{task}")
 
 
 def _tasks(text: str) -> Iterator[int]:
@@ -138,7 +151,7 @@ def _tasks(text: str) -> Iterator[int]:
 def _state(value: Json) -> str:
     """One state of a text ("CANCELLED by 0"), or of a state with its flags."""
     names = [str(name).upper() for name in value] if isinstance(value, list) else str(value).upper().split()
-    known = [name.rstrip("+") for name in names if name.rstrip("+") in _STATES]
+    known = [name.rstrip("+") for name in names if name.rstrip("+") in _PHASES]
     flag = next((name for name in _FLAGS if name in known), "")
     return flag or next(iter(known), " ".join(names))
 

@@ -5,10 +5,6 @@ It lies beside the trial's files and finds all by its place, so that no path sta
     DIRECTORY/cache/                              the keeper and the code, by their content
     DIRECTORY/EXPERIMENT/trials/TRIAL/ATTEMPT/    spec.json, the script, job.log, and what keeper and trial write
     DIRECTORY/EXPERIMENT/arrays/ARRAY/            the script of a job array, and the trials that are its tasks
-
-An attempt runs once: the first job that makes the folder `claim` has it, and the file `owner` has its id. sbatch may
-have submitted a job twice, when slurmctld was slow to answer; the other one ends at once. Slurm may also start a job
-again, of which the file `again` tells. The file `failed` says why a trial was not started.
 """
 
 from __future__ import annotations
@@ -16,23 +12,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from nnilite_slurm._config import SETTLE_S, SlurmConfig, SlurmContainerConfig, option_of
-from nnilite_slurm._shell import JOB_BEGIN, JOB_OF_ARRAY, JOB_ONCE, JOB_START
+from nnilite.services.cluster.job_script import claim, enter, keeper_command, set_up
+from nnilite.services.cluster.shell_scripts import JOB_START
+from nnilite_slurm._config import SlurmConfig, SlurmContainerConfig, option_of
+from nnilite_slurm._shell import JOB_OF_ARRAY
 
-_USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/conda/bin/python3")
-
+_ID = "${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"
+_AGAIN = "Slurm has started it again (restart ${SLURM_RESTART_COUNT:-0})"
 _LOADS_MODULES = "type module >/dev/null 2>&1 || . /etc/profile\n"
 
 
 def script_of(name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0) -> str:
     """The script for a job. `keeper` is the keeper's file in the cache; `tasks`: of a job array, 0 for a plain job."""
-    parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), JOB_BEGIN]
+    parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), enter('"$SLURM_SUBMIT_DIR"')]
     if tasks:
         parts.append(JOB_OF_ARRAY)
-    parts += [JOB_ONCE, *_set_up(config), JOB_START]
-    pythons = " ".join(shlex.quote(path) for path in pythons_of(config.python_path))
-    run = f'{_container(config.container)}/bin/sh -c "$start" nnilite "$root/cache/{keeper}" "$PWD/spec.json"'
-    parts.append(f"exec {run} {pythons}\n")
+    parts += [claim(_ID, _AGAIN), *_set_up(config), JOB_START]
+    parts.append(f"exec {keeper_command(keeper, config.python_path, _container(config.container))}\n")
     return "".join(parts)
 
 
@@ -74,17 +70,10 @@ def slurm_time(seconds: int) -> str:
     return f"{days}-{hour:02}:{minute:02}:{second:02}"
 
 
-def run_limit_s(config: SlurmConfig, grace_s: float) -> float | None:
-    """When the keeper ends the trial, in seconds from its start, so that all is over before Slurm's own limit."""
-    return None if config.time_limit is None else max(1.0, config.time_limit - SETTLE_S - grace_s)
-
-
 def _set_up(config: SlurmConfig) -> Iterator[str]:
     if config.modules:
         yield _LOADS_MODULES
-    commands = [f"module load {name}" for name in config.modules] + list(config.set_up)
-    for command in commands:
-        yield f"{{\n{command}\n}} || fail {shlex.quote(f'this set-up line failed: {command}')}\n"
+    yield from set_up([f"module load {name}" for name in config.modules] + list(config.set_up))
 
 
 def _container(container: SlurmContainerConfig | None) -> str:
@@ -99,11 +88,3 @@ def _container(container: SlurmContainerConfig | None) -> str:
     if container.runtime == "oci":
         return f"srun --ntasks=1 --container={image}{more} "
     return f'{container.runtime} exec --bind "$root:$root" --pwd "$PWD"{more} {image} '
-
-
-def pythons_of(python_path: str | None) -> list[str]:
-    """Where Python may be, in the order in which it is looked for."""
-    if python_path is None:
-        return list(_USUAL_PYTHONS)
-    folder = python_path.rstrip("/") or "/"
-    return [f"{folder}/python3", f"{folder}/python", f"{folder}/bin/python3", f"{folder}/bin/python", folder]

@@ -1,39 +1,19 @@
-"""The shell scripts of Slurm, which are in `_sh`.
+"""The shell scripts that call Slurm, which are in `_sh`. Each has the folder of all files as $1.
 
-Those that run beside the commands of Slurm get the folder of all files as $1, and say what their other arguments are.
 Those named `job_` are parts of the script that a node runs (see `_script`).
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
-_FOLDER = Path(__file__).with_name("_sh")
+from nnilite.services.cluster import shell_scripts
 
+_script = partial(shell_scripts.read_script, __file__)
 
-def _script(name: str) -> str:
-    return (_FOLDER / f"{name}.sh").read_text("ascii")
-
-
-PREPARE = _script("prepare")
-UPLOAD = _script("upload")
-TAKE_CODE = _script("take_code")
-WRITE_SPEC = _script("write_spec")
 SUBMIT = _script("submit")
 WRITE_TASKS = _script("write_tasks")
-POLL = _script("poll")
-TRY_FOLDERS = _script("try_folders")
-TAKE = _script("take")
-PIECES = _script("pieces")
-FETCH = _script("fetch")
-FILES = _script("files")
-FILE = _script("file")
-CANCEL = _script("cancel")
-CALLBACK = _script("callback")
-REMOVE = _script("remove")
-FINISH = _script("finish")
+CANCEL = shell_scripts.MARK_CANCELED + _script("ask_to_end")
+REMOVE = _script("end") + shell_scripts.REMOVE
 
-JOB_BEGIN = _script("job_begin")
 JOB_OF_ARRAY = _script("job_of_array")
-JOB_ONCE = _script("job_once")
-JOB_START = _script("job_start")

@@ -8,11 +8,11 @@ import pytest
 
 from nnilite.errors import ConfigError
 from nnilite.service import JobState
+from nnilite.services.cluster.login import SshLogin
 from nnilite.testing import ServiceBench, eventually
 from nnilite_slurm import LoginConfig, SlurmConfig, SlurmService
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._listing import from_json
-from nnilite_slurm._login import SshLogin
 from platforms.hosts.hosts import USER
 from platforms.slurm.accounting import Accounting, missing
 

@@ -10,8 +10,8 @@ import pytest
 
 from nnilite.records import Exited, Output, Reported
 from nnilite.service import JobState
+from nnilite.services.cluster.shared_folder import SharedFolder
 from nnilite.testing import eventually
-from nnilite_slurm._api import SlurmApi
 from platforms.stored_code import CodeStorage
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -107,7 +107,7 @@ def test_gres_gives_a_trial_its_gpus_and_a_trial_of_none_sees_none(open_bench):
 
 
 def test_a_trial_is_told_to_end_before_the_time_limit_of_slurm(open_bench, monkeypatch, slurm):
-    monkeypatch.setattr("nnilite_slurm._script.SETTLE_S", 117)
+    monkeypatch.setattr("nnilite.services.cluster.job_script.SETTLE_S", 117)
     bench = by_folder(open_bench, time_limit=120)
     clean = f"clean() {{ {bench.tell('told')}; exit 5; }}; trap clean TERM"
     job = job_of(bench, f"{clean}; sleep 60 & wait", grace_s=1)
@@ -204,8 +204,8 @@ def test_a_held_trial_says_what_it_waits_for(open_bench):
 
 
 def test_a_job_that_cannot_be_ended_softly_is_killed(open_bench, monkeypatch):
-    monkeypatch.setattr("nnilite_slurm._service._KILL_AFTER_S", 0.5)
-    monkeypatch.setattr("nnilite_slurm._service._ASK_AGAIN_S", 0.5)
+    monkeypatch.setattr("nnilite.services.cluster.watched_jobs.KILL_AFTER_S", 0.5)
+    monkeypatch.setattr("nnilite.services.cluster.watched_jobs.ASK_AGAIN_S", 0.5)
     bench = by_folder(open_bench, set_up=["trap '' TERM", "sleep 60"])
     name = bench.submit(job_of(bench, "true", grace_s=0.5))
     bench.eventually(lambda: "its set-up runs" in bench.status(name).reason)
@@ -275,13 +275,13 @@ def test_a_dry_run_shows_the_script_that_would_be_sent(open_bench):
 def uploads(monkeypatch):
     """The names of the files that the machine of Slurm is sent."""
     names: list[str] = []
-    send = SlurmApi.upload
+    send = SharedFolder.upload
 
-    async def upload(api, name, source):
+    async def upload(files, name, source):
         names.append(name)
-        await send(api, name, source)
+        await send(files, name, source)
 
-    monkeypatch.setattr(SlurmApi, "upload", upload)
+    monkeypatch.setattr(SharedFolder, "upload", upload)
     return names
 
 
@@ -291,7 +291,7 @@ def test_the_code_comes_from_the_shared_storage_if_it_can(harm, says, maker, upl
     if harm == "cut":
         storage.harm = storage.cut
     elif harm:
-        monkeypatch.setattr("nnilite_slurm._service.pythons_of", lambda path: ["/nowhere/python3"])
+        monkeypatch.setattr("nnilite.services.cluster.queue_service.pythons_of", lambda path: ["/nowhere/python3"])
     make = maker(nni_manager_ip=None)
     bench = storage.bench(tmp_path / "bench", make)
     (bench.code / "word").write_text("found")

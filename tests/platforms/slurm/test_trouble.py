@@ -110,7 +110,7 @@ def test_a_job_without_any_word_is_lost_only_after_files_had_time_to_be_seen(ope
     bench.restart()
     first = bench.status(name)
     assert (first.state, first.reason) == (JobState.UNKNOWN, "Slurm does not list it")
-    monkeypatch.setattr("nnilite_slurm._watch.SHOWN_LATE_S", 0.0)
+    monkeypatch.setattr("nnilite.services.cluster.queue_watch.SHOWN_LATE_S", 0.0)
     assert bench.status(name).state is JobState.LOST
     owner.write_text(number)
     bench.restart()

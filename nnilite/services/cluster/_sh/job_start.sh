@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2016,SC2034
+# shellcheck shell=sh disable=SC2016,SC2034
 root=$(cd ../../../.. && pwd)
 start='keeper=$1 spec=$2; shift 2
 for python in "$@"; do

@@ -1,7 +1,7 @@
-"""The machine where the commands of Slurm are run: this one, or a login node that is reached by SSH.
+"""The machine where the scheduler's commands are run: this one, or a login node that is reached by SSH.
 
 All that is done there is done by one thing, a shell command with standard input and output: it needs nothing there but
-Slurm and the usual programs. A command gets its arguments as words, so that nothing of them is read by a shell.
+the scheduler and the usual programs. A command gets its arguments as words, so that nothing of them is read by a shell.
 """
 
 from __future__ import annotations
@@ -22,17 +22,21 @@ from typing import TYPE_CHECKING
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.ssh.answer_sink import MOST_COMPLAINT_BYTES, AnswerSink
 from nnilite.ssh.errors import MachineError
-from nnilite_slurm._config import LoginConfig, SlurmConfig
+from nnilite.ssh.settings import SshMachine, SshSettings
 
 if TYPE_CHECKING:
     from nnilite.ssh.connect import Connection
 
 USUAL_S = 30.0
 TRANSFER_S = 1800.0
-_PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 _THREADS = 4
 _DRAIN_S = 5.0
 _CHUNK_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginConfig(SshSettings, SshMachine):
+    """The login node, where the commands of the scheduler are run."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,16 @@ class ShellAnswer:
 
 
 class LoginHost(ABC):
-    """Runs shell commands where Slurm is. Methods are for the event loop."""
+    """Runs shell commands where the scheduler is. Methods are for the event loop.
+
+    `programs` is the folder of the scheduler's commands there, if PATH lacks it.
+    """
 
     title: str
+    is_remote = True
 
-    def __init__(self, slurm_path: str | None) -> None:
-        self._front = "" if slurm_path is None else f"PATH={shlex.quote(slurm_path)}:$PATH; export PATH\n"
+    def __init__(self, programs: str | None) -> None:
+        self._front = "" if programs is None else f"PATH={shlex.quote(programs)}:$PATH; export PATH\n"
 
     @abstractmethod
     async def run(
@@ -74,9 +82,14 @@ class LoginHost(ABC):
 
 
 class ThisMachine(LoginHost):
-    """Slurm is here."""
+    """The scheduler is here. Its commands get this environment; None: that of this process."""
 
     title = "this machine"
+    is_remote = False
+
+    def __init__(self, programs: str | None, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(programs)
+        self._environment = environment
 
     async def run(
         self, script: str, *words: str, given: bytes | Path = b"", limit_s: float = USUAL_S, save: Path | None = None
@@ -90,14 +103,14 @@ class ThisMachine(LoginHost):
                 stdin=source,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=surroundings(os.environ),
+                env=dict(os.environ if self._environment is None else self._environment),
                 start_new_session=True,
             )
             try:
                 data = given if isinstance(given, bytes) else None
                 complaint = await asyncio.wait_for(_talk(process, data, sink), limit_s)
             except asyncio.TimeoutError:
-                raise ServiceError(f"a command of Slurm did not answer within {limit_s:.0f} s") from None
+                raise ServiceError(f"a command did not answer within {limit_s:.0f} s") from None
             finally:
                 if process.returncode is None:
                     _kill(process)
@@ -162,16 +175,11 @@ async def _drain(process: asyncio.subprocess.Process) -> None:
         await asyncio.wait_for(process.wait(), _DRAIN_S)
 
 
-def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for commands of Slurm: a manager within a job of Slurm would tell them of its own job."""
-    return {name: value for name, value in environment.items() if not name.startswith("SLURM_") or name in _PASSED_ON}
-
-
 class SshLogin(LoginHost):
-    """Slurm is on a machine that is reached by SSH. A connection that broke is made anew at the next command."""
+    """The scheduler is on a machine that is reached by SSH. The next command replaces a connection that broke."""
 
-    def __init__(self, config: LoginConfig, slurm_path: str | None) -> None:
-        super().__init__(slurm_path)
+    def __init__(self, config: LoginConfig, programs: str | None) -> None:
+        super().__init__(programs)
         self.title = config.title
         self._config = config
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"ssh {config.title}")
@@ -250,14 +258,19 @@ def _cut_file(path: Path, mark: bytes) -> None:
     rest.replace(path)
 
 
-def login_host(config: SlurmConfig) -> LoginHost:
-    """Where the commands are run. Raises: ConfigError if SSH is wanted, and its library is not installed."""
-    if config.login is None:
-        return ThisMachine(config.slurm_path)
+def login_host(
+    login: LoginConfig | None, programs: str | None, extra: str, environment: Mapping[str, str] | None = None
+) -> LoginHost:
+    """Return where the commands are run. `extra`: what pip installs for SSH. `environment`: on this machine only.
+
+    Raises: ConfigError if SSH is wanted, and its library is not installed.
+    """
+    if login is None:
+        return ThisMachine(programs, environment)
     try:
         import nnilite.ssh.connect  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            f"needs the module {error.name!r}: pip install 'nnilite[slurm]'", Place(field="login")
+            f"needs the module {error.name!r}: pip install 'nnilite[{extra}]'", Place(field="login")
         ) from error
-    return SshLogin(config.login, config.slurm_path)
+    return SshLogin(login, programs)

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from nnilite.errors import ServiceError
-from nnilite_slurm import _shell as shell
-from nnilite_slurm._login import LoginHost, ShellAnswer
+from nnilite.services.cluster import shell_scripts as shell
+from nnilite.services.cluster.login import LoginHost, ShellAnswer
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class HangingFolders:
 
     def check(self, name: str) -> None:
         """Raises: ServiceError if the file is in a folder that is set aside."""
-        folder = folder_of(name)
+        folder = attempt_folder(name)
         if folder in self._aside:
             raise ServiceError(no_answer(folder, self._host.title))
 
@@ -52,14 +52,14 @@ class HangingFolders:
         await self._try_again()
         found = await work(self._answering(wanted), _SHORT_S)
         if found is None:
-            await self._set_aside(map(folder_of, self._answering(wanted)))
+            await self._set_aside(map(attempt_folder, self._answering(wanted)))
             found = await work(self._answering(wanted), _LONG_S)
         if found is None:
             raise ServiceError(f"{self._host.title}: the folders of trials do not answer within {_LONG_S} s")
         return found
 
     def _answering(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if folder_of(name) not in self._aside]
+        return [name for name in names if attempt_folder(name) not in self._aside]
 
     async def _try_again(self) -> None:
         now = time.monotonic()
@@ -81,7 +81,7 @@ class HangingFolders:
                 self._aside[folder] = time.monotonic() + _AGAIN_S
 
 
-def folder_of(name: str) -> str:
+def attempt_folder(name: str) -> str:
     """Return the attempt's folder that a file is in."""
     return name.partition("/.nni/")[0] if "/.nni/" in name else name.rpartition("/")[0]
 

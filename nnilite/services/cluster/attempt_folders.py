@@ -1,4 +1,4 @@
-"""The folders of attempts where Slurm is: listed there, and copied here, one file or all."""
+"""The folders of attempts where the scheduler is: listed there, and copied here, one file or all."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pathlib import Path
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, listed, save_below
 from nnilite.records import Json
+from nnilite.services.cluster import shell_scripts as shell
+from nnilite.services.cluster.hanging_folders import no_answer, was_killed
+from nnilite.services.cluster.login import TRANSFER_S
+from nnilite.services.cluster.shared_folder import SharedFolder
 from nnilite.ssh.download import unpack
-from nnilite_slurm import _shell as shell
-from nnilite_slurm._api import SlurmApi
-from nnilite_slurm._hanging import no_answer, was_killed
-from nnilite_slurm._login import TRANSFER_S
 
 _TIME = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _KINDS = {"f": "file", "l": "link"}
 _STAYS = ("spec.json", "code", "script", "job", "array", "claim", "owner", "submitting", "removed", ".nni")
 
 
-class SlurmFolders:
+class AttemptFolders:
     """All methods raise NotFound if the folder or the file is gone, and ServiceError."""
 
-    def __init__(self, api: SlurmApi) -> None:
-        self._api = api
-        self._host = api.host
-        self._root = api.root
+    def __init__(self, files: SharedFolder) -> None:
+        self._hanging = files.hanging
+        self._host = files.host
+        self._root = files.root
 
     async def fetch(self, folder: str, target: Path) -> None:
         """Copy an attempt's folder. Raises: NotFound, ServiceError."""
-        self._api.hanging.check(f"{folder}/")
+        self._hanging.check(f"{folder}/")
         target.parent.mkdir(parents=True, exist_ok=True)
         archive = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tar")
         try:
@@ -47,7 +47,7 @@ class SlurmFolders:
 
     async def files(self, folder: str) -> list[TrialFile]:
         """List an attempt's folder. Raises: NotFound, ServiceError."""
-        self._api.hanging.check(f"{folder}/")
+        self._hanging.check(f"{folder}/")
         answer = await self._host.run(shell.FILES, self._root, folder)
         if was_killed(answer):
             raise ServiceError(no_answer(folder, self._host.title))
@@ -59,7 +59,7 @@ class SlurmFolders:
         """Copy one file of an attempt's folder. Raises: NotFound, ServiceError."""
         if path.split("/")[0] in _STAYS:
             raise NotFound(f"there is no file {path!r}")
-        self._api.hanging.check(f"{folder}/")
+        self._hanging.check(f"{folder}/")
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".copy-", dir=target.parent) as scratch:
             copy = Path(scratch, "file")

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnilite.records import KeeperEvent, Output
+from nnilite.services.cluster.queue_watch import QueueWatch
+from nnilite.services.cluster.shared_folder import SharedFolder
 from nnilite.services.keeper_folder import SpoolCopy, read_events
-from nnilite_slurm._api import SlurmApi
-from nnilite_slurm._watch import SlurmWatch
 
 GROWING = (".nni/metrics", "trial.stdout", "trial.stderr")
 _MOST_BYTES = 4 << 20  # at once, of each file
@@ -20,8 +20,8 @@ _MOST_BYTES = 4 << 20  # at once, of each file
 class AttemptReader:
     """A copy of one attempt's reports, which grows as they do."""
 
-    def __init__(self, api: SlurmApi, watch: SlurmWatch) -> None:
-        self._api = api
+    def __init__(self, files: SharedFolder, watch: QueueWatch) -> None:
+        self._files = files
         self._watch = watch
         self._copy = tempfile.TemporaryDirectory(prefix="nnilite-")
         self._offsets = dict.fromkeys(GROWING, 0)
@@ -33,7 +33,7 @@ class AttemptReader:
         names = GROWING if with_output else GROWING[:1]
         output: list[Output] = []
         while wanted := list(self._unread(names, sizes)):
-            found = await self._api.pieces(
+            found = await self._files.pieces(
                 [(f"{self._watch.folder}/{name}", offset, size) for name, offset, size in wanted]
             )
             for (name, offset, _), data in zip(wanted, found, strict=True):

@@ -1,0 +1,222 @@
+"""Trials as jobs of a scheduler, with folders on the file system that login node and compute nodes share.
+
+Specification, keeper and code are put into a folder there, the scheduler gets a script that becomes the keeper, and
+what keeper and trial write is read from there. A look at all jobs is one command: it lists the jobs, and the sizes of
+the files that may have changed.
+
+A handle is {"job": its name, "folder": relative to `directory`, "id": of the scheduler, "report", "gpus", "grace_s"}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnilite.errors import ConfigError, NotFound, Place, ServiceError
+from nnilite.records import Host, Json, KeeperEvent
+from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.services.cluster.attempt_folders import AttemptFolders
+from nnilite.services.cluster.attempt_spec import folder_of, spec_of
+from nnilite.services.cluster.job_script import pythons_of
+from nnilite.services.cluster.queue_watch import QueueWatch
+from nnilite.services.cluster.queued_job import QueuedJob
+from nnilite.services.cluster.scheduler_api import SchedulerApi
+from nnilite.services.cluster.watched_jobs import WatchedJobs
+from nnilite.services.section_fields import gpus_of
+from nnilite.ssh.errors import MachineError
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HIDDEN = "********"
+_HERE = "http://localhost"
+"""Nodes reach this machine at the address that it has on the way to everywhere else, if nobody has said another."""
+
+
+class QueueService(TrainingService):
+    """Jobs of a scheduler, submitted on this machine or on a login node that is reached by SSH. To be inherited.
+
+    `Config` has the fields `login`, `directory`, `python_path`, `time_limit`, `keep`, `nni_manager_ip` and
+    `trial_gpu_number`.
+    """
+
+    reports_aside = True
+
+    def __init__(self, name: str, config: object, context: ServiceContext) -> None:
+        super().__init__(name, config, context)
+        self._api: SchedulerApi | None = None
+        self._jobs = WatchedJobs(self.scheduler, context.experiment, self._status)
+        self._keeper = ""
+        self._archive = ""
+
+    # ------------------------------------------------------------ what a scheduler's own service says
+
+    @property
+    @abstractmethod
+    def scheduler(self) -> str:
+        """The scheduler's name, for people."""
+
+    @abstractmethod
+    def _new_api(self) -> SchedulerApi:
+        """Return the scheduler, not yet asked. Raises: ConfigError."""
+
+    @abstractmethod
+    def _script(self, name: str, gpus: int | None) -> str:
+        """Return the script for a job."""
+
+    def _names(self, watch: QueueWatch) -> tuple[str, ...]:
+        """Under which names the scheduler may know a job. Another job may have got its number."""
+        return (watch.name, "")
+
+    # ------------------------------------------------------------ lifecycle
+
+    async def open(self) -> None:
+        await self.close()
+        by_log = self.context.defaults.get("callback") == "log"
+        place = (self.context, self.config.nni_manager_ip, _HERE)
+        if not by_log:
+            await asyncio.to_thread(check_callback_address, *place)
+        api = self._new_api()
+        try:
+            await self._checked(api)
+            package = await asyncio.to_thread(self.context.package)
+            keeper = self.context.keeper
+            digest = await asyncio.to_thread(_digest, keeper)
+            self._keeper, self._archive = f"keeper-{digest}.pyz", package.archive.name
+            files = {self._keeper: keeper, self._archive: package.archive}
+            pythons = pythons_of(self.config.python_path)
+            await api.files.bring(self.config.directory, files, self.context.stored_code, pythons)
+            if not by_log:
+                address = await asyncio.to_thread(callback_address, *place)
+                await api.files.tell_address(self.context.experiment, address)
+        except BaseException:
+            await api.host.close()
+            raise
+        self._api = api
+
+    async def _checked(self, api: SchedulerApi) -> None:
+        """Whether the scheduler is there and would take a trial. Raises: ConfigError, ServiceError."""
+        try:
+            await api.check()
+        except MachineError as error:
+            if error.lasting:
+                raise ConfigError(str(error), Place(field="login")) from error
+            raise
+        await api.try_out(self._test_script(gpus_of(self.config, self.context)))
+
+    def _test_script(self, gpus: int | None) -> str:
+        """Return a script that asks for what a trial would."""
+        return self._script("nni-test", gpus)
+
+    async def check(self) -> None:
+        api = self._new_api()
+        try:
+            await self._checked(api)
+        finally:
+            await api.host.close()
+
+    async def close(self) -> None:
+        api, self._api = self._api, None
+        if api is None:
+            return
+        self._jobs.clear()
+        try:
+            await api.files.finish(self.context.experiment, self.config.keep)
+        finally:
+            await api.host.close()
+
+    def _connected(self) -> SchedulerApi:
+        if self._api is None:
+            raise ServiceError(f"{self.name} is not open")
+        return self._api
+
+    # ------------------------------------------------------------ submitting
+
+    async def submit(self, job: Job) -> Handle:
+        api = self._connected()
+        if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
+            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
+        self._jobs.check_silence()
+        folder = folder_of(job)
+        report = str(job.spec.get("report") or "rest")
+        handle: dict[str, Json] = {"job": job.name, "folder": folder, "id": "", "report": report, "gpus": job.gpus}
+        handle["grace_s"] = job.spec.get("grace_s")
+        callback = None
+        if report != "stdout":
+            given = self.config.nni_manager_ip
+            callback = await asyncio.to_thread(reachable_callback_address, self.context, given, _HERE)
+        spec = json.dumps(spec_of(job, api.files.root, callback, self._archive, self.config.time_limit)).encode()
+        fresh = await api.files.write_spec(folder, spec)
+        return {**handle, "id": await self._enqueue(api, job, folder, fresh)}
+
+    async def _enqueue(self, api: SchedulerApi, job: Job, folder: str, fresh: bool) -> str:
+        """Submit a job whose folder is ready; return its id. `fresh`: its folder was made now."""
+        return await api.submit(folder, job.name, self._script(job.name, job.gpus))
+
+    def describe(self, job: Job) -> Json:
+        """The script that would be sent, and the specification beside it, without secrets."""
+        directory = self.config.directory
+        root = directory if directory.startswith(("/", "~")) else f"~/{directory}"
+        callback = None if job.spec.get("report") == "stdout" else self.config.nni_manager_ip or ""
+        spec = spec_of(job, root, callback, self._archive or "the code package", self.config.time_limit)
+        spec["token"] = _HIDDEN
+        where = "this machine" if self.config.login is None else self.config.login.title
+        script = self._script(job.name, job.gpus)
+        reports = "by files in the folder" if callback is None else "to the manager"
+        facts = {"name": job.name, "login": where, "folder": spec["directory"], "reports": reports}
+        return {**facts, "script": script, "specification": spec}
+
+    # ------------------------------------------------------------ watching
+
+    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        return await self._jobs.poll(self._connected(), handles) if handles else []
+
+    def _status(self, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> JobStatus:
+        return watch.status(job if job is not None and job.name in self._names(watch) else None)
+
+    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        return await self._jobs.reports(self._connected(), handle)
+
+    async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
+        if stream not in ("stdout", "stderr"):
+            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        return await self._connected().files.piece(f"{handle['folder']}/trial.{stream}", offset, limit)
+
+    async def fetch(self, handle: Handle, target: Path) -> None:
+        await AttemptFolders(self._connected().files).fetch(str(handle["folder"]), target)
+
+    async def files(self, handle: Handle) -> Sequence[TrialFile]:
+        return await AttemptFolders(self._connected().files).files(str(handle["folder"]))
+
+    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
+        await AttemptFolders(self._connected().files).fetch_file(str(handle["folder"]), path, target, most_bytes)
+
+    # ------------------------------------------------------------ canceling, the end
+
+    async def cancel(self, handle: Handle) -> None:
+        await self._jobs.cancel(self._connected(), handle)
+
+    async def remove(self, handle: Handle) -> None:
+        api, watch = self._connected(), self._jobs.watch(handle)
+        if not watch.id:
+            await self._jobs.look(api, [watch], set())
+        await api.remove(watch.folder, watch.id)
+        self._jobs.drop(handle)
+
+    def hosts(self) -> list[Host]:
+        place = "here" if self.config.login is None else f"at {self.config.login.title}"
+        trouble = self._jobs.trouble
+        state = "closed" if self._api is None else "down" if trouble else "up"
+        version = ".".join(map(str, self._api.version)) if self._api else ""
+        return [Host(f"{self.scheduler} {place}", state, trouble, len(self._jobs), {"version": version})]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]

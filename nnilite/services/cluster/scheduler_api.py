@@ -1,0 +1,61 @@
+"""What a service asks of a scheduler. To be inherited."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nnilite.services.cluster.login import LoginHost
+from nnilite.services.cluster.queued_job import QueuedJob
+from nnilite.services.cluster.shared_folder import SharedFolder
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look has found: jobs in the queue by their ids, and sizes of files."""
+
+    jobs: Mapping[str, QueuedJob] | None  # None: the scheduler does not answer
+    sizes: Mapping[str, int]
+    trouble: str = ""  # what it says in place of an answer
+    hanging: frozenset[str] = frozenset()  # folders of which nothing is known, for they do not answer
+
+
+class SchedulerApi(ABC):
+    """One scheduler, by its commands on the login host. Methods raise ServiceError if it cannot be asked now."""
+
+    def __init__(self, host: LoginHost, root: str = "") -> None:
+        self.host = host
+        self.files = SharedFolder(host, root)
+        self.version: tuple[int, ...] = ()
+
+    @abstractmethod
+    async def check(self) -> None:
+        """See whether the scheduler is there. Raises: ConfigError if it is not."""
+
+    async def try_out(self, script: str) -> None:
+        """Have the scheduler look at a script without submitting it. Raises: ConfigError if it will never take it."""
+
+    @abstractmethod
+    async def submit(self, folder: str, name: str, script: str) -> str:
+        """Submit a script once for each folder; return the job's id. Raises: NoCapacity, ConfigError, ServiceError."""
+
+    @abstractmethod
+    async def look(self, prefix: str, ids: Sequence[str], files: Iterable[str]) -> Look:
+        """Ask for all jobs whose names begin so, and the sizes of files, in one command. `ids`: those that matter."""
+
+    async def history(self, ids: Sequence[str]) -> Mapping[str, QueuedJob]:
+        """Ask what became of jobs that are not listed any more; nothing where it keeps no record."""
+        return {}
+
+    @abstractmethod
+    async def cancel(self, folder: str, job: str) -> None:
+        """Take back a job that waits, and ask one that runs to end. `job`: its id, or "" if it was not submitted."""
+
+    @abstractmethod
+    async def kill(self, job: str) -> None:
+        """End a job that has not ended when it was asked to."""
+
+    @abstractmethod
+    async def remove(self, folder: str, job: str) -> None:
+        """End what still runs of a job, and remove what holds a secret or much space."""
