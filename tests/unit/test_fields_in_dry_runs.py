@@ -77,6 +77,12 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("keep", "keepPackages", "orphanAfter"), WATCH),
         **dict.fromkeys(("maxSlots", "priority"), ROOM),
     },
+    "batch": {
+        "nniManagerIp": BACK,
+        "trialGpuNumber": NUMBER,
+        **dict.fromkeys(("schedulerPath", "loginSetUp"), LOGIN),
+        **dict.fromkeys(("keep", "patterns", "states"), WATCH),
+    },
     "slurm": {
         "trialGpuNumber": NUMBER,
         "slurmPath": LOGIN,
@@ -183,6 +189,13 @@ SAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "priority": {"maxSlots": 2, "priority": 3},
     },
     "ray": {"address": {"address": "http://other:8265"}, "tokenFile": {"tokenFile": "text"}},
+    "batch": {
+        "login": {"login": {"host": "h", "user": "u"}},
+        "commands": {"commands": {"submit": "put script"}},
+        "patterns": {"patterns": {"jobId": "job (.*)"}},
+        "states": {"states": {"running": "R"}},
+        "values": {"cpus": 2, "values": {"parallelEnvironment": "mpi"}},
+    },
     "slurm": {"login": {"login": {"host": "h", "user": "u"}}, "container": {"container": {"image": "a.sif"}}},
     "local": {
         "priority": {"maxSlots": 2, "priority": 3},

@@ -26,7 +26,6 @@ from nnilite.config._record import record_of
 from nnilite.config._services import SHORTCUTS
 from nnilite.errors import ConfigError
 from nnilite.service import IgnoredOption, TrainingService
-from nnilite.services.batch_service import BatchService
 from nnilite.testing.fakes import FakeService
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +44,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "dlc": {"region": "cn-x", "image": "i", "ecsSpec": "ecs.x", "accessKeyId": "a", "accessKeySecret": "s"},
     "redis": {"redis": "redis://h"},
     "ray": {"address": "http://r:8265"},
+    "batch": {"scheduler": "gridengine"},
     "slurm": {},
     "simulated": {"curves": "curves.jsonl"},
 }
@@ -99,9 +99,11 @@ class Uses:
 def uses(platform: str) -> Uses:
     cls = _plugins.training_service_class(platform)
     package = Path(inspect.getfile(cls)).parent
-    places = [*package.rglob("*.py"), *(ROOT / "nnilite/ssh").glob("*.py"), ROOT / "nnilite/platform_http.py"]
-    if issubclass(cls, BatchService):
-        places += [ROOT / f"nnilite/services/{name}.py" for name in ("batch_service", "delivery", "job_watch")]
+    # Services inherit from what `nnilite.services` has for several of them.
+    bases = {Path(inspect.getfile(base)).parent for base in cls.__mro__ if "nnilite.services." in base.__module__}
+    shared = [ROOT / "nnilite/ssh", *bases]
+    places = [*package.rglob("*.py"), *(place for folder in shared for place in folder.glob("*.py"))]
+    places.append(ROOT / "nnilite/platform_http.py")
     nodes = [node for place in places for node in _nodes(ast.parse(place.read_text("utf-8")))]
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

@@ -41,7 +41,7 @@ class SlurmApi(SchedulerApi):
         self.version = tuple(int(part) for part in found.groups() if part)
         self.json = self.version >= _JSON_SINCE
 
-    async def try_out(self, script: str) -> None:
+    async def try_out(self, script: str, gpus: int | None) -> None:
         """Have Slurm look at a script without submitting it. Raises: ConfigError for what it will never take."""
         answer = await self.host.run("exec sbatch --test-only /dev/stdin", given=script.encode())
         if answer.status:
@@ -53,7 +53,7 @@ class SlurmApi(SchedulerApi):
         """Make the folder of a job array with the list of its tasks."""
         await self.files.checked(shell.WRITE_TASKS, folder, given="".join(f"{task}\n" for task in tasks).encode())
 
-    async def submit(self, folder: str, name: str, script: str) -> str:
+    async def submit(self, folder: str, name: str, script: str, gpus: int | None) -> str:
         """Submit a script once for each folder; the job's id. Raises: NoCapacity, ConfigError, ServiceError."""
         answer = await self.host.run(
             shell.SUBMIT, self.files.root, folder, name, given=script.encode(), limit_s=_SUBMIT_S

@@ -107,7 +107,7 @@ class JobArrays:
                 if not written:
                     await self.api.write_tasks(place, folders)
                     written = True
-                await self.api.submit(place, name, self.script(name, gpus, len(folders)))
+                await self.api.submit(place, name, self.script(name, gpus, len(folders)), gpus)
                 break
             except ConfigError as error:
                 self.refused.update(dict.fromkeys(folders, str(error)))

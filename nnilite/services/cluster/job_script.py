@@ -14,13 +14,12 @@ from nnilite.services.cluster.shell_scripts import JOB_CLAIM, JOB_ENTER
 
 SETTLE_S = 60
 """Before the scheduler's time limit, beyond the grace: for set-up lines, and as it looks only now and then."""
-_UNSEEN = 70
 _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/conda/bin/python3")
 
 
-def enter(folder: str) -> str:
-    """Go to the attempt's folder. `folder`: a shell word for it."""
-    return f"folder={folder} unseen={_UNSEEN}\n{JOB_ENTER}"
+def enter(folder: str, status: int = 70) -> str:
+    """Go to the attempt's folder. `folder`: a shell word for it; `status`: the exit status if the node lacks it."""
+    return f"folder={folder} unseen={status}\n{JOB_ENTER}"
 
 
 def claim(job_id: str, again: str) -> str:

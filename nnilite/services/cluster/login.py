@@ -13,7 +13,7 @@ import secrets
 import shlex
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,14 +56,16 @@ class ShellAnswer:
 class LoginHost(ABC):
     """Runs shell commands where the scheduler is. Methods are for the event loop.
 
-    `programs` is the folder of the scheduler's commands there, if PATH lacks it.
+    `programs` is the folder of the scheduler's commands there, if PATH lacks it. `before` are shell commands that come
+    before each script.
     """
 
     title: str
     is_remote = True
 
-    def __init__(self, programs: str | None) -> None:
-        self._front = "" if programs is None else f"PATH={shlex.quote(programs)}:$PATH; export PATH\n"
+    def __init__(self, programs: str | None, before: Sequence[str] = ()) -> None:
+        path = "" if programs is None else f"PATH={shlex.quote(programs)}:$PATH; export PATH\n"
+        self._front = path + "".join(f"{{\n{command}\n}} >/dev/null 2>&1 </dev/null\n" for command in before)
 
     @abstractmethod
     async def run(
@@ -87,8 +89,10 @@ class ThisMachine(LoginHost):
     title = "this machine"
     is_remote = False
 
-    def __init__(self, programs: str | None, environment: Mapping[str, str] | None = None) -> None:
-        super().__init__(programs)
+    def __init__(
+        self, programs: str | None, environment: Mapping[str, str] | None = None, before: Sequence[str] = ()
+    ) -> None:
+        super().__init__(programs, before)
         self._environment = environment
 
     async def run(
@@ -178,8 +182,8 @@ async def _drain(process: asyncio.subprocess.Process) -> None:
 class SshLogin(LoginHost):
     """The scheduler is on a machine that is reached by SSH. The next command replaces a connection that broke."""
 
-    def __init__(self, config: LoginConfig, programs: str | None) -> None:
-        super().__init__(programs)
+    def __init__(self, config: LoginConfig, programs: str | None, before: Sequence[str] = ()) -> None:
+        super().__init__(programs, before)
         self.title = config.title
         self._config = config
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"ssh {config.title}")
@@ -259,18 +263,22 @@ def _cut_file(path: Path, mark: bytes) -> None:
 
 
 def login_host(
-    login: LoginConfig | None, programs: str | None, extra: str, environment: Mapping[str, str] | None = None
+    login: LoginConfig | None,
+    programs: str | None,
+    extra: str,
+    environment: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
 ) -> LoginHost:
     """Return where the commands are run. `extra`: what pip installs for SSH. `environment`: on this machine only.
 
     Raises: ConfigError if SSH is wanted, and its library is not installed.
     """
     if login is None:
-        return ThisMachine(programs, environment)
+        return ThisMachine(programs, environment, before)
     try:
         import nnilite.ssh.connect  # noqa: F401
     except ImportError as error:
         raise ConfigError(
             f"needs the module {error.name!r}: pip install 'nnilite[{extra}]'", Place(field="login")
         ) from error
-    return SshLogin(login, programs)
+    return SshLogin(login, programs, before)

@@ -109,7 +109,8 @@ class QueueService(TrainingService):
             if error.lasting:
                 raise ConfigError(str(error), Place(field="login")) from error
             raise
-        await api.try_out(self._test_script(gpus_of(self.config, self.context)))
+        gpus = gpus_of(self.config, self.context)
+        await api.try_out(self._test_script(gpus), gpus)
 
     def _test_script(self, gpus: int | None) -> str:
         """Return a script that asks for what a trial would."""
@@ -158,9 +159,9 @@ class QueueService(TrainingService):
 
     async def _enqueue(self, api: SchedulerApi, job: Job, folder: str, fresh: bool) -> str:
         """Submit a job whose folder is ready; return its id. `fresh`: its folder was made now."""
-        return await api.submit(folder, job.name, self._script(job.name, job.gpus))
+        return await api.submit(folder, job.name, self._script(job.name, job.gpus), job.gpus)
 
-    def describe(self, job: Job) -> Json:
+    def describe(self, job: Job) -> dict[str, Json]:
         """The script that would be sent, and the specification beside it, without secrets."""
         directory = self.config.directory
         root = directory if directory.startswith(("/", "~")) else f"~/{directory}"

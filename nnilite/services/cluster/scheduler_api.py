@@ -33,11 +33,11 @@ class SchedulerApi(ABC):
     async def check(self) -> None:
         """See whether the scheduler is there. Raises: ConfigError if it is not."""
 
-    async def try_out(self, script: str) -> None:
+    async def try_out(self, script: str, gpus: int | None) -> None:
         """Have the scheduler look at a script without submitting it. Raises: ConfigError if it will never take it."""
 
     @abstractmethod
-    async def submit(self, folder: str, name: str, script: str) -> str:
+    async def submit(self, folder: str, name: str, script: str, gpus: int | None) -> str:
         """Submit a script once for each folder; return the job's id. Raises: NoCapacity, ConfigError, ServiceError."""
 
     @abstractmethod

@@ -1,0 +1,1 @@
+"""A real Grid Engine for tests: Debian's own, in a folder of its own."""

@@ -1,0 +1,33 @@
+"""The conformance suite on a real Grid Engine, whose only node is this machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnilite.testing import ReadingBench, ServiceContract
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+class TestBatchServiceOnGridEngine(ServiceContract):
+    @pytest.fixture
+    def make_service(self, maker):
+        return maker()
+
+
+class FolderBench(ReadingBench):
+    """Its trials report by their folders, as with `callback: log`."""
+
+    @property
+    def calls_back(self) -> bool:
+        return False
+
+
+@pytest.mark.real
+@pytest.mark.long
+@pytest.mark.timeout(180)
+class TestBatchServiceByFolders(ServiceContract):
+    @pytest.fixture
+    def bench(self, tmp_path, maker):
+        with FolderBench(tmp_path, maker(nni_manager_ip=None), report="stdout") as bench:
+            yield bench

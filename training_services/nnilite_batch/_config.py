@@ -1,0 +1,187 @@
+"""The section `platform: batch` of a config."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Annotated, Literal
+
+from nnilite.errors import ConfigError, Place
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.services.cluster.job_script import SETTLE_S
+from nnilite.services.cluster.login import LoginConfig
+from nnilite.services.section_fields import ManagerIp, TrialGpuNumber, field_place
+from nnilite.units import Duration, MemoryMb, PositiveInt
+from nnilite_batch._answer_reader import PHASES
+from nnilite_batch._presets import PRESETS
+from nnilite_batch._scheduler import BatchCommands, BatchPatterns, Scheduler, overlaid
+from nnilite_batch._templates import ShellWords, Value, check_template, fields_of, render
+
+_WORD = re.compile(r"[^\s\0]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NEEDED = ("commands.submit", "commands.status", "commands.cancel", "patterns.jobId", "patterns.job")
+_RESOURCES = {"queue": "queue", "account": "account", "cpus": "cpus", "memory": "memory", "time_limit": "seconds"}
+"""The fields that only count where a template has them, with the template's name for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchConfig:
+    """Which scheduler it is, where, and what each trial asks it for. Raises: ConfigError."""
+
+    scheduler: Annotated[
+        Literal["gridengine", "pbs", "torque", "lsf", "htcondor"] | None,
+        "a scheduler that is known; without it, `commands`, `patterns` and `states` have to say all",
+    ] = None
+    login: Annotated[LoginConfig | None, "the login node, reached by SSH; this machine if not set"] = None
+    directory: Annotated[
+        str, "for all files of trials, where login node and compute nodes see it; relative to the home"
+    ] = "nnilite"
+    queue: Annotated[str | None, "the scheduler's default if not set"] = None
+    account: Annotated[str | None, "account or project that pays"] = None
+    cpus: Annotated[PositiveInt | None, "of each trial, on one node"] = None
+    memory: Annotated[MemoryMb | None, "of each trial"] = None
+    time_limit: Annotated[
+        Duration | None, "of the scheduler for a trial; it gets SIGTERM a minute and its gracePeriod before that"
+    ] = None
+    submit_options: Annotated[list[str], "further words for `submit`, such as [-l, arch=lx-amd64]"] = field(
+        default_factory=list
+    )
+    values: Annotated[dict[str, str], "of further fields in templates, such as parallelEnvironment"] = field(
+        default_factory=dict
+    )
+    set_up: Annotated[list[str], "shell commands before the trial; it fails if one of them fails"] = field(
+        default_factory=list
+    )
+    login_set_up: Annotated[
+        list[str], "shell commands before those of the scheduler, such as `. /opt/sge/default/common/settings.sh`"
+    ] = field(default_factory=list)
+    scheduler_path: Annotated[str | None, "folder of the scheduler's commands there, if PATH has it not"] = None
+    python_path: Annotated[
+        str | None, "on the nodes: Python 3.8 or later, or its folder; looked for in PATH if not set"
+    ] = None
+    keep: Annotated[Literal["nothing", "outputs"], "what stays in `directory` when the experiment has stopped"] = (
+        "outputs"
+    )
+    commands: Annotated[BatchCommands | None, "templates of commands, in place of those of the preset"] = None
+    patterns: Annotated[BatchPatterns | None, "by which answers are read, in place of those of the preset"] = None
+    states: Annotated[
+        dict[str, str],
+        "patterns of the scheduler's states, with the exit code if there is one, in place of the preset's: "
+        "waiting, preparing, running, ended, canceled, timedOut, killed, lost; the first that matches counts",
+    ] = field(default_factory=dict)
+    job_variable: Annotated[str | None, "variable that has a job's id, in the job"] = None
+    nni_manager_ip: ManagerIp = None
+    trial_gpu_number: TrialGpuNumber = None
+
+    def __post_init__(self) -> None:
+        for name in ("directory", "python_path", "scheduler_path"):
+            value = getattr(self, name)
+            if value is not None and (not value or "\0" in value):
+                raise ConfigError(f"{value!r} cannot be used", field_place(name))
+        for name in ("queue", "account"):
+            value = getattr(self, name)
+            if value is not None and not _WORD.fullmatch(value):
+                raise ConfigError(f"{value!r} cannot be used: it has to be one word", field_place(name))
+        if self.job_variable is not None and not _VARIABLE.fullmatch(self.job_variable):
+            raise ConfigError(f"{self.job_variable!r} cannot be the name of a variable", field_place("job_variable"))
+        if self.time_limit is not None and self.time_limit <= SETTLE_S:
+            raise ConfigError(
+                f"has to be above {SETTLE_S} s: a trial is ended that long, and its gracePeriod, before the limit",
+                Place(field="timeLimit"),
+            )
+        _check(self.described, self._values("nni-test", 1))
+
+    @cached_property
+    def described(self) -> Scheduler:
+        """The scheduler: the preset, with what the section says in its place."""
+        below = PRESETS.get(self.scheduler or "") or Scheduler("the scheduler", BatchCommands(), BatchPatterns(), {})
+        return Scheduler(
+            below.title,
+            overlaid(below.commands, self.commands),
+            overlaid(below.patterns, self.patterns),
+            self.states or below.states,
+            {**below.values, **self.values},
+            self.job_variable or below.job_variable,
+        )
+
+    def command(self, which: str, name: str = "", gpus: int | None = None, **more: Value) -> str:
+        """Return a command, made of the template of this name; "" if there is none."""
+        template = getattr(self.described.commands, which)
+        if template is None:
+            return ""
+        values = {**self._values(name, gpus), **more}
+        words = (render(self.described.commands.options or "", values), shlex.join(self.submit_options))
+        return render(template, {**values, "options": ShellWords(" ".join(filter(None, words)))})
+
+    def _values(self, name: str, gpus: int | None) -> dict[str, Value]:
+        """Return the values of the fields in templates, for the job of this name."""
+        return {
+            **self.described.values,
+            "name": name,
+            "queue": self.queue,
+            "account": self.account,
+            "cpus": self.cpus,
+            "memory": self.memory,
+            "memoryPerCpu": None if self.memory is None else math.ceil(self.memory / (self.cpus or 1)),
+            "gpus": gpus or None,
+            "seconds": self.time_limit,
+            "minutes": None if self.time_limit is None else math.ceil(self.time_limit / 60),
+            "id": "",
+            "ids": (),
+            "options": "",
+        }
+
+
+def _check(scheduler: Scheduler, values: dict[str, Value]) -> None:
+    """Check that a description is whole, and can be used. Raises: ConfigError."""
+    for path, text in _described_by(scheduler).items():
+        if text is None and path in _NEEDED:
+            raise ConfigError("has to be set where no `scheduler` is", Place(field=path))
+        try:
+            if path.startswith("commands."):
+                check_template(text or "", values)
+            else:
+                re.compile(text or "")
+        except ConfigError as error:
+            raise ConfigError(error.message, Place(field=path)) from error
+        except re.error as error:
+            raise ConfigError(f"is no regular expression: {error}", Place(field=path)) from error
+    if not scheduler.states or not set(scheduler.states) <= set(PHASES):
+        raise ConfigError(f"needs patterns for some of {', '.join(PHASES)}, and nothing else", Place(field="states"))
+
+
+def _described_by(scheduler: Scheduler) -> dict[str, str | None]:
+    """Return the texts of a description by their places in the section."""
+    found: dict[str, str | None] = {f"states.{name}": pattern for name, pattern in scheduler.states.items()}
+    parts = {"commands": (scheduler.commands, BatchCommands), "patterns": (scheduler.patterns, BatchPatterns)}
+    for part, (texts, kind) in parts.items():
+        found |= {f"{part}.{field_place(one.name).field}": getattr(texts, one.name) for one in fields(kind)}
+    return found
+
+
+def _is_left_out(config: BatchConfig, word: str) -> bool:
+    """Whether no template has a field, so that the scheduler does not learn of it."""
+    commands = config.described.commands
+    used = fields_of((commands.options or "") + (commands.submit or ""))
+    return word not in used and not (word in ("memory", "seconds") and used & {"memoryPerCpu", "minutes"})
+
+
+def _unused(name: str, word: str) -> IgnoredOption:
+    option = str(field_place(name).field)
+    return IgnoredOption(
+        option,
+        f"the scheduler's `options` have no {{{word}}}",
+        "where `commands.options` has no such field",
+        lambda config, settings: getattr(config, name) is not None and _is_left_out(config, word),
+    )
+
+
+IGNORED = (
+    *(_unused(name, word) for name, word in _RESOURCES.items()),
+    callback_is_unused("trials report by their folders and need no address"),
+    *CHECKPOINTS_STAY,
+)
+"""What has no effect on a scheduler."""

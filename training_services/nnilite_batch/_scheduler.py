@@ -1,0 +1,65 @@
+"""What is known of a scheduler: how it is called, and how its answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BatchCommands:
+    """Templates of the shell commands that are run on the login host. What is not set is the preset's."""
+
+    submit: Annotated[str | None, "submits the file `script` of the current folder, and prints the job's id"] = None
+    options: Annotated[str | None, "the resources of a trial, for {options} of `submit` and `tryOut`"] = None
+    status: Annotated[str | None, "prints the jobs {ids}, or all jobs of the user"] = None
+    cancel: Annotated[str | None, "ends the job {id}, whether it waits or runs"] = None
+    check: Annotated[
+        str | None, "fails if the scheduler does not answer; the first number it prints is its version"
+    ] = None
+    try_out: Annotated[str | None, "fails if the scheduler would never run the script on standard input"] = None
+    find: Annotated[str | None, "prints the id of the job {name}; nothing if there is none"] = None
+    reasons: Annotated[str | None, "prints why the jobs {ids} wait, if `status` does not"] = None
+    history: Annotated[str | None, "prints what became of the jobs {ids}, which `status` lists no more"] = None
+
+
+@dataclass(frozen=True)
+class BatchPatterns:
+    """Regular expressions of Python by which answers are read, with (?m). What is not set is the preset's."""
+
+    job_id: Annotated[str | None, "finds the id in what `submit` prints: its first group that matches"] = None
+    job: Annotated[str | None, "finds each job in what `status` prints; its named groups are its facts"] = None
+    id: Annotated[str | None, "finds a job's id in the text of a job, if `job` has no such group"] = None
+    name: Annotated[str | None, "finds its name there"] = None
+    state: Annotated[str | None, "finds its state there"] = None
+    exit_code: Annotated[str | None, "finds its exit code there"] = None
+    host: Annotated[str | None, "finds its first host there"] = None
+    reason: Annotated[str | None, "finds why it waits there"] = None
+    reasons: Annotated[str | None, "finds the groups id and reason in what `reasons` prints"] = None
+    past_job: Annotated[str | None, "finds each job in what `history` prints, as `job` does; `job` if not set"] = None
+    dead_node: Annotated[str | None, "finds hosts in what `status` prints that do not answer"] = None
+    join: Annotated[str | None, "finds line breaks within a value, which are taken away first"] = None
+    missing: Annotated[str | None, "is in complaints about jobs that the scheduler does not know (any more)"] = None
+    full: Annotated[str | None, "is in complaints of `submit` that it takes no more jobs now"] = None
+    refused: Annotated[str | None, "is in complaints of `submit` that it will never take the job"] = None
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A scheduler, as a preset or a config describes it."""
+
+    title: str
+    commands: BatchCommands
+    patterns: BatchPatterns
+    states: Mapping[str, str]  # from `waiting`, ... to a pattern that matches its words for it; the first one counts
+    values: Mapping[str, str] = field(default_factory=dict)  # of further fields in templates
+    job_variable: str = ""  # has the job's id, in a job
+
+
+def overlaid(below: T, above: T | None) -> T:
+    """Return a dataclass with those fields of another that are set."""
+    given = {} if above is None else {one.name: getattr(above, one.name) for one in fields(above)}  # type: ignore[arg-type]
+    return replace(below, **{name: value for name, value in given.items() if value is not None})  # type: ignore[type-var]

@@ -1,0 +1,92 @@
+"""Commands made of templates.
+
+    qsub -N {name}[[ -q {queue}]] {options} script
+
+`{field}` becomes the field's value as words of the shell, quoted where it has to be, so that nothing of it is a
+command. What stands in `[[ ]]` is left out if one of its fields has no value.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from nnilite.errors import ConfigError
+
+Value = str | int | Sequence[str] | None
+
+
+class ShellWords(str):
+    """Words of the shell, which are quoted already."""
+
+    __slots__ = ()
+
+
+_OPTIONAL = re.compile(r"\[\[(.*?)\]\](?!\])", re.DOTALL)
+_FIELD = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}")
+_KEYWORD = r"(?:do|done|else|fi|for|if|in|then|while)\b"
+_PROGRAM = re.compile(
+    rf"(?:^|[|&;({{]|\b(?:do|if|then|else)\b)\s*(?!{_KEYWORD})([a-z_][\w.+-]*)(?=[\s;|)&]|$)", re.MULTILINE
+)
+
+
+def render(template: str, values: Mapping[str, Value]) -> str:
+    """Return a shell command.
+
+    >>> render("qsub[[ -q {queue}]][[ -l gpu={gpus}]] {options} script", {"queue": "a b", "gpus": None, "options": []})
+    "qsub -q 'a b'  script"
+    """
+
+    def optional(found: re.Match[str]) -> str:
+        part = found.group(1)
+        return part if all(values.get(name) is not None for name in fields_of(part)) else ""
+
+    return _FIELD.sub(lambda found: _words(values.get(found.group(1))), _OPTIONAL.sub(optional, template))
+
+
+def _words(value: Value) -> str:
+    if value is None or isinstance(value, ShellWords):
+        return value or ""
+    return shlex.quote(str(value)) if isinstance(value, (str, int)) else shlex.join(value)
+
+
+def fields_of(template: str) -> set[str]:
+    """Return the names of the fields in a template."""
+    return set(_FIELD.findall(template))
+
+
+def programs_of(templates: Sequence[str]) -> list[str]:
+    """Return the programs that templates call, for a look whether they are there.
+
+    >>> programs_of(["printf x | condor_submit -terse", "condor_q {ids}"])
+    ['condor_q', 'condor_submit', 'printf']
+    """
+    return sorted({name for template in templates for name in _PROGRAM.findall(template)})
+
+
+def check_template(template: str, values: Mapping[str, Value]) -> None:
+    """Check a template. Raises: ConfigError for an unknown field, one without a value, or one that stands in quotes."""
+    for name in sorted(fields_of(template)):
+        if name not in values:
+            raise ConfigError(f"there is no field {{{name}}}; there are {', '.join(sorted(values))}, and your `values`")
+    for name in sorted(fields_of(_OPTIONAL.sub("", template))):
+        if values[name] is None:
+            raise ConfigError(f"{{{name}}} has no value: set it, or write [[ ]] around what is left out then")
+    for name in _quoted(template):
+        raise ConfigError(f"{{{name}}} stands in quotes; take them away: values are quoted as they are put in")
+
+
+def _quoted(template: str) -> Iterator[str]:
+    """Return the fields that stand between quotes of the shell."""
+    quote, position = "", 0
+    while position < len(template):
+        sign = template[position]
+        found = _FIELD.match(template, position)
+        if sign == "\\" and quote != "'":
+            position += 1
+        elif sign in "'\"" and quote in ("", sign):
+            quote = "" if quote else sign
+        elif found and quote:
+            yield found.group(1)
+        position += 1
