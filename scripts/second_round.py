@@ -2,7 +2,8 @@
 
     scripts/second_round.py STATUS
 
-STATUS is the exit status of the first round. `tests/second_chances.yaml` names them, each with a date and a reason.
+STATUS is the exit status of the first round. `tests/second_chances.yaml` names them, each with a date and a reason; a
+name that ends with a slash stands for a folder.
 A test that is not on it has no second chance: one that fails beside others and passes alone has found a race that needs
 a busy machine. A place on the list lasts `DAYS` days, in which the cause is to be found.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 import yaml
 
 DAYS = 30
+MOST = 10
 TESTS_FAILED = 1  # pytest's exit status; all others above 0 say that the round itself went wrong
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 CHANCES = Path("tests/second_chances.yaml")
@@ -40,6 +42,11 @@ def with_a_chance(today: datetime.date, chances: Path = CHANCES) -> set[str]:
     return tests
 
 
+def _is_listed(test: str, chances: set[str]) -> bool:
+    folders = tuple(name for name in chances if name.endswith("/"))
+    return test in chances or test.partition("[")[0] in chances or test.startswith(folders)
+
+
 def run_again(tests: list[str]) -> int:
     """Run the tests in one process and return the exit status of pytest."""
     return subprocess.run([sys.executable, "-m", "pytest", "-v", *tests], check=False).returncode
@@ -50,7 +57,10 @@ def main(first: int) -> int:
         return first
     tests = failed_tests()
     chances = with_a_chance(datetime.date.today())
-    without = [test for test in tests if test not in chances and test.partition("[")[0] not in chances]
+    without = [test for test in tests if not _is_listed(test, chances)]
+    if len(tests) > MOST:
+        print(f"\n{len(tests)} tests failed; at most {MOST} are tried a second time")
+        return first
     if without or not tests:
         print("\nThese tests failed and have no second chance:", *without, sep="\n  ")
         print(f"If one of them passes alone, it has found a race: mend it, or add it to {CHANCES} with the reason.")

@@ -94,6 +94,22 @@ def test_one_failure_without_a_chance_spares_the_second_round(suite: Path) -> No
     assert (status, "test_that_fails_once" in said) == (1, False), said
 
 
+def test_a_folder_on_the_list_stands_for_all_its_tests(suite: Path) -> None:
+    (suite / "e2e").mkdir()
+    (suite / "e2e" / "test_more.py").write_text("def test_that_passes_alone(): pass\n")
+    give_chances(suite, "e2e/")
+    failed(suite, ["e2e/test_more.py::test_that_passes_alone"])
+    assert second_round(suite, 1)[0] == 0
+    failed_names = ["e2e/test_more.py::test_that_passes_alone", "test_it.py::test_that_fails_once"]
+    (suite / ".pytest_cache/v/cache/lastfailed").write_text(json.dumps(dict.fromkeys(failed_names, True)))
+    assert second_round(suite, 1)[0] == 1
+
+
+def test_many_failures_are_not_tried_again(suite: Path) -> None:
+    failed(suite, [f"test_it.py::test_that_always_fails[{number}]" for number in range(11)])
+    assert second_round(suite, 1) == (1, "\n11 tests failed; at most 10 are tried a second time\n")
+
+
 def test_a_chance_without_a_reason_is_refused(suite: Path) -> None:
     give_chances(suite, "test_it.py::test_that_fails_once", reason="")
     failed(suite, ["test_it.py::test_that_fails_once"])
