@@ -69,7 +69,8 @@ def job_of(bench, command):
 
 
 async def _history(login, ids, json):
-    api = SlurmApi(SshLogin(login, None), version=(22, 5, 8) if json else (20, 2))
+    api = SlurmApi(SshLogin(login, None))
+    api.version, api.json = (22, 5, 8) if json else (20, 2), json
     try:
         return await api.history(ids)
     finally:
