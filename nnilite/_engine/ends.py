@@ -98,10 +98,11 @@ class Ends:
     def forget_end(self, live: Live, why: str) -> None:
         """Drop the end that a keeper reported as it could not begin. Its service did not answer, and was asked again.
 
-        It may have begun another one since, which runs the command now: the service knows, and its status tells.
+        It may have begun another one since, which runs the command now: the service knows, and its status tells. So
+        the attempt belongs to no run until one reports.
         """
         live.end = None
-        self._recorder.put_attempt(live, reported_end=None)
+        self._recorder.put_attempt(live, reported_end=None, run="")
         self._recorder.complain(live, f"a keeper of this attempt could not begin: {why}")
 
     def end(self, live: Live) -> None:

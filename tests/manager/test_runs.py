@@ -122,6 +122,9 @@ async def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_m
         live.unanswered = True
         await bench.engine.do(s.Submitted(*JOB, "fake", {"job": "nni-e-t0-0"}, bench.engine.now()))
         assert live.end is None
+        # That the command runs is the word of the service, and not of the first keeper.
+        running = JobStatus(JobState.RUNNING, started=5.0)
+        await bench.engine.do(s.Polled(*JOB, running, bench.engine.now()))
     next_gate = EventGate(bench.store, bench.engine)
     answer = await next_gate.take(JOB, curve("second", 0, 1))
     assert (answer.cancel, answer.metrics) == (False, 2)
