@@ -1,7 +1,6 @@
 """The toolbox of those who write training services. All of it is public but `_host_use`.
 
-A service of a platform that takes jobs, lists them and keeps their logs is a `BatchService`; `examples/batch_platform`
-is one in 200 lines:
+A service of a platform that takes jobs, lists them and keeps their logs is a `BatchService`:
 
 batch_service     the base of such services: listing, connection, logs, cancel, remove
 job_watch         what becomes of one job, and how long is waited for what
