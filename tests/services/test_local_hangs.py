@@ -37,7 +37,7 @@ class HangingDisk:
         for place, real in (
             ("_keeper.plain_file.read", plain_file.read),
             ("_keeper.spool.open_ordinary", plain_file.open_ordinary),
-            ("keeper_folder.open_below", open_below),
+            ("services.keeper_folder.open_below", open_below),
         ):
             monkeypatch.setattr(f"nnilite.{place}", self._slow(real))
 

@@ -294,6 +294,8 @@ def test_a_pickled_search_knows_what_it_knew(tuner: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="forks of programs with threads are warned of")
+# A stand-in of another test in this process may have loaded eventlet, which warns of each fork.
+@pytest.mark.filterwarnings("ignore:Using fork")
 def test_a_forked_process_has_turns_of_its_own(folder: Path) -> None:
     search = search_in(folder)
     mine = search.ask()
