@@ -130,7 +130,8 @@ def test_no_more_than_some_threads_hang(bench, disk):
     before = threading.active_count()
     for _ in range(3):
         assert polled(bench) == [JobState.UNKNOWN] * 3
-    assert threading.active_count() - before <= 4  # two of them wait for work on the event loop
+    # Nine would hang without a limit. Some more wait for work on the event loop.
+    assert threading.active_count() - before <= 6
     assert "2 other folders of trials hang" in bench.status(names[2]).reason
 
 
