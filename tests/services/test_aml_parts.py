@@ -18,8 +18,8 @@ from nnilite.config import load
 from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited
 from nnilite.service import Job, JobState
+from nnilite.services.callback_address import given_callback_address
 from nnilite_aml import AmlConfig, _start, _status
-from nnilite_aml._address import address_for_jobs
 from nnilite_aml._config import AmlDistribution, AmlIdentity
 from nnilite_aml._log import _first_log
 from nnilite_aml._request import arguments, azure_name
@@ -67,7 +67,8 @@ def test_fields_that_do_not_fit_are_refused(fields, where):
     ],
 )
 def test_an_address_is_the_given_one_or_the_managers_own(url, given, found):
-    assert address_for_jobs(SimpleNamespace(callback_url=lambda: url, defaults={}), given) == found
+    context = SimpleNamespace(callback_url=lambda: url, defaults={})
+    assert given_callback_address(context, given, "Azure's nodes") == found
 
 
 FILE_OF_NNI_1 = """

@@ -11,7 +11,6 @@ _request      pure: from a trial's job to a command job
 _status       pure: from Azure's answers to the status of a job
 _watch        what becomes of one job
 _log          the log of one job: the events of its keeper, and the trial's output between them
-_address      where jobs reach the manager
 _start        the program that a job starts on each node: it starts the keeper
 
 Azure's own library takes seconds to import. So it is imported within functions, which run in threads.

@@ -20,9 +20,9 @@ from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.platform_http import Contradiction, Problem
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.services.callback_address import given_callback_address
 from nnilite.services.job_turns import JobTurns
 from nnilite.units import format_size
-from nnilite_aml._address import address_for_jobs
 from nnilite_aml._checks import check_target, check_workspace, environment_of
 from nnilite_aml._config import IGNORED, AmlConfig
 from nnilite_aml._request import arguments, azure_name, hidden, tag_of, variables
@@ -86,7 +86,7 @@ class AmlService(TrainingService):
     async def _check(self, workspace: AmlWorkspace) -> None:
         """Whether a trial could ever run. Raises: ConfigError, Problem."""
         if self.context.defaults.get("callback") != "log":
-            address_for_jobs(self.context, self._config.nni_manager_ip)
+            given_callback_address(self.context, self._config.nni_manager_ip, "Azure's nodes")
         gpus = self._config.trial_gpu_number
         gpus = self.context.defaults.get("trialGpuNumber") if gpus is None else gpus
         await check_target(workspace, self._config, int(gpus or 0))
@@ -110,7 +110,7 @@ class AmlService(TrainingService):
     def _callback(self) -> str:
         """Raises: NoCapacity, since trials of a resumed experiment that run must not end with it."""
         try:
-            return address_for_jobs(self.context, self._config.nni_manager_ip)
+            return given_callback_address(self.context, self._config.nni_manager_ip, "Azure's nodes")
         except ConfigError as error:
             raise NoCapacity(str(error)) from error
 

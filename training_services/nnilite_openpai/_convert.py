@@ -18,8 +18,9 @@ from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite.services.bootstrap import Instructions, JobProcess, command
+from nnilite.services.delivery import CODE_VARIABLE, KEEPER_VARIABLE
 from nnilite_openpai._config import OpenPaiConfig
-from nnilite_openpai._delivery import CODE_VARIABLE, KEEPER_VARIABLE, PaiDelivery, storage_folder
+from nnilite_openpai._delivery import PaiDelivery, storage_folder
 from nnilite_openpai._roles import PaiRole, images_of, roles_of
 
 WORK_PLACE = "/tmp/nnilite"

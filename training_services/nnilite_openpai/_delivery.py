@@ -7,17 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nnilite.errors import ConfigError, NotFound, Place, ServiceError
-from nnilite.foreign_files import TrialFile, put_file, size_below
+from nnilite.errors import ConfigError, NotFound, Place
+from nnilite.foreign_files import TrialFile
 from nnilite.records import Json
 from nnilite.service import ServiceContext
 from nnilite.services.bootstrap import Supply, pack
-from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
+from nnilite.services.delivery import CODE_VARIABLE, KEEPER_VARIABLE, MountedStorage
 from nnilite_openpai._config import OpenPaiConfig
-
-KEEPER_VARIABLE = "NNILITE_KEEPER"
-CODE_VARIABLE = "NNILITE_CODE"
-_LEFT_OUT = (".boot-*",)
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ def deliver(config: OpenPaiConfig, context: ServiceContext, report: Json, callba
     variables = {KEEPER_VARIABLE: pack(context.keeper)}
     callback_file = None
     if source == "storage":
-        files = _StorageFiles(config, context.experiment)
+        files = _storage(config, context.experiment)
         variables = {}
         keeper = Supply(file=files.put(f"keeper-{keeper_sha256}.pyz", context.keeper))
         code = Supply(file=files.put(f"{package.hash}.tar.gz", package.archive))
@@ -92,62 +88,27 @@ def announce(config: OpenPaiConfig, context: ServiceContext, callback: str) -> N
     """Tell the keepers of an earlier manager's jobs where this one is, if there is a storage to tell them by."""
     if config.local_storage_mount_point is None:
         return
-    files = _StorageFiles(config, context.experiment)
-    if files.there("callback"):
+    files = _storage(config, context.experiment)
+    if files.has("callback"):
         files.write("callback", callback)
 
 
 def fetch(config: OpenPaiConfig, experiment: str, job: str, target: Path) -> None:
     """Copy the folder of an attempt from the storage. Blocks. Raises: NotFound, ServiceError."""
-    copy_attempt(_attempt_folder(config, experiment, job), target, *_LEFT_OUT)
+    _storage(config, experiment).fetch(job, target)
 
 
 def listed(config: OpenPaiConfig, experiment: str, job: str) -> Sequence[TrialFile]:
     """List the folder of an attempt in the storage. Blocks. Raises: NotFound, ServiceError."""
-    return list_attempt(_attempt_folder(config, experiment, job), *_LEFT_OUT)
+    return _storage(config, experiment).files(job)
 
 
 def fetch_file(config: OpenPaiConfig, experiment: str, job: str, path: str, target: Path, most_bytes: int) -> None:
     """Copy one file of an attempt from the storage. Blocks. Raises: NotFound, ServiceError."""
-    copy_attempt_file(_attempt_folder(config, experiment, job), path, target, most_bytes)
+    _storage(config, experiment).fetch_file(job, path, target, most_bytes)
 
 
-def _attempt_folder(config: OpenPaiConfig, experiment: str, job: str) -> Path:
+def _storage(config: OpenPaiConfig, experiment: str) -> MountedStorage:
     if config.local_storage_mount_point is None:
         raise NotFound("a task's files go with its container: storageConfigName and localStorageMountPoint keep them")
-    trial, _, attempt = job.removeprefix(f"nni-{experiment}-").rpartition("-")
-    return Path(config.local_storage_mount_point) / storage_folder(experiment) / trial / attempt
-
-
-class _StorageFiles:
-    """The files of an experiment that jobs find in the storage. Raises: ServiceError if they cannot be written."""
-
-    def __init__(self, config: OpenPaiConfig, experiment: str) -> None:
-        self._root = Path(str(config.local_storage_mount_point))
-        self._folder = f"{storage_folder(experiment)}/code"
-        self._there = f"{config.container_mount}/{self._folder}"
-
-    def there(self, name: str) -> bool:
-        return size_below(self._root, f"{self._folder}/{name}") is not None
-
-    def put(self, name: str, source: Path) -> str:
-        """Copy a file whose name tells its content; its path in tasks."""
-        try:
-            known = size_below(self._root, f"{self._folder}/{name}")
-        except OSError:  # the attempt to write says what is wrong
-            known = None
-        if known != source.stat().st_size:
-            self._write(name, source)
-        return f"{self._there}/{name}"
-
-    def write(self, name: str, text: str) -> str:
-        """Write a small file; its path in tasks."""
-        self._write(name, text.encode("utf-8"))
-        return f"{self._there}/{name}"
-
-    def _write(self, name: str, content: Path | bytes) -> None:
-        try:
-            put_file(self._root, f"{self._folder}/{name}", content)
-        except OSError as error:
-            here = self._root / self._folder
-            raise ServiceError(f"the storage cannot be written at {here}: {error.strerror}") from error
+    return MountedStorage(Path(config.local_storage_mount_point), config.container_mount, experiment)
