@@ -1,0 +1,87 @@
+"""What the test run itself checks: a planted process that outlives it, or one without its marker, turns it red."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.left_processes import EXIT_STATUS
+
+pytestmark = pytest.mark.process
+
+TESTS = Path(__file__).resolve().parents[1]
+PLUGINS = [f"-pharness.{name}" for name in ("process_starts", "left_processes", "durations")]
+LEAVES_ONE = """
+import subprocess, pytest
+
+@pytest.mark.process
+def test_that_leaves_a_process(tmp_path):
+    left = subprocess.Popen(["sleep", "300"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print("left", left.pid)
+    left.returncode = 0  # nobody waits for it
+"""
+STARTS_ONE = """
+import subprocess, pytest
+
+def test_without_the_marker():
+    subprocess.run(["true"])
+
+@pytest.mark.process
+def test_with_it():
+    subprocess.run(["true"])
+
+def test_that_starts_none():
+    pass
+"""
+MANY = """
+import pytest
+
+@pytest.mark.parametrize("number", range(200))
+def test_of_many(number):
+    pass
+"""
+
+
+def run(folder: Path, text: str) -> tuple[int, str]:
+    """Run these tests with the plugins of this repository; return the exit status and what is printed."""
+    (folder / "test_it.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  process: x\n")
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:randomly", *PLUGINS, f"--basetemp={folder / 'run'}"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "NNILITE_TEST_RUN"))}
+    environment = {**own, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_process_that_outlives_the_run_is_listed_and_fails_it(tmp_path: Path) -> None:
+    status, said = run(tmp_path, LEAVES_ONE)
+    left = re.search(r"left (\d+)", said)
+    assert left is not None, said
+    os.kill(int(left[1]), signal.SIGKILL)
+    assert (status, f"{left[1]}: sleep 300" in said) == (EXIT_STATUS, True), said
+
+
+def test_failed_tests_do_not_hide_a_process_that_is_left(tmp_path: Path) -> None:
+    status, said = run(tmp_path, LEAVES_ONE + "    assert False\n")
+    left = re.search(r"left (\d+)", said)
+    assert left is not None, said
+    os.kill(int(left[1]), signal.SIGKILL)
+    assert status == EXIT_STATUS, said
+
+
+def test_a_test_that_starts_a_process_without_its_marker_fails(tmp_path: Path) -> None:
+    status, said = run(tmp_path, STARTS_ONE)
+    assert (status, "3 passed, 1 error" in said) == (1, True), said
+    assert "ERROR test_it.py::test_without_the_marker" in said
+
+
+def test_the_durations_of_each_folder_are_printed_after_a_long_run(tmp_path: Path) -> None:
+    status, said = run(tmp_path, MANY)
+    table = re.search(r"durations, over all processes =+\n +[\d.]+ s +200 tests", said)
+    assert (status, table is not None) == (0, True), said
