@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from nnilite.service import ServiceContext
-from nnilite.testing import ServiceBench
 from nnilite.testing.bench import HOSTILE
 from nnilite_batch import BatchConfig, BatchSchedulerService
 from platforms.gridengine.cell import GridHere, missing
@@ -41,18 +40,3 @@ def maker(grid_here: GridHere, tmp_path: Path) -> Callable[..., Callable[[Servic
         return lambda context: BatchSchedulerService("batch", config, replace(context, defaults=defaults))
 
     return make
-
-
-@pytest.fixture
-def open_bench(maker: Callable[..., Any], tmp_path: Path) -> Iterator[Callable[..., ServiceBench]]:
-    """Opens a bench with these fields of the section."""
-    opened: list[ServiceBench] = []
-
-    def make(**fields: Any) -> ServiceBench:
-        bench = ServiceBench(tmp_path / f"bench {len(opened)}", maker(**fields))
-        opened.append(bench)
-        return bench.__enter__()
-
-    yield make
-    for bench in opened:
-        bench.__exit__()

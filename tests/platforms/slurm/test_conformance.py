@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nnilite.testing import ReadingBench, ServiceContract
+from nnilite.testing import ServiceContract
+from platforms.folder_bench import FolderBench
 
 
 @pytest.mark.real
@@ -13,14 +14,6 @@ class TestSlurmService(ServiceContract):
     @pytest.fixture
     def make_service(self, maker):
         return maker()
-
-
-class FolderBench(ReadingBench):
-    """Its trials report by their folders, as with `callback: log`."""
-
-    @property
-    def calls_back(self) -> bool:
-        return False
 
 
 @pytest.mark.real
