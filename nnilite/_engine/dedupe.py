@@ -33,10 +33,11 @@ class MetricCursor:
         """Return whether these events are of another run, which has begun after this one could not.
 
         A service that did not answer may be asked twice to start the attempt, and only the second keeper could begin.
-        All that was taken of the first one is then the report that it could not.
+        All that was taken of the first one is then its end. Output does not count: on the manager's own machine the
+        second run may have written it to the same folder already.
         """
-        began = self.started or self.metrics or any(self.output.values())
-        return not began and any(isinstance(event, Started) and event.run != self.run for event in events)
+        could_not_begin = self.exited and not (self.started or self.metrics)
+        return could_not_begin and any(isinstance(event, Started) and event.run != self.run for event in events)
 
 
 @dataclass

@@ -152,7 +152,8 @@ class EventGate:
             if await self._commit(key, found, known):
                 self._tell_use(key, events)
                 # The manager assumed this end, and the keeper did not report it. The trial still runs, and has to end.
-                cancel = cursor.exited or self._is_canceled(key, known)
+                # The end of a live attempt is that of a run which could not begin: another run may prepare its start.
+                cancel = (has_ended and cursor.exited) or self._is_canceled(key, known)
                 return Taken(cancel, found.cursor.metrics, dict(found.cursor.output))
 
     def _tell_use(self, key: JobKey, events: Sequence[KeeperEvent]) -> None:

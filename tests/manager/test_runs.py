@@ -132,6 +132,27 @@ async def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_m
         await next_gate.take(JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
 
 
+async def test_a_run_that_has_printed_already_replaces_one_that_could_not_begin(start_bench: StartBench) -> None:
+    bench = await start_bench(service=_Silent)
+    await bench.until(lambda: bench.engine.rules.live)
+    await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+    # On this machine a trial prints into the folder from which a new manager reads how much output it has.
+    await bench.store.append_output(JOB, [Output("stdout", 0, b"printed by the second")], sync=False)
+    next_gate = EventGate(bench.store, bench.engine)
+    answer = await next_gate.take(JOB, curve("second", 0, 1))
+    assert (answer.cancel, answer.metrics) == (False, 2)
+
+
+async def test_a_run_that_prepares_its_start_is_not_canceled_for_one_that_could_not_begin(
+    start_bench: StartBench,
+) -> None:
+    bench = await start_bench(service=_Silent)
+    await bench.until(lambda: bench.engine.rules.live)
+    await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+    answer = await bench.engine.take(*JOB, [])
+    assert not answer.cancel
+
+
 def failed_by_the_machine(rules: Rules, attempt: int) -> None:
     time = 70.0 * attempt
     rules.step(s.Tick(time, time))
