@@ -41,10 +41,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
@@ -76,6 +78,7 @@ from nnilite.records import Json
 from nnilite.units import Duration, FilePath, SecretText
 
 __all__ = [
+    "OUTAGE_S",
     "AccessRefused",
     "CallRefused",
     "Contradiction",
@@ -93,12 +96,15 @@ __all__ = [
     "hide",
     "in_thread",
     "kind_and_cure",
+    "patience_of_at_most",
     "redact",
     "retry_after_s",
 ]
 
 log = logging.getLogger(__name__)
 
+OUTAGE_S = 8.0
+"""How long a person waits for a platform that is away before that is said; a manager has more patience."""
 
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PASSING = (429, 500, 502, 503, 504)
@@ -106,7 +112,18 @@ _PAUSE_S = (0.5, 10.0)
 _CALLS_AT_ONCE = 8
 _REDIRECTS = 5
 _CHUNK_BYTES = 1 << 16
+_longest_patience_s: ContextVar[float] = ContextVar("longest_patience_s", default=math.inf)
 _UNSENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+
+
+@contextmanager
+def patience_of_at_most(seconds: float) -> Iterator[None]:
+    """Try each call of this block for at most so long, as where a person waits for the answer."""
+    before = _longest_patience_s.set(seconds)
+    try:
+        yield
+    finally:
+        _longest_patience_s.reset(before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +243,7 @@ class PlatformHttp:
 
     async def call(self, request: HttpRequest) -> HttpAnswer:
         """The answer to a request. Raises: Problem."""
-        deadline = time.monotonic() + request.patience_s
+        deadline = time.monotonic() + min(request.patience_s, _longest_patience_s.get())
         pause_s, longest_s = _PAUSE_S
         renews = self._credential.renew is not None and not request.anonymous
         if renews and not self._credential.token:

@@ -29,6 +29,7 @@ from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.codedir import CodePackage
 from nnilite.config.secrets import without_secrets
 from nnilite.errors import ServiceError, SpaceError
+from nnilite.platform_http import OUTAGE_S, patience_of_at_most
 from nnilite.records import Attempt, Json, Trial
 from nnilite.space import SearchSpace
 from nnilite.units import checked_number, format_size
@@ -130,7 +131,8 @@ async def _rehearse(
 async def _unchecked(service: TrainingService) -> str:
     """Why the platform could not be asked whether it would take trials; "" if it would. Raises: ConfigError."""
     try:
-        await asyncio.wait_for(service.check(), CHECK_TIMEOUT_S)
+        with patience_of_at_most(OUTAGE_S):
+            await asyncio.wait_for(service.check(), CHECK_TIMEOUT_S)
     except asyncio.TimeoutError:
         return f"{service.name} did not answer within {CHECK_TIMEOUT_S:.0f} s"
     except ServiceError as error:

@@ -15,6 +15,7 @@ from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
 from nnilite._manager import assembly
 from nnilite.config import ExperimentConfig
 from nnilite.errors import NniliteError
+from nnilite.platform_http import OUTAGE_S, patience_of_at_most
 
 
 def ask(config: ExperimentConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:
@@ -29,7 +30,8 @@ def ask(config: ExperimentConfig, host: str, port: int, limit_s: float) -> Itera
         try:
             service = assembly.make_service(directory, config, address, wake=lambda: None)
             began = time.monotonic()
-            asyncio.run(asyncio.wait_for(service.check(), limit_s))
+            with patience_of_at_most(OUTAGE_S):
+                asyncio.run(asyncio.wait_for(service.check(), limit_s))
         except asyncio.TimeoutError:
             cure = "see whether its address is right, and a firewall lets this machine through"
             yield fault(check, f"no answer within {limit_s:.0f} s", cure)

@@ -23,7 +23,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens(
 ) -> None:
     running = start(TRIAL, tuner={"name": "TPE"}, workerSilence="8s", **LIMITS)
     chaos = Chaos(running, random.Random(SEED), chaos_disk, long_stop_s=10.0)
-    record_property("shown", f"chaos on this machine: {play_and_check(chaos, 60, books_folder, 120)}")
+    record_property("shown", f"chaos on this machine: {play_and_check(chaos, 30, books_folder, 120)}")
 
 
 @pytest.mark.long

@@ -76,7 +76,7 @@ def test_a_trial_whose_folder_hangs_says_so_and_the_others_go_on(start: Any, dis
     trial = first(running)["id"]
     began = time.monotonic()
     disk.watch("hung", running.directory / "trials" / trial)
-    disk.slow("hung", OPEN, delay_s=60)
+    disk.slow("hung", OPEN, delay_s=20)
     running.wait_for(lambda: running.client.profile()["counts"].get("SUCCEEDED") == 11, 40)
     assert time.monotonic() - began < 40
     running.wait_for(lambda: "no answer within" in running.client.trial(trial)["reason"])

@@ -15,7 +15,7 @@ import pytest
 from nnilite.testing import eventually
 
 VARIABLE = "NNILITE_TEST_RUN"
-GRACE_S = 10.0
+GRACE_S = float(os.environ.get("NNILITE_TEST_GRACE_S", "10"))
 """How long a process may take to end after the last test."""
 EXIT_STATUS = 20
 """Not that of failed tests: these may pass in a second round, and the processes are left all the same."""

@@ -2,7 +2,8 @@
 
 What runs inside of a job is the same on most platforms: the bootstrap, the keeper, the code and the reports. A class of
 the contract whose `every_case` is false runs every day only what its platform can break by itself, and all cases with
-the long tests. Of each way into a job one class has `every_case`.
+the long tests. Of each way into a job one class has `every_case`: the fork server (local), an agent on a host (SSH),
+the bootstrap in a job of its own (a Kubernetes Job), and a script on a shared folder (Slurm).
 """
 
 from __future__ import annotations

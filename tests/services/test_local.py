@@ -24,6 +24,7 @@ class TestLocalService(ServiceContract):
 
 
 class TestLocalServiceWithCopies(ServiceContract):
+    every_case = False
     pushes = True
 
     @pytest.fixture

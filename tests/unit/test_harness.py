@@ -54,7 +54,7 @@ def run(folder: Path, text: str) -> tuple[int, str]:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  process: x\n")
     command = [sys.executable, "-m", "pytest", "-s", "-p", "no:randomly", *PLUGINS, f"--basetemp={folder / 'run'}"]
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "NNILITE_TEST_RUN"))}
-    environment = {**own, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    environment = {**own, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "NNILITE_TEST_GRACE_S": "0.5"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
     return done.returncode, done.stdout + done.stderr
 

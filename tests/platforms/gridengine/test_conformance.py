@@ -11,6 +11,8 @@ from platforms.folder_bench import FolderBench
 @pytest.mark.real
 @pytest.mark.timeout(180)
 class TestBatchServiceOnGridEngine(ServiceContract):
+    every_case = False
+
     @pytest.fixture
     def make_service(self, maker):
         return maker()

@@ -10,6 +10,7 @@ from nnilite_redis import RedisConfig, RedisService
 
 @pytest.mark.real
 class TestRedisService(ServiceContract):
+    every_case = False
     pushes = True
 
     @pytest.fixture
