@@ -6,6 +6,7 @@ hundredths of a second. So the list itself never waits. A stopped experiment is 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -59,11 +60,16 @@ class Digests:
             if digest is not None:
                 found[entry.id] = digest
             if stamp != _stamp(entry) and entry.id not in self._asked:
-                self._asked.add(entry.id)
-                self._workers[entry.alive].submit(self._read, entry)
+                self._read_later(entry)
         for gone in set(self._known) - {entry.id for entry in entries}:
             self._known.pop(gone, None)
         return found
+
+    def _read_later(self, entry: RegistryEntry) -> None:
+        self._asked.add(entry.id)
+        # A page may ask once more while the hub is being closed, and gets what is known.
+        with contextlib.suppress(RuntimeError):
+            self._workers[entry.alive].submit(self._read, entry)
 
     def close(self) -> None:
         """Read no more. What is being read is waited for, since a folder is read by threads that end with Python."""
