@@ -294,6 +294,27 @@ def test_brushing_an_axis_chooses_trials(open_page: Any, experiment: Any) -> Non
     page.get_by_role("heading", name=re.compile("trials? chosen")).wait_for()
 
 
+# Draws the chart anew all the time: with other data, and in other colours.
+FLICKER = """() => { let on = true; setInterval(() => {
+  on = !on; location.hash = location.hash.split("?")[0] + (on ? "?top=60" : "?top=100"); }, 7); }"""
+
+
+@pytest.mark.parametrize("chart", ["parallel", "metric", "slices"])
+def test_a_chart_takes_the_mouse_while_it_is_drawn_anew(open_page: Any, experiment: Any, chart: str) -> None:
+    page = open_page(f"{experiment[0]}/#/charts/{chart}")
+    drawn(page)
+    box = page.locator(".chart").first.bounding_box()
+    page.evaluate(FLICKER)
+    for turn in range(4):
+        page.emulate_media(color_scheme="dark" if turn % 2 else "light")
+        page.mouse.move(box["x"] + 45, box["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 45, box["y"] + 250, steps=8)
+        page.mouse.up()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100, steps=8)
+    drawn(page)
+
+
 PAGES = {
     "config": "trialConcurrency:",
     "space": "loguniform",

@@ -154,7 +154,10 @@ export function Chart({ draw, deps, label, height = 320, onClick, onReady, event
     };
   }, []);
   useEffect(() => {
-    chart.current?.setOption(latest.current.draw(), { notMerge: true, lazyUpdate: true });
+    // Once a frame, and at once then: between a `lazyUpdate` and its frame, ECharts' own handlers of the mouse meet series
+    // without data and axes without a coordinate system, and fail.
+    const frame = requestAnimationFrame(() => chart.current?.setOption(latest.current.draw(), true));
+    return () => cancelAnimationFrame(frame);
   }, [...deps, theme.value]);
   return html`<div class="chart" role="img" aria-label=${label} ref=${box} style=${{ height: `${height}px` }} />`;
 }
