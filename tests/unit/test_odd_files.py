@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from keeper_bench import Bench
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary, write
 from nnilite._manager.viewer import piece
 from nnilite.services.keeper_folder import KeeperFolder, copy_attempt
+from nnilite.testing import eventually
 
 FILES = ["exit", "exit.new", "delivered.new", "keeper.log", "metrics", "../trial.stdout"]
 
@@ -21,8 +24,16 @@ FILES = ["exit", "exit.new", "delivered.new", "keeper.log", "metrics", "../trial
 @pytest.mark.parametrize("name", FILES)
 def test_a_trial_with_something_else_in_the_place_of_a_file_ends(tmp_path: Path, name: str, how: str) -> None:
     with Bench(tmp_path) as bench:
-        where = 'cd "$NNI_OUTPUT_DIR/.nni"; echo "final 1" >> metrics; sleep 0.4'
-        assert bench.run(f"{where}; rm -f {name}; {how} {name}; exit 3") == 3
+        reported = tmp_path / "reported"
+
+        def tell() -> None:
+            eventually(lambda: bench.callback.values)
+            reported.touch()
+
+        threading.Thread(target=tell).start()
+        where = 'cd "$NNI_OUTPUT_DIR/.nni"; echo "final 1" >> metrics'
+        waits = f"until test -e {shlex.quote(str(reported))}; do sleep 0.02; done"
+        assert bench.run(f"{where}; {waits}; rm -f {name}; {how} {name}; exit 3") == 3
         assert [one.code for one in bench.callback.exits] == [3]
         assert bench.callback.values == [1]
 
