@@ -11,7 +11,7 @@ import optuna
 
 from benchmarks.curves import Curve
 from benchmarks.table import Result
-from nnilite import _plugins
+from nnilite._plugins import lookup
 
 TRIALS = 1000
 SIZES = (50, 250, 1000)
@@ -67,7 +67,7 @@ def plain_study(history: list[tuple[dict[str, float], float]]) -> Any:
 
 
 def our_tuner(history: list[tuple[dict[str, float], float]]) -> Any:
-    tuner: Any = _plugins.tuner_class("TPE")(seed=1)
+    tuner: Any = lookup.tuner_class("TPE")(seed=1)
     tuner.update_search_space(SPACE)
     tuner.import_data([{"parameter": parameters, "value": value} for parameters, value in history])
     return tuner.generate_parameters

@@ -21,7 +21,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import search_solvers, search_tables
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.tuning.class_args import construct
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def crowded(
     family, name = label.split(" ", 1)
     if family != "nnilite":
         raise ValueError(f"{label}: only nnilite's tuners are tried with several trials at once")
-    tuner: Any = construct(_plugins.tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
+    tuner: Any = construct(lookup.tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
     tuner.update_search_space(space)
     luck, running = random.Random(seed), []
     for number in count():

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.errors import NoMoreTrialError, SpaceError
 from nnilite.space import Parameter, ParameterKind, SearchSpace
 from nnilite.tuning.class_args import construct
@@ -35,7 +35,7 @@ class Ours:
     """A tuner of nnilite. Raises: SpaceError if it cannot take the space."""
 
     def __init__(self, name: str, space: dict[str, Any], seed: int) -> None:
-        self._tuner: Any = construct(_plugins.tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
+        self._tuner: Any = construct(lookup.tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
         self._tuner.update_search_space(space)
         self._count = 0
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.tuner import Call
 from nnilite.tuning.class_args import construct
 
@@ -53,7 +53,7 @@ def history(count: int) -> list[dict[str, float]]:
 
 
 def ours(name: str, count: int) -> Turn:
-    tuner: Any = construct(_plugins.tuner_class(name), {"seed": 1, **ARGS.get(name, {})})
+    tuner: Any = construct(lookup.tuner_class(name), {"seed": 1, **ARGS.get(name, {})})
     tuner.update_search_space(SPACE)
     calls = []
     for k, parameters in enumerate(history(count)):

@@ -52,17 +52,16 @@ _rest          the REST interface
 _running       managers that run on this machine, seen from outside
 _search        what `search` is made of
 _store         the experiment's database
-_logging       keeps secrets out of text and logs
+_logging       keeps secrets, and repeated lines of strangers, out of logs
+_network       what all listeners on the network need
+_notebook      what a notebook shows
+_plugins       from a plugin's name to its class
 _side_processes  the processes of trackers and webhooks
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _webhooks      tells addresses of new best results, failures and the end
 _tuner_host    tuner and assessor in a process of their own
-_html          what notebooks show of experiments, trials and results
-_notebook      progress in a notebook, renewed in its place
-_algorithms    tuners and assessors that the user has registered under a name
 _shapes        from a record's type hints to its JSON and its schema
 _states        the words for states and kinds, without the records that have them
-_plugins       from a plugin's name to its class
 _registry      the experiments of this machine
 _remarks       what people have written about an experiment: another name, tags, a note
 _search_folder  the folder of a search that a Python program makes, as others see it
@@ -72,10 +71,7 @@ _nniignore     which files `.nniignore` leaves out
 _documents     small files that nnilite wrote for itself, read back as if a stranger had sent them
 _locking       the right to be an experiment's only manager
 _http_problems  the errors of platform_http, and how they are worded
-_network       what can be told of a host by its name or address alone
 _blocking      waits on the event loop for what blocks
-_sparse_log    limits log lines that somebody else can cause
-_unproven      limits the callers who have not proven who they are
 _oversize      what to say of a code directory that is too large
 _parameter     one parameter of a search space
 _optuna_study  an experiment or a search as a study of optuna

@@ -32,9 +32,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _nni_records, _notebook, _registry
+from nnilite import _nni_records, _registry
 from nnilite._documents import read_document
 from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
+from nnilite._notebook import live_output
 from nnilite._registry import RegistryEntry
 from nnilite._running import handing_over, launch, managers
 from nnilite._running.launch import ManagerOptions
@@ -133,12 +134,12 @@ class Experiment:
 
     def _repr_html_(self) -> str:
         """What notebooks show: progress, the best trial, and the latest trials."""
-        from nnilite import _html
+        from nnilite._notebook import html
 
         if self._entry is None and self._client is None:
-            return _html.shown(repr(self))
+            return html.shown(repr(self))
         latest = self._reader.trials(sort="sequence", descending=True, limit=20)
-        return _html.experiment(self._reader.profile(), list(latest))
+        return html.experiment(self._reader.profile(), list(latest))
 
     def __enter__(self) -> Experiment:
         return self
@@ -294,7 +295,7 @@ class Experiment:
     def _wait(self) -> bool | None:
         try:
             told = 0
-            live = None if self.quiet or not _notebook.is_here() else _notebook.LiveOutput(self._repr_html_)
+            live = None if self.quiet or not live_output.is_here() else live_output.LiveOutput(self._repr_html_)
             while (profile := self._look())["state"] not in _ENDED:
                 if live is not None:
                     live.show()

@@ -158,9 +158,9 @@ class Trial:
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        from nnilite import _html
+        from nnilite._notebook import html
 
-        return _html.trial(self)
+        return html.trial(self)
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,9 @@ class SearchResult:
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        from nnilite import _html
+        from nnilite._notebook import html
 
-        return _html.result(self.trials, self.front)
+        return html.result(self.trials, self.front)
 
     def to_optuna(self) -> Study:
         """A study of optuna with all trials, for `optuna.visualization`, optuna's analyses, or to go on with it."""

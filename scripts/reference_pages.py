@@ -17,9 +17,9 @@ os.environ.pop("NNILITE_HOME", None)  # a default in the config depends on it
 
 import share_of_nni
 
-from nnilite import _plugins
 from nnilite._cli import nnictl
 from nnilite._cli.command_line import Parser
+from nnilite._plugins import lookup
 from nnilite._rest.openapi import document
 from nnilite._rest.routes import ROUTES
 from nnilite._rest.session_handlers import SESSION_ROUTES
@@ -142,7 +142,7 @@ def config() -> str:
 
 
 def options() -> str:
-    classes = {name: _plugins.training_service_class(name) for name in _plugins.names(_plugins.SERVICES)}
+    classes = {name: lookup.training_service_class(name) for name in lookup.names(lookup.SERVICES)}
     head = OPTIONS.replace("{own}", ", ".join(f"`{option}`" for option in BY_MANAGER))
     lists = [_ignored(name, cls) for name, cls in classes.items()]
     return f"{head}{_matrix(classes)}\n## What has no effect\n{''.join(lists)}"

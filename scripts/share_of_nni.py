@@ -16,10 +16,11 @@ from typing import Any
 
 import yaml
 
-from nnilite import Experiment, _plugins
+from nnilite import Experiment
 from nnilite._cli import nnictl
 from nnilite._keeper import SHIM
 from nnilite._keeper.attempt_run import _NOT_FOR_TRIALS
+from nnilite._plugins import lookup
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite.config import AlgorithmConfig, ExperimentConfig
 from nnilite.config._record import record_of
@@ -88,7 +89,7 @@ def _areas(data: Mapping[str, Any]) -> dict[str, list[Name]]:
     commands, options = _commands()
     routes = {f"{method} {route.path}" for route in NNI_ROUTES for method in route.operations}
     sources = "\n".join(path.read_text("utf-8") for part in ("_keeper", "_tuner_host") for path in _python(part))
-    sources += (SOURCES / "_algorithms.py").read_text("utf-8")
+    sources += (SOURCES / "_plugins" / "user_algorithms.py").read_text("utf-8")
     return {
         "Commands of nnictl": [Name(name, name in commands) for name in data["commands"]],
         "Options of commands": [
@@ -146,7 +147,7 @@ def _entries(part: str) -> Callable[[str], bool]:
 
 
 def _is_installed(name: str) -> bool:
-    for find in (_plugins.tuner_class, _plugins.assessor_class):
+    for find in (lookup.tuner_class, lookup.assessor_class):
         try:
             find(name)
         except PluginError:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.units import DirPath, FilePath, GpuIndices, MemoryMb, Port, Secret
 
@@ -77,15 +77,15 @@ def _no_algorithm(name: str) -> Any:
 
 
 def _names(group: str) -> list[str]:
-    if group == _plugins.SERVICES:
+    if group == lookup.SERVICES:
         return ["cloud", "local", "remote"]
-    return ["Medianstop"] if group == _plugins.ASSESSORS else ["GridSearch", "Random", "TPE"]
+    return ["Medianstop"] if group == lookup.ASSESSORS else ["GridSearch", "Random", "TPE"]
 
 
 @pytest.fixture
 def platforms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the fakes are installed."""
-    monkeypatch.setattr(_plugins, "training_service_class", _service_class)
-    monkeypatch.setattr(_plugins, "names", _names)
-    monkeypatch.setattr(_plugins, "tuner_class", _no_algorithm)
-    monkeypatch.setattr(_plugins, "assessor_class", _no_algorithm)
+    monkeypatch.setattr(lookup, "training_service_class", _service_class)
+    monkeypatch.setattr(lookup, "names", _names)
+    monkeypatch.setattr(lookup, "tuner_class", _no_algorithm)
+    monkeypatch.setattr(lookup, "assessor_class", _no_algorithm)

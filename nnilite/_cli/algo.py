@@ -8,9 +8,9 @@ import inspect
 from pathlib import Path
 from types import NoneType
 
-from nnilite import _algorithms, _plugins
 from nnilite._cli import arguments, screen
 from nnilite._cli.platform import first_line
+from nnilite._plugins import lookup, user_algorithms
 from nnilite.errors import Conflict, NotFound, PluginError
 
 
@@ -47,12 +47,12 @@ def register(options: argparse.Namespace) -> None:
 
     meta = load_yaml(options.meta)
     registered: list[dict[str, str]] = []
-    for entry in _algorithms.from_meta(meta, options.meta):
-        group = _plugins.TUNERS if entry.kind == "tuner" else _plugins.ASSESSORS
-        if _plugins.is_installed(group, entry.name):
+    for entry in user_algorithms.from_meta(meta, options.meta):
+        group = lookup.TUNERS if entry.kind == "tuner" else lookup.ASSESSORS
+        if lookup.is_installed(group, entry.name):
             raise Conflict(f"{entry.name} is an installed {entry.kind}; choose another builtinName.")
         _check(group, entry, options.meta)
-        _algorithms.register(entry)
+        user_algorithms.register(entry)
         registered.append({"name": entry.name, "type": entry.kind})
         if not options.json:
             print(f"The {entry.kind} {entry.name} is registered.")
@@ -60,9 +60,9 @@ def register(options: argparse.Namespace) -> None:
         screen.show_json(registered)
 
 
-def _check(group: str, entry: _algorithms.Registered, meta: Path) -> None:
+def _check(group: str, entry: user_algorithms.Registered, meta: Path) -> None:
     try:
-        _plugins.check_class(group, entry.entry_point(group))
+        lookup.check_class(group, entry.entry_point(group))
     except PluginError as error:
         if entry.code_directory:
             raise
@@ -72,7 +72,7 @@ def _check(group: str, entry: _algorithms.Registered, meta: Path) -> None:
 
 
 def unregister(options: argparse.Namespace) -> None:
-    entry = _algorithms.unregister(options.name)
+    entry = user_algorithms.unregister(options.name)
     if options.json:
         screen.show_json({"name": entry.name, "type": entry.kind})
     else:
@@ -112,12 +112,12 @@ def _show_one(kind: str, name: str, options: argparse.Namespace) -> None:
 
 
 def _all() -> list[tuple[str, str]]:
-    groups = (("tuner", _plugins.TUNERS), ("assessor", _plugins.ASSESSORS))
-    return [(kind, name) for kind, group in groups for name in _plugins.names(group)]
+    groups = (("tuner", lookup.TUNERS), ("assessor", lookup.ASSESSORS))
+    return [(kind, name) for kind, group in groups for name in lookup.names(group)]
 
 
 def _class(kind: str, name: str) -> type:
-    return _plugins.tuner_class(name) if kind == "tuner" else _plugins.assessor_class(name)
+    return lookup.tuner_class(name) if kind == "tuner" else lookup.assessor_class(name)
 
 
 def _described(kind: str, name: str) -> dict[str, object]:

@@ -41,11 +41,11 @@ def schema(options: argparse.Namespace) -> None:
 def convert(options: argparse.Namespace) -> None:
     import yaml
 
-    from nnilite import _plugins
     from nnilite._cli.nnictl import warn
+    from nnilite._plugins import lookup
     from nnilite.config.text import read_yaml
 
-    converter = _plugins.converter(options.origin)
+    converter = lookup.converter(options.origin)
     document, source = read_yaml(options.file)
     if not isinstance(document, Mapping):
         raise ConfigError("is not a mapping of fields", Place(str(options.file)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from nnilite import _plugins
 from nnilite._cli import screen
+from nnilite._plugins import lookup
 from nnilite.errors import PluginError
 
 
@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [_described(name) for name in _plugins.names(_plugins.SERVICES)]
+    found = [_described(name) for name in lookup.names(lookup.SERVICES)]
     if options.json:
         screen.show_json(found)
         return
@@ -27,7 +27,7 @@ def show_list(options: argparse.Namespace) -> None:
 
 def _described(name: str) -> dict[str, object]:
     try:
-        service = _plugins.training_service_class(name)
+        service = lookup.training_service_class(name)
     except PluginError as error:
         return {"name": name, "usable": False, "description": str(error)}
     return {"name": name, "usable": True, "description": first_line(service)}

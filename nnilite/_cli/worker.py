@@ -14,9 +14,9 @@ import argparse
 import logging
 import sys
 
-from nnilite import _plugins
 from nnilite._cli import screen
-from nnilite._plugins import WorkerProgram
+from nnilite._plugins import lookup
+from nnilite._plugins.lookup import WorkerProgram
 from nnilite.errors import PluginError
 from nnilite.records import Host
 
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "what", nargs="?", choices=("run", "list"), default="run", help="run: join (default); list: who has joined"
     )
     parser.add_argument("--json", action="store_true", help="of list: print JSON")
-    programs = list(_plugins.worker_programs().values())
+    programs = list(lookup.worker_programs().values())
     if len(programs) != 1:
         raise PluginError(f"there are {len(programs)} worker programs installed, where one is needed")
     programs[0].add(parser)

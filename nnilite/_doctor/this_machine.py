@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from nnilite import _registry
 from nnilite._doctor.finding import Finding, divided, fault, ok, warning
 from nnilite._manager.port_choice import listening
-from nnilite._network import is_loopback
+from nnilite._network.host_names import is_loopback
 from nnilite._rest.page_name import ADDRESSES, new_page_name
 from nnilite._rest.port_binding import bind
 from nnilite.errors import NniliteError, ServiceError

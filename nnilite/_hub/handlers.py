@@ -12,7 +12,7 @@ from nnilite import _remarks, _version
 from nnilite._hub import comparison, starts
 from nnilite._hub.hub import Hub
 from nnilite._hub.starts import Draft
-from nnilite._network import is_loopback
+from nnilite._network.host_names import is_loopback
 from nnilite._rest import Premises, wire
 from nnilite._rest.handler import RouteHandler
 from nnilite._rest.route_definition import Route

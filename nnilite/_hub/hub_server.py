@@ -20,7 +20,7 @@ from nnilite._hub.hub_routes import ROUTES
 from nnilite._locking import ManagerLock
 from nnilite._logging.secret_filter import SecretFilter, guard_server_logs
 from nnilite._manager import assembly, port_choice
-from nnilite._network import is_loopback
+from nnilite._network.host_names import is_loopback
 from nnilite._registry import RegistryEntry
 from nnilite._rest import Options, RestApplication, assembled, listen, new_page_name, sign_in_address
 from nnilite._rest.auth import AccessGate

@@ -1,5 +1,6 @@
-"""Keeps secrets out of what nnilite writes.
+"""Keeps secrets out of what nnilite writes, and repeated lines of strangers out of its logs.
 
 redaction      takes secrets out of text
-secret_filter  takes them out of log records, and repeated lines of strangers out of logs
+secret_filter  takes them out of log records
+sparse_log     limits log lines that somebody else can cause
 """

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from nnilite._logging.redaction import redact
-from nnilite._sparse_log import SparseLog
+from nnilite._logging.sparse_log import SparseLog
 
 _FORMATTER = logging.Formatter()
 

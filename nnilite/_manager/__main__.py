@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnilite import _plugins, _registry, _search_folder
+from nnilite import _registry, _search_folder
 from nnilite._engine.engine import end_tasks
 from nnilite._keeper.niceness import go_first
 from nnilite._locking import ManagerLock
@@ -32,7 +32,8 @@ from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
 from nnilite._manager.viewer import Viewer
-from nnilite._network import is_loopback
+from nnilite._network.host_names import is_loopback
+from nnilite._plugins import lookup
 from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
 from nnilite._side_processes.keeping import Feeder, keep_fed
 from nnilite._store.writer import Store
@@ -409,7 +410,7 @@ async def main(options: argparse.Namespace) -> int:
 def begin(words: list[str]) -> int:
     """Become the manager that a command line describes; the exit code."""
     if words[:1] == ["--stand-by"]:
-        _plugins.installed()  # to find them takes a while, too
+        lookup.installed()  # to find them takes a while, too
         told = standing_by.told_words()
         if not told:
             return 0

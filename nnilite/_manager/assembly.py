@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nnilite import _plugins, _registry, _remarks, _search_folder, codedir
+from nnilite import _registry, _remarks, _search_folder, codedir
 from nnilite._answers.queries import ServiceState
 from nnilite._documents import read_document, write_content
 from nnilite._engine import messages as s
@@ -28,6 +28,7 @@ from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
 from nnilite._manager.search_view import SearchView
 from nnilite._manager.shared_storage import shared_storage
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
+from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.checkpoint_folders import CheckpointFolders
 from nnilite._store.checkpoint_rule import CheckpointPlace, CheckpointRule
@@ -292,7 +293,7 @@ def is_maximizing(tuner: Mapping[str, Json]) -> bool:
     mode = (tuner.get("classArgs") or {}).get("optimize_mode")
     if mode is None and tuner.get("name"):
         try:
-            mode = default_of(_plugins.tuner_class(str(tuner["name"])), "optimize_mode")
+            mode = default_of(lookup.tuner_class(str(tuner["name"])), "optimize_mode")
         except PluginError:
             # The tuner host will report what is wrong with this tuner.
             return True
@@ -324,7 +325,7 @@ def services_by_log(config: ExperimentConfig) -> frozenset[str]:
     """Return the names of the services whose trials report by their logs: `callback: log`, where it has an effect."""
     if config.callback != "log":
         return frozenset()
-    classes = {name: _plugins.training_service_class(platform) for name, platform, _ in config.services}
+    classes = {name: lookup.training_service_class(platform) for name, platform, _ in config.services}
     return frozenset(name for name, cls in classes.items() if cls.honours("callback"))
 
 
@@ -378,7 +379,7 @@ def make_service(
             defaults={**config.json(secrets=True), **_given(own), "callback": "log" if name in by_log else "rest"},
             stored_code=(lambda package: None) if storage is None else storage.stored_code,
         )
-        service = _plugins.training_service_class(platform)(name, section, context)
+        service = lookup.training_service_class(platform)(name, section, context)
         report = "stdout" if name in by_log else "rest"
         command = own.trial_command or config.trial_command
         members.append(Member(service, command, own.trial_gpu_number, _share(config.share(name)), report))

@@ -14,7 +14,7 @@ from tornado.web import Application, RequestHandler
 
 from nnilite._answers.backend import Backend
 from nnilite._logging.secret_filter import guard_server_logs
-from nnilite._network import is_loopback
+from nnilite._network.host_names import is_loopback
 from nnilite._rest.auth import AccessGate
 from nnilite._rest.handler import Answering, Premises, Site
 from nnilite._rest.openapi import document

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from tornado.httputil import HTTPServerRequest, split_host_and_port
 
 from nnilite._keeper.proof import same
-from nnilite._network import ip_address, is_loopback
+from nnilite._network.host_names import ip_address, is_loopback
 from nnilite._rest import wire
 from nnilite._rest.callback_proofs import Proofs, Signed
 from nnilite._rest.options import Options

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from nnilite._answers.backend import Backend
 from nnilite._keeper.local_link import SUFFIX, with_short_name
+from nnilite._logging.sparse_log import SparseLog
 from nnilite._rest import wire
 from nnilite._rest.body_room import BodyHold, BodyRoom
 from nnilite._rest.events import events_of, parse_body
@@ -29,7 +30,6 @@ from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import BODY_MAX
 from nnilite._rest.server_connections import room
 from nnilite._shapes import to_json
-from nnilite._sparse_log import SparseLog
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 

@@ -18,6 +18,7 @@ from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
 from nnilite._answers.backend import Backend
 from nnilite._keeper.proof import HEADER, digest
+from nnilite._logging.sparse_log import SparseLog
 from nnilite._rest import wire
 from nnilite._rest.auth import Access, AccessGate
 from nnilite._rest.body_room import BodyHold, BodyRoom
@@ -26,7 +27,6 @@ from nnilite._rest.options import Options
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
 from nnilite._rest.server_connections import ServerConnections
-from nnilite._sparse_log import SparseLog
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 

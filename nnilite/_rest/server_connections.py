@@ -27,7 +27,7 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPConnection, HTTPMessageDelegate
 from tornado.ioloop import IOLoop
 
-from nnilite._unproven import UnprovenCallers
+from nnilite._network.unproven_callers import UnprovenCallers
 
 if TYPE_CHECKING:
     from tornado.http1connection import HTTP1Connection, HTTP1ServerConnection

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.assessor import Assessor
 from nnilite.errors import Conflict, PluginError, SpaceError
 from nnilite.records import Json
@@ -42,7 +42,7 @@ class Plan:
             if self.tuner_args or self.seed is not None:
                 raise Conflict("seed and tuner arguments are for a tuner given by name; give them to your own tuner.")
             return self.tuner
-        cls = _plugins.tuner_class(self.tuner)
+        cls = lookup.tuner_class(self.tuner)
         if not isinstance(self.optimize, str):
             given = {"objectives": dict(self.optimize), **_known(cls, seed=self.seed)}
         else:
@@ -53,7 +53,7 @@ class Plan:
         """The assessor, if there is one. Raises: ConfigError, PluginError."""
         if self.assessor is None or isinstance(self.assessor, Assessor):
             return self.assessor
-        cls = _plugins.assessor_class(self.assessor)
+        cls = lookup.assessor_class(self.assessor)
         return construct(cls, _known(cls, optimize_mode=self.optimize))
 
     def config(self, folder: Path) -> ExperimentConfig:
@@ -123,7 +123,7 @@ class Plan:
         if isinstance(self.tuner, Tuner):
             return goal
         seed = int.from_bytes(os.urandom(4), "big") if self.seed is None else self.seed
-        return {**goal, **_known(_plugins.tuner_class(self.tuner), seed=seed), **self.tuner_args}
+        return {**goal, **_known(lookup.tuner_class(self.tuner), seed=seed), **self.tuner_args}
 
 
 def _best_installed(space: Mapping[str, Any], optimize: str | Mapping[str, str]) -> str:
@@ -131,7 +131,7 @@ def _best_installed(space: Mapping[str, Any], optimize: str | Mapping[str, str])
     if not isinstance(optimize, str):
         return "NSGA2"
     try:
-        construct(_plugins.tuner_class("GP"), {}).update_search_space(space)
+        construct(lookup.tuner_class("GP"), {}).update_search_space(space)
     except (PluginError, SpaceError):
         return "TPE"
     return "GP"

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nnilite import _notebook
+from nnilite._notebook import live_output
 from nnilite.records import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class SearchProgress:
     def __init__(self, search: Search, most: int | None, wanted: bool | None) -> None:
         self._search = search
         self._most = most
-        self._live = _notebook.LiveOutput(self._page) if wanted is not False and _notebook.is_here() else None
+        self._live = live_output.LiveOutput(self._page) if wanted is not False and live_output.is_here() else None
         self._tells = wanted is True and self._live is None
         self._counts: Counter[TrialState] = Counter()
         self._told = 0
@@ -49,10 +49,10 @@ class SearchProgress:
             self._tell()
 
     def _page(self) -> str:
-        from nnilite import _html
+        from nnilite._notebook import html
 
         result = self._search.result()
-        return _html.result(result.trials, result.front, self._most)
+        return html.result(result.trials, result.front, self._most)
 
     def _tell(self) -> None:
         self._told = self._counts.total()

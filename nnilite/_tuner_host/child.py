@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nnilite import _plugins
 from nnilite._keeper import SHIM
+from nnilite._plugins import lookup
 from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.hearing import Hearing
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
@@ -73,11 +73,11 @@ class Child:
 
     def _open(self, request: Message) -> bool:
         """Make the algorithms. Returns whether the tuner, an advisor, wants intermediate results."""
-        self._tuner = _make(request["tuner"], _plugins.tuner_class, Tuner)
+        self._tuner = _make(request["tuner"], lookup.tuner_class, Tuner)
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)
         if request.get("assessor"):
-            self._assessor = _make(request["assessor"], _plugins.assessor_class, Assessor)
+            self._assessor = _make(request["assessor"], lookup.assessor_class, Assessor)
         self._space = request["space"]
         self._use().update_search_space(self._space)
         self._hearing = Hearing(self._tuner)
@@ -176,7 +176,7 @@ def _make(spec: Message, find: Callable[[str], type], base: type) -> Any:
     directory = spec.get("codeDirectory")
     if directory:
         sys.path.insert(0, str(Path(directory)))
-    found = _plugins.import_class(class_name)
+    found = lookup.import_class(class_name)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(f"{class_name} is not derived from nnilite.{base.__name__}.")
     return _construct(found, arguments, base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place, PluginError
@@ -37,11 +37,11 @@ def _constructed(word: str, algorithm: Any, here: At) -> type | None:
     if not algorithm or not algorithm.name:
         return None
     tuner = word == "tuner"
-    if _plugins.is_own(_plugins.TUNERS if tuner else _plugins.ASSESSORS, algorithm.name):
+    if lookup.is_own(lookup.TUNERS if tuner else lookup.ASSESSORS, algorithm.name):
         return None
-    lookup = _plugins.tuner_class if tuner else _plugins.assessor_class
+    find_class = lookup.tuner_class if tuner else lookup.assessor_class
     try:
-        found = lookup(algorithm.name)
+        found = find_class(algorithm.name)
         construct(found, algorithm.class_args)
     except PluginError as error:
         here.below("name").fault(str(error))

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite._space_checks import check
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import plain
@@ -20,7 +20,7 @@ from nnilite.records import Json
 Values = dict[str, Any]
 """Checked values by field name. INVALID means that a fault was noted; fields that are not set are missing."""
 
-_GROUPS = {"tuner": _plugins.TUNERS, "assessor": _plugins.ASSESSORS}
+_GROUPS = {"tuner": lookup.TUNERS, "assessor": lookup.ASSESSORS}
 _LOOKUPS = {"tuner": "tuner_class", "assessor": "assessor_class"}
 
 
@@ -85,7 +85,7 @@ def _algorithm(word: str, values: Values, at: At) -> None:
 
 def _spelled(word: str, name: str) -> str | None:
     """The name as its plugin spells it; None if there is no such plugin."""
-    known = {plain(item): item for item in _plugins.names(_GROUPS[word])}
+    known = {plain(item): item for item in lookup.names(_GROUPS[word])}
     return known.get(plain(name)) or known.get(plain(name).removesuffix(word))
 
 
@@ -94,7 +94,7 @@ def _installed(word: str, name: str, here: At) -> str:
     if (spelling := _spelled(word, name)) is not None:
         return spelling
     try:
-        getattr(_plugins, _LOOKUPS[word])(masked_text(name))
+        getattr(lookup, _LOOKUPS[word])(masked_text(name))
     except PluginError as error:
         here.below("name").fault(str(error))
     return name
@@ -186,7 +186,7 @@ def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, Tr
             at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
             break
     _settle(values, list(settings.values()))
-    classes = [_plugins.training_service_class(section.platform) for section in sections]
+    classes = [lookup.training_service_class(section.platform) for section in sections]
     told = any(getattr(cls, "tells_cost", False) for cls in classes)
     _money(values, shares, told, at)
     return tuple(services), settings, shares

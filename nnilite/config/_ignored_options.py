@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.config._record import ConfigField, record_of
 from nnilite.config._services import SHORTCUTS, Service
 from nnilite.errors import NniliteError
@@ -90,7 +90,7 @@ def options_without_effect(config: ExperimentConfig) -> list[OptionWithoutEffect
     found = [*_of_the_manager(config)]
     shown = config.json()
     for service in config.services:
-        cls = _plugins.training_service_class(service.platform)
+        cls = lookup.training_service_class(service.platform)
         settings = {**shown, **_own(config, service)}
         for one in getattr(cls, "ignores", ()):
             if _is_set(one.option, service, config) and _holds(one, service, settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.config._experiment_config import (
     AlgorithmConfig,
     CheckpointConfig,
@@ -25,8 +25,8 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a config file, with the sections of the installed platforms."""
     schema = record_of(ExperimentConfig).json_schema()
     properties = schema["properties"]
-    for word, group in (("tuner", _plugins.TUNERS), ("assessor", _plugins.ASSESSORS)):
-        properties[word]["properties"]["name"]["examples"] = _plugins.names(group)
+    for word, group in (("tuner", lookup.TUNERS), ("assessor", lookup.ASSESSORS)):
+        properties[word]["properties"]["name"]["examples"] = lookup.names(group)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "nnilite experiment",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
 from nnilite.config._kinds import FieldKind
@@ -155,14 +155,14 @@ def shortcuts(raw: Mapping[str, Any]) -> dict[str, Any]:
 def service_record(platform: str) -> Record:
     """The fields of a platform's Config. Raises: ConfigError if there is no such platform."""
     try:
-        return record_of(_plugins.training_service_class(platform).Config)
+        return record_of(lookup.training_service_class(platform).Config)
     except PluginError as error:
         raise ConfigError(str(error)) from error
 
 
 def platforms() -> list[str]:
     """The installed training services."""
-    return _plugins.names(_plugins.SERVICES)
+    return lookup.names(lookup.SERVICES)
 
 
 class ServiceKind(FieldKind):

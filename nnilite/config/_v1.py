@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite._space_checks import dotted
 from nnilite.config._fields import did_you_mean, plain
 from nnilite.config._source import ConfigSource
@@ -361,7 +361,7 @@ def _unknown(platform: str, known: Iterable[str]) -> str:
     """Why a platform cannot be carried over."""
     if platform.lower() in _NO_MORE:
         return _NO_MORE[platform.lower()]
-    why = _plugins.why_missing(_plugins.SERVICES, platform)
+    why = lookup.why_missing(lookup.SERVICES, platform)
     return f"there is no {platform!r}" + (f": {why}" if why else did_you_mean(platform, known))
 
 

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from nnilite._keeper.local_link import SUFFIX, with_short_name
 from nnilite._keeper.proof import proves
-from nnilite._network import is_loopback
-from nnilite._sparse_log import SparseLog
-from nnilite._unproven import UnprovenCallers
+from nnilite._logging.sparse_log import SparseLog
+from nnilite._network.host_names import is_loopback
+from nnilite._network.unproven_callers import UnprovenCallers
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.service import ServiceContext
 

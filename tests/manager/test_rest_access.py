@@ -196,7 +196,7 @@ def test_refusals_for_want_of_a_token_do_not_fill_the_log(
         assert client.callback("Run01", [], Authorization="Bearer wrong").status == 401
     lines = [record for record in caplog.records if record.getMessage().startswith("401 ")]
     assert len(lines) == 2, "one for each reason"
-    monkeypatch.setattr("nnilite._sparse_log.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("nnilite._logging.sparse_log.TELL_EVERY_S", 0.0)
     client.ask("GET", "/api/v1/experiment", Authorization="")
     # It is written after the answer.
     eventually(lambda: "19 more like this since the last such line" in caplog.text)

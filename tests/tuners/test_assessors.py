@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from nnilite._plugins import assessor_class
+from nnilite._plugins.lookup import assessor_class
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError

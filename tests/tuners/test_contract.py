@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nnilite._plugins import TUNERS, names, tuner_class
+from nnilite._plugins.lookup import TUNERS, names, tuner_class
 from nnilite.testing import TunerContract
 from nnilite.tuning.class_args import construct
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import pytest
 
-from nnilite._plugins import tuner_class
+from nnilite._plugins.lookup import tuner_class
 from nnilite.errors import ConfigError, NoMoreTrialError, SpaceError
 from nnilite.tuner import Call
 from nnilite.tuning.class_args import construct

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.space import SearchSpace
 from nnilite.tuning.class_args import construct
 from nnilite_sklearn._cube import Cube
@@ -110,7 +110,7 @@ NUMBERS = {f"x{k}": {"_type": "uniform", "_value": [0, 4]} for k in range(4)}
 @pytest.mark.parametrize("name", ["GP", "SMAC", "DNGO"])
 @pytest.mark.parametrize("space", [pytest.param(CELLS, id="cells"), pytest.param(NUMBERS, id="numbers")])
 def test_a_point_that_failed_is_not_what_the_model_proposes_over_and_over(space, name, monkeypatch):
-    tuner = construct(_plugins.tuner_class(name), {"optimize_mode": "minimize", "seed": 1})
+    tuner = construct(lookup.tuner_class(name), {"optimize_mode": "minimize", "seed": 1})
     tuner.update_search_space(space)
     for number in range(20):
         parameters = tuner.generate_parameters(number)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nnilite._plugins import ASSESSORS, TUNERS, assessor_class, names, tuner_class
+from nnilite._plugins.lookup import ASSESSORS, TUNERS, assessor_class, names, tuner_class
 from nnilite.tuning.class_args import construct
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference" / "tuners"

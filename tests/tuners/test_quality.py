@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._plugins import tuner_class
+from nnilite._plugins.lookup import tuner_class
 from nnilite.tuning.class_args import construct
 
 MOST, MANY, FEW = (31, 23), (11, 10), (7, 7)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _plugins
 from nnilite._cli.nnictl import run
+from nnilite._plugins import lookup
 from nnilite.errors import PluginError
 
 CODE = """
@@ -38,8 +38,8 @@ def meta(folder: Path, **changes: object) -> str:
 
 def test_a_registered_tuner_is_found_by_its_name(folder: Path) -> None:
     assert run(["algo", "register", "--meta", meta(folder)]) == 0
-    assert _plugins.tuner_class("lucky").__name__ == "Lucky"
-    assert "Lucky" in _plugins.names(_plugins.TUNERS)
+    assert lookup.tuner_class("lucky").__name__ == "Lucky"
+    assert "Lucky" in lookup.names(lookup.TUNERS)
 
 
 @pytest.mark.process
@@ -52,7 +52,7 @@ def test_a_class_on_the_base_of_nni_is_registered_where_no_nni_is_installed(fold
 
 def test_only_installed_tuners_are_tried_out_before_the_start(folder: Path) -> None:
     run(["algo", "register", "--meta", meta(folder)])
-    found = [_plugins.is_own(_plugins.TUNERS, name) for name in ("Lucky", "lucky_code.Lucky", "TPE", "TPETuner", "x")]
+    found = [lookup.is_own(lookup.TUNERS, name) for name in ("Lucky", "lucky_code.Lucky", "TPE", "TPETuner", "x")]
     assert found == [True, True, False, False, False]
 
 
@@ -67,7 +67,7 @@ def test_an_unregistered_tuner_is_gone(folder: Path) -> None:
     run(["algo", "register", "--meta", meta(folder)])
     assert run(["algo", "unregister", "lucky"]) == 0
     with pytest.raises(PluginError, match="no tuner 'Lucky'"):
-        _plugins.tuner_class("Lucky")
+        lookup.tuner_class("Lucky")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_cannot_be_registered_is_said(
 ) -> None:
     assert run(["algo", "register", "--meta", meta(folder, **changes)]) == code
     assert sentence in capsys.readouterr().err
-    assert "Lucky" not in _plugins.names(_plugins.TUNERS)
+    assert "Lucky" not in lookup.names(lookup.TUNERS)
 
 
 def test_a_broken_list_of_registrations_is_said_with_its_place(folder: Path) -> None:
@@ -105,4 +105,4 @@ def test_a_broken_list_of_registrations_is_said_with_its_place(folder: Path) -> 
 )
 def test_a_platform_of_nni_that_is_not_installed_is_not_taken_for_a_misspelt_one(platform: str, reason: str) -> None:
     with pytest.raises(PluginError, match=reason):
-        _plugins.training_service_class(platform)
+        lookup.training_service_class(platform)

@@ -326,7 +326,7 @@ def test_the_arguments_of_an_installed_tuner_are_checked_on_request(tmp_path, mo
         def __init__(self, seed=None):
             self.seed = seed
 
-    monkeypatch.setattr("nnilite._plugins.tuner_class", lambda _: Picky)
+    monkeypatch.setattr("nnilite._plugins.lookup.tuner_class", lambda _: Picky)
     file = tmp_path / "c.yaml"
     file.write_text(yaml.safe_dump({**MINIMAL, "tuner": {"name": "TPE", "classArgs": {"sed": 1}}}), "utf-8")
     with pytest.raises(ConfigError, match=r"c.yaml:13: tuner.classArgs.sed: .*did you mean seed\?"):

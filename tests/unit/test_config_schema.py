@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jsonschema_rs
 import pytest
 
-from nnilite import _plugins
+from nnilite._plugins import lookup
 from nnilite.config import from_dict, json_schema, reference_markdown
 from nnilite.errors import ConfigError, PluginError
 
@@ -82,7 +82,7 @@ def test_a_platform_whose_libraries_are_missing_does_not_spoil_the_schema(monkey
     def missing(name):
         raise PluginError(f"{name} needs the module 'kubernetes'.")
 
-    monkeypatch.setattr(_plugins, "training_service_class", missing)
+    monkeypatch.setattr(lookup, "training_service_class", missing)
     assert "kubernetes" in reference_markdown()
     assert complaints({**GOOD, "trainingService": {"platform": "cloud", "whatever": 1}}) == []
 
@@ -102,6 +102,6 @@ class Strange:
 
 def test_a_plugin_with_an_impossible_field_is_told_so(monkeypatch):
     service = type("Service", (), {"Config": Strange})
-    monkeypatch.setattr(_plugins, "training_service_class", lambda _: service)
+    monkeypatch.setattr(lookup, "training_service_class", lambda _: service)
     with pytest.raises(PluginError, match="complex"):
         from_dict({**GOOD, "trainingService": {"platform": "local"}}).checked()

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nnilite import _plugins
 from nnilite._manager import assembly
+from nnilite._plugins import lookup
 from nnilite.config import ExperimentConfig, from_dict
 from nnilite.config._record import ConfigField, record_of
 from nnilite.errors import ConfigError
@@ -267,7 +267,7 @@ def verdict(folder: Path, platform: str, entry: ConfigField) -> str:
 FIELDS = [
     pytest.param(platform, entry, id=f"{platform}-{entry.key}")
     for platform in PLATFORMS
-    for entry in record_of(_plugins.training_service_class(platform).Config).entries
+    for entry in record_of(lookup.training_service_class(platform).Config).entries
 ]
 
 
@@ -286,7 +286,7 @@ def test_a_field_is_shown_by_a_dry_run_or_is_known_for_what_else_it_does(
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_only_fields_that_there_are_are_listed(platform: str) -> None:
-    known = {entry.key for entry in record_of(_plugins.training_service_class(platform).Config).entries}
+    known = {entry.key for entry in record_of(lookup.training_service_class(platform).Config).entries}
     assert [name for name in (*ELSEWHERE[platform], *SAMPLES.get(platform, {})) if name not in known] == []
 
 

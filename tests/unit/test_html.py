@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nnilite import Search, _html
+from nnilite import Search
+from nnilite._notebook import html
 
 
 def test_a_result_shows_its_best_trial_and_escapes_what_trials_say() -> None:
@@ -20,7 +21,7 @@ def test_a_result_shows_its_best_trial_and_escapes_what_trials_say() -> None:
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:
-    shown = _html.table(("number",), [(number,) for number in range(100)])
+    shown = html.table(("number",), [(number,) for number in range(100)])
     assert shown.count("<tr>") == 21
     assert "and 80 more" in shown
 
@@ -44,5 +45,5 @@ def test_progress_is_told_in_lines_where_there_is_no_notebook(capsys) -> None:
 def test_a_result_with_a_limit_has_a_bar() -> None:
     search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random")
     result = search.run(lambda parameters: parameters["x"], trials=5)
-    assert "width:50.0%" in _html.result(result.trials, result.front, 10)
-    assert "5 of 10 trials" in _html.result(result.trials, result.front, 10)
+    assert "width:50.0%" in html.result(result.trials, result.front, 10)
+    assert "5 of 10 trials" in html.result(result.trials, result.front, 10)

@@ -182,7 +182,7 @@ def test_refused_batches_of_a_trial_with_its_token_are_logged_once_a_minute(side
     for _ in range(20):
         assert ask(side, line)["status"] in (410, 500)
     assert len(caplog.records) == 1
-    monkeypatch.setattr("nnilite._sparse_log.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("nnilite._logging.sparse_log.TELL_EVERY_S", 0.0)
     ask(side, line)
     assert "19 more like this since the last such line" in caplog.text
 

@@ -272,8 +272,8 @@ def test_checkpoints_are_loaded_at_a_resume_and_saved_at_the_end(calls: list[Cal
 
 
 def test_an_example_of_nni_that_was_no_tuner_of_its_own_is_refused_by_that() -> None:
-    from nnilite import _plugins
+    from nnilite._plugins import lookup
     from nnilite.errors import PluginError
 
     with pytest.raises(PluginError, match=r"OpEvo was an example of NNI 2 .* as a choice between"):
-        _plugins.tuner_class("OpEvo")
+        lookup.tuner_class("OpEvo")

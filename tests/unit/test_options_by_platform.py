@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from nnilite import _plugins
 from nnilite._manager import assembly
+from nnilite._plugins import lookup
 from nnilite.config import BY_MANAGER, BY_WORKERS, ExperimentConfig, from_dict
 from nnilite.config._fields import camel
 from nnilite.config._record import record_of
@@ -97,7 +97,7 @@ class Uses:
 
 @cache
 def uses(platform: str) -> Uses:
-    cls = _plugins.training_service_class(platform)
+    cls = lookup.training_service_class(platform)
     package = Path(inspect.getfile(cls)).parent
     # Services inherit from what `nnilite.services` has for several of them.
     bases = {Path(inspect.getfile(base)).parent for base in cls.__mro__ if "nnilite.services." in base.__module__}
@@ -162,7 +162,7 @@ def _classes(hint: Any) -> Iterator[type]:
 
 
 def test_each_platform_is_among_those_that_are_tested() -> None:
-    assert sorted(_plugins.names(_plugins.SERVICES)) == PLATFORMS
+    assert sorted(lookup.names(lookup.SERVICES)) == PLATFORMS
 
 
 def test_each_option_of_an_experiment_is_seen_to_by_the_manager_or_by_the_services() -> None:
@@ -173,12 +173,12 @@ def test_each_option_of_an_experiment_is_seen_to_by_the_manager_or_by_the_servic
 @pytest.mark.parametrize("option", BY_WORKERS)
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_an_option_has_an_effect_on_a_platform_or_is_declared_to_have_none(platform: str, option: str) -> None:
-    assert _plugins.training_service_class(platform).honours(option) is has_effect(option, platform)
+    assert lookup.training_service_class(platform).honours(option) is has_effect(option, platform)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_each_field_of_a_section_has_an_effect_or_is_declared_to_have_none(platform: str) -> None:
-    cls = _plugins.training_service_class(platform)
+    cls = lookup.training_service_class(platform)
     declared = {one.option for one in cls.ignores}
     # What a service takes over from the experiment is seen to with the options of the experiment.
     own = [name for name in fields_of(cls.Config) if SHORTCUTS.entry(name) is None]
@@ -188,7 +188,7 @@ def test_each_field_of_a_section_has_an_effect_or_is_declared_to_have_none(platf
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_what_is_declared_names_options_that_there_are_and_says_why(platform: str) -> None:
-    cls = _plugins.training_service_class(platform)
+    cls = lookup.training_service_class(platform)
     own = {".".join(map(camel, name.split("."))) for name in fields_of(cls.Config)}
     assert [one.option for one in cls.ignores if one.option not in own.union(BY_WORKERS)] == []
     assert all(one.why and not one.why.endswith(".") for one in cls.ignores)
@@ -200,7 +200,7 @@ def test_in_a_list_each_service_says_what_it_says_alone(tmp_path: Path, pair: tu
     for platform in pair:
         found = {(one.option, one.why) for one in config.without_effect if one.service == platform}
         assert found == verdicts(tmp_path, platform)
-    honours = {name for name in pair if _plugins.training_service_class(name).honours("callback")}
+    honours = {name for name in pair if lookup.training_service_class(name).honours("callback")}
     assert assembly.services_by_log(config) == honours
 
 
@@ -212,7 +212,7 @@ def test_nothing_is_said_of_what_nobody_has_set(tmp_path: Path, platform: str) -
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_slots_are_shared_where_a_platform_has_them_and_refused_elsewhere(tmp_path: Path, platform: str) -> None:
-    cls = _plugins.training_service_class(platform)
+    cls = lookup.training_service_class(platform)
     section = {"platform": platform, **SECTIONS[platform], "maxSlots": 2}
     if cls.share_slots is TrainingService.share_slots:
         with pytest.raises(ConfigError, match="maxSlots: there is no such field"):
@@ -269,9 +269,9 @@ class PluginOfAnybody(FakeService):
 
 
 def test_a_plugin_of_anybody_says_what_it_ignores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _plugins.training_service_class
+    found = lookup.training_service_class
     monkeypatch.setattr(
-        _plugins, "training_service_class", lambda name: PluginOfAnybody if name == "shelves" else found(name)
+        lookup, "training_service_class", lambda name: PluginOfAnybody if name == "shelves" else found(name)
     )
     monkeypatch.setitem(SECTIONS, "shelves", {"shelf": 2})
     config = experiment(tmp_path, "shelves", callback="log")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnilite._unproven import UnprovenCallers
+from nnilite._network.unproven_callers import UnprovenCallers
 
 MOST = 64
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nnilite import _plugins
 from nnilite._cli.nnictl import run
+from nnilite._plugins import lookup
 
 CONVERTER = """
 from nnilite.conversion import Conversion
@@ -31,10 +31,10 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (about / "entry_points.txt").write_text("[nnilite.config_converters]\noven = oven_of_a_test:convert\n")
     (about.parent / "oven_of_a_test.py").write_text(CONVERTER)
     monkeypatch.syspath_prepend(about.parent)
-    _plugins.installed.cache_clear()
+    lookup.installed.cache_clear()
     yield
     sys.modules.pop("oven_of_a_test", None)
-    _plugins.installed.cache_clear()
+    lookup.installed.cache_clear()
 
 
 def _file(tmp_path: Path, text: str) -> str:

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from nni_experiment import NniFolder, NniTrial
 from nni_experiment import make as make_nni
-from nnilite import _algorithms, _nni_folders, _registry
+from nnilite import _nni_folders, _registry
 from nnilite._cli.nnictl import run
 from nnilite._documents import write_json
 from nnilite._hub import digests
 from nnilite._hub.hub import Hub
+from nnilite._plugins import user_algorithms
 from nnilite.errors import NniliteError
 from odd_json import JSON, SCALARS, SETTINGS, like
 from stand_in_manager import Make
@@ -244,6 +245,6 @@ def test_any_list_of_algorithms_is_used_or_refused_with_its_path(
     monkeypatch.setenv("NNI_CONFIG_DIR", str(tmp_path))
     (tmp_path / "algorithms.json").write_bytes(content)
     try:
-        assert all(isinstance(one.name.lower(), str) for one in _algorithms.registered())
+        assert all(isinstance(one.name.lower(), str) for one in user_algorithms.registered())
     except NniliteError as error:
         assert str(tmp_path / "algorithms.json") in str(error)  # noqa: PT017

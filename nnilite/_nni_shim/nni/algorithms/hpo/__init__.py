@@ -69,10 +69,10 @@ class _Modules:
 
 def _installed(name: str, tuner: bool) -> type:
     try:
-        from nnilite import _plugins
+        from nnilite._plugins import lookup
     except ImportError as error:
         raise ImportError("nni.algorithms.hpo needs the whole nnilite, which is where tuners run") from error
-    return _plugins.tuner_class(name) if tuner else _plugins.assessor_class(name)
+    return lookup.tuner_class(name) if tuner else lookup.assessor_class(name)
 
 
 sys.meta_path.insert(0, _Modules)

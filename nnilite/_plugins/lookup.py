@@ -60,9 +60,9 @@ class WorkerProgram(Protocol):
 
 def _found(group: str) -> dict[str, EntryPoint]:
     """Installed plugins and what the user registered; an installed one wins."""
-    from nnilite import _algorithms
+    from nnilite._plugins import user_algorithms
 
-    own = {entry.name.lower(): entry.entry_point(group) for entry in _algorithms.registered(_WORD[group])}
+    own = {entry.name.lower(): entry.entry_point(group) for entry in user_algorithms.registered(_WORD[group])}
     return {**own, **installed()[group]}
 
 

@@ -1,0 +1,5 @@
+"""From a plugin's name to its class.
+
+lookup           finds plugins by their entry points, and imports the one that is asked for
+user_algorithms  tuners and assessors that the user has registered under a name
+"""
