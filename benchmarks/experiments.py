@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
@@ -50,4 +50,4 @@ def _is_written_to(directory: Path) -> bool:
     A keeper that is told to end tries once more to deliver, and then writes down what it has delivered.
     """
     attempts = [KeeperFolder(path) for path in directory.glob("trials/*/*")]
-    return _registry.is_alive(directory) or any(attempt.has_keeper() for attempt in attempts)
+    return registry.is_alive(directory) or any(attempt.has_keeper() for attempt in attempts)

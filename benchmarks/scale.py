@@ -20,7 +20,7 @@ import psutil
 from benchmarks.curves import Curve
 from benchmarks.experiments import experiment
 from benchmarks.table import Result
-from nnilite._registry import is_alive
+from nnilite._experiments.registry import is_alive
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from tests.platforms.many_trials import COLUMNS

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.curves import Curve
 from benchmarks.experiments import SPACE, experiment
 from benchmarks.table import Result
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._running import managers
 
 ROUNDS = 25
@@ -54,7 +54,7 @@ def first_trial(bare: float) -> Result:
             began = time.time()
             command = [_nnictl(), "create", "--config", str(config), "--port", "0", "--json"]
             created = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-            entry = _registry.find(json.loads(created.stdout)["id"])
+            entry = registry.find(json.loads(created.stdout)["id"])
             with managers.connect(entry) as client:
                 while client.profile()["state"] != "DONE":
                     time.sleep(0.05)
@@ -82,7 +82,7 @@ def curve() -> Curve:
             if number > 1:
                 copy = Path(folder) / f"copy{number}"
                 shutil.copytree(entry.directory, copy, ignore=shutil.ignore_patterns("trials", "code"))
-                _registry.add(copy.name, "", copy, entry.platform, entry.started)
+                registry.add(copy.name, "", copy, entry.platform, entry.started)
             if number in SIZES:
                 points.append((number, interleaved([_nnictl(), "experiment", "list", "--all"])[0]))
     return Curve("nnictl experiment list", "experiments of this user", "ms", points)

@@ -45,6 +45,7 @@ _cli           nnictl
 _engine        the engine, which owns all trials of an experiment
 _keeper        the program that runs one attempt of a trial on a worker
 _doctor        finds out why experiments do not work here
+_experiments   what lies on this machine's disk of experiments
 _hub           serves one page for all experiments of a user
 _manager       the manager's program, which puts engine, store and REST interface together
 _nni_shim      what `import nni` finds
@@ -62,14 +63,8 @@ _webhooks      tells addresses of new best results, failures and the end
 _tuner_host    tuner and assessor in a process of their own
 _shapes        from a record's type hints to its JSON and its schema
 _states        the words for states and kinds, without the records that have them
-_registry      the experiments of this machine
-_remarks       what people have written about an experiment: another name, tags, a note
-_search_folder  the folder of a search that a Python program makes, as others see it
-_nni_folders   the experiments that Microsoft NNI has left on this machine
 _nni_records   what NNI's Python API returns, made from the REST interface's answers
 _nniignore     which files `.nniignore` leaves out
-_documents     small files that nnilite wrote for itself, read back as if a stranger had sent them
-_locking       the right to be an experiment's only manager
 _http_problems  the errors of platform_http, and how they are worded
 _blocking      waits on the event loop for what blocks
 _oversize      what to say of a code directory that is too large

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nnilite._registry import RegistryEntry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite.config import nni_form
 from nnilite.records import Json
 

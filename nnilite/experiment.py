@@ -32,11 +32,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _nni_records, _registry
-from nnilite._documents import read_document
+from nnilite import _nni_records
+from nnilite._experiments import registry
+from nnilite._experiments.documents import read_document
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._notebook import live_output
-from nnilite._registry import RegistryEntry
 from nnilite._running import handing_over, launch, managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
@@ -177,7 +178,7 @@ class Experiment:
         try:
             entry = launch.create(config, options=self._options(port, debug), detach=detach, experiment=experiment)
         except KeyboardInterrupt:
-            for begun in [one for one in _registry.entries() if one.id == experiment]:  # it came a moment too late
+            for begun in [one for one in registry.entries() if one.id == experiment]:  # it came a moment too late
                 managers.stop(begun)
             raise
         self._attach(entry, keep=detach)
@@ -227,7 +228,7 @@ class Experiment:
     def connect(cls, port: int = 8080, *, url: str | None = None, token: str | None = None) -> Experiment:
         """Attach to an experiment that runs already: on this machine by its port, elsewhere by `url` and `token`."""
         experiment = cls()
-        entry = next((one for one in _registry.everything() if one.alive and one.port == port), None)
+        entry = next((one for one in registry.everything() if one.alive and one.port == port), None)
         if url is None and entry is not None:
             experiment._attach(entry, keep=True)
             return experiment
@@ -285,7 +286,7 @@ class Experiment:
     def _known(self) -> RegistryEntry:
         if self.id is None:
             raise NotFound("Which experiment? Give its id: Experiment(id=...).")
-        return _registry.find(self.id, read_only=True)  # whoever cannot work with one of NNI says so
+        return registry.find(self.id, read_only=True)  # whoever cannot work with one of NNI says so
 
     def _resume(self, port: int | None, wait_completion: bool, debug: bool) -> bool | None:
         entry = launch.resume(self._known(), options=self._options(port, debug), detach=False)
@@ -391,11 +392,11 @@ class Experiment:
 
     def get_experiment_metadata(self, exp_id: str | None = None) -> dict[str, Any]:
         """What this machine knows of an experiment, running or not; this one by default. Raises: NotFound."""
-        return _nni_records.metadata(_registry.find(exp_id, read_only=True) if exp_id else self._known())
+        return _nni_records.metadata(registry.find(exp_id, read_only=True) if exp_id else self._known())
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
         """What this machine knows of all its experiments."""
-        return [_nni_records.metadata(entry) for entry in _registry.everything()]
+        return [_nni_records.metadata(entry) for entry in registry.everything()]
 
     def export_data(self) -> list[TrialResult]:
         """Parameters and final metric of all succeeded trials."""
@@ -472,7 +473,7 @@ class Experiment:
 
     def has_checkpoint(self) -> bool:
         """Whether this machine knows an experiment of this id, which could be resumed."""
-        return any(entry.id == self.id for entry in _registry.everything())
+        return any(entry.id == self.id for entry in registry.everything())
 
     def load_checkpoint(self) -> None:
         """Take the config of the experiment of this id."""

@@ -7,8 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
-from nnilite import _registry
-from nnilite._documents import write_json
+from nnilite._experiments import registry
+from nnilite._experiments.documents import write_json
 from nnilite._store.writer import Store
 from nnilite.config import from_dict
 from platforms.many_trials import SPACE, fill
@@ -18,15 +18,15 @@ TRIALS = 12
 
 def stopped(experiment: str, name: str, *, trials: int = TRIALS, started: float | None = None) -> Path:
     """Write an experiment that has stopped after so many trials; returns its folder."""
-    folder = _registry.root() / experiment
+    folder = registry.root() / experiment
     folder.mkdir(parents=True)
-    _registry.make_folders(folder)
+    registry.make_folders(folder)
     write_json(folder / "config.json", _config(name, folder.parent))
     write_json(folder / "manager.json", {"state": "STOPPED", "ended": time.time()})
     with contextlib.closing(Store.create(folder / "nnilite.sqlite", experiment, time.time() - 100)):
         pass
     fill(folder / "nnilite.sqlite", trials, 0)
-    _registry.add(experiment, name, folder, "local", started or time.time())
+    registry.add(experiment, name, folder, "local", started or time.time())
     return folder
 
 
@@ -36,7 +36,7 @@ def copies(template: Path, count: int) -> None:
         experiment = f"copy{number:03}"
         shutil.copytree(template, template.with_name(experiment), symlinks=True)
         started = time.time() - 3600 * (number + 1)
-        _registry.add(experiment, f"run {number}", template.with_name(experiment), "local", started)
+        registry.add(experiment, f"run {number}", template.with_name(experiment), "local", started)
 
 
 def _config(name: str, folder: Path) -> object:

@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nnilite import _registry
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
@@ -41,15 +41,15 @@ def find(options: argparse.Namespace, *, read_only: bool = False) -> RegistryEnt
 
     Raises: NotFound, Conflict if several match.
     """
-    return _registry.find(options.id, running_only=options.id is None, read_only=read_only)
+    return registry.find(options.id, running_only=options.id is None, read_only=read_only)
 
 
 def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
-    """The experiment to be opened, in the folder that was given with it, if one was. Raises: as `_registry.at`."""
+    """The experiment to be opened, in the folder that was given with it, if one was. Raises: as `registry.at`."""
     if options.folder is None:
         return find(options, read_only=True)
     inner = options.folder / options.id
-    entry = _registry.at(inner if inner.is_dir() else options.folder)
+    entry = registry.at(inner if inner.is_dir() else options.folder)
     if not entry.id.startswith(options.id):
         raise NotFound(f"The experiment in {options.folder} is {entry.id}, not {options.id}.")
     return entry

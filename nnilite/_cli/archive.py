@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry
 from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
-from nnilite._documents import read_document
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.documents import read_document
+from nnilite._experiments.registry import RegistryEntry
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NotFound
 
@@ -147,7 +147,7 @@ def _files(directory: Path) -> Iterator[Path]:
     for folder, names, files in os.walk(directory):
         for name in sorted(files + [name for name in names if _childless(Path(folder, name))]):
             path = Path(folder, name)
-            if name in _registry.NNI_LOGS and path.parent == directory / "log":
+            if name in registry.NNI_LOGS and path.parent == directory / "log":
                 continue  # made again by the next manager
             if path.is_symlink() or not (path.is_file() or path.is_dir()) or not _is_text(name):
                 links += 1

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from nnilite import _registry
 from nnilite._cli.long_work import Work
+from nnilite._experiments import registry
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict
 from nnilite.foreign_files import EnclosedFolder
@@ -71,7 +71,7 @@ def _too_many(path: Path, most_files: int) -> ConfigError:
 
 def check_free(experiment: str, directory: Path, code: Path) -> None:
     """Raises: Conflict if the experiment is known, or something is in one of its places."""
-    if _registry.entry(experiment) is not None:
+    if registry.entry(experiment) is not None:
         raise Conflict(
             f"Experiment {experiment} is on this machine already; `nnictl experiment delete {experiment}` makes room."
         )

@@ -17,7 +17,7 @@ from nnilite._running import manager_process
 
 if TYPE_CHECKING:
     from nnilite._cli.long_work import Work
-    from nnilite._registry import RegistryEntry
+    from nnilite._experiments.registry import RegistryEntry
     from nnilite._running.manager_process import ManagerProcess
     from nnilite.config import ExperimentConfig
 
@@ -105,9 +105,9 @@ def _checked(path: Path, *, dry_run: bool = False) -> ExperimentConfig:
 
 def interrupted(experiment: str, *, foreground: bool) -> int:
     """Print what Ctrl-C has left of a start: a running experiment, or nothing new."""
-    from nnilite import _registry
+    from nnilite._experiments import registry
 
-    found = next((entry for entry in _registry.entries() if entry.id == experiment), None)
+    found = next((entry for entry in registry.entries() if entry.id == experiment), None)
     if found is None:
         return interrupt.tell("Interrupted; nothing is left of the experiment.")
     if not found.alive:
@@ -136,9 +136,9 @@ def started(entry: RegistryEntry, *, as_json: bool, asked: int | None) -> int:
 
 def _who_has(port: int) -> str:
     """Say which experiment of this user has a port that this command would have liked."""
-    from nnilite import _registry
+    from nnilite._experiments import registry
 
-    found = next((one for one in _registry.entries() if one.alive and one.port == port), None)
+    found = next((one for one in registry.entries() if one.alive and one.port == port), None)
     if found is None:
         return f"Port {port} was not free, or this experiment had another one before"
     return f"Port {port} is taken by experiment {found.id}" + (f" ({screen.clean(found.name)})" if found.name else "")

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _registry
 from nnilite._cli import access, arguments, screen
+from nnilite._experiments import registry
 
 if TYPE_CHECKING:
     from nnilite._doctor.finding import Finding
@@ -66,7 +66,7 @@ def _findings(options: argparse.Namespace) -> Iterable[Finding]:
     found: list[Finding] = []
     config = setup.read_config(options.config, found) if options.config else None
     wanted, allowed = _local_gpus(config)
-    folder = Path(config.experiment_working_directory) if config else _registry.root()
+    folder = Path(config.experiment_working_directory) if config else registry.root()
     yield from this_machine.check_python()
     ports = list(this_machine.check_port(options.host, options.port))
     yield from ports

@@ -20,11 +20,13 @@ from nnilite import codedir
 from nnilite._cli import long_work, screen
 from nnilite._cli.nnictl import warn
 from nnilite._engine.messages import Ask
+from nnilite._experiments.address import Address
 from nnilite._manager import assembly
 from nnilite._manager.shared_storage import shared_storage
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite._space_hints import space_hints
+from nnilite._store.opening import open_store
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.codedir import CodePackage
 from nnilite.config.secrets import without_secrets
@@ -111,8 +113,8 @@ async def _rehearse(
     """The first parameters, what each service would submit for a trial with them, and what could not be checked."""
     scheme = "https" if options.tls_cert else "http"
     prefix = f"/{options.url_prefix}".rstrip("/")
-    address = assembly.Address(scheme, options.host, options.port or 8080, prefix, options.tls_cert)
-    store = assembly.open_store(directory, True, time.time())
+    address = Address(scheme, options.host, options.port or 8080, prefix, options.tls_cert)
+    store = open_store(directory, True, time.time())
     try:
         parameters = await _first_parameters(directory, config)
         job = assembly.job_maker(directory, config, store, address)(

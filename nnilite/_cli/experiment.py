@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from nnilite import _nni_folders, _registry
 from nnilite._cli import access, arguments, long_work, screen
 from nnilite._cli.nnictl import warn
 from nnilite._cli.stop import warn_of_left
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import nni_folders, registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import removal
 from nnilite.errors import ConfigError, NotFound
 
@@ -90,14 +90,14 @@ def _add_files(groups: Any) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [entry for entry in _registry.everything() if options.all or entry.is_running or _is_damaged(entry)]
+    found = [entry for entry in registry.everything() if options.all or entry.is_running or _is_damaged(entry)]
     for entry in found:
         for trouble in filter(None, (entry.damage, entry.remarks.trouble)):
             warn(screen.clean(trouble))
-    for trouble in _nni_folders.read_list(_registry.root()).troubles:
+    for trouble in nni_folders.read_list(registry.root()).troubles:
         warn(screen.clean(trouble))
     if options.json:
-        screen.show_json([_registry.as_json(entry) for entry in found])
+        screen.show_json([registry.as_json(entry) for entry in found])
         return
     rows = [
         (
@@ -119,7 +119,7 @@ def show_list(options: argparse.Namespace) -> None:
 
 def _is_damaged(entry: RegistryEntry) -> bool:
     """Whether to list an experiment as damaged. One whose folder is gone is only listed with --all."""
-    return bool(entry.damage) and (entry.state == _registry.UNREADABLE or entry.directory.exists())
+    return bool(entry.damage) and (entry.state == registry.UNREADABLE or entry.directory.exists())
 
 
 def show(options: argparse.Namespace) -> None:
@@ -206,11 +206,11 @@ def import_data(options: argparse.Namespace) -> None:
 
 def delete(options: argparse.Namespace) -> None:
     if options.all:
-        chosen = [entry for entry in _registry.entries() if not (entry.is_running or entry.damage)]
+        chosen = [entry for entry in registry.entries() if not (entry.is_running or entry.damage)]
     elif options.id is None:
         raise NotFound("Which experiment is to be deleted? Give its id, or --all.")
     else:
-        chosen = [removal.check_stopped(_registry.find(options.id, damaged=True), "deleted")]
+        chosen = [removal.check_stopped(registry.find(options.id, damaged=True), "deleted")]
     deleted: list[str] = []
     for entry in chosen:
         warn_of_left(entry)

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _registry
 from nnilite._cli import interrupt, progress_text, screen, summary
 from nnilite._cli.owed import hand_over, warn_of_owed
 from nnilite._cli.stop import warn_of_left
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
@@ -53,7 +53,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
         profile = _gone(entry, None, error)
     except KeyboardInterrupt:
         return stop(entry, as_json=as_json)
-    if _registry.find(entry.id).alive:
+    if registry.find(entry.id).alive:
         managers.stop(entry)
         warn_of_left(entry)
     if not as_json:

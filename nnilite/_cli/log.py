@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nnilite import _nni_folders
 from nnilite._cli import access, arguments, screen
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import nni_folders
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NotFound
 
@@ -179,7 +179,7 @@ def _folder(options: argparse.Namespace, attempt: int) -> Path:
 def _trial_folder(entry: RegistryEntry, trial: str) -> Path:
     if entry.origin is None:
         return entry.directory / "trials" / trial
-    return _nni_folders.trial_folder(entry.origin.directory, trial) or entry.origin.directory / "trials" / trial
+    return nni_folders.trial_folder(entry.origin.directory, trial) or entry.origin.directory / "trials" / trial
 
 
 def _from_trial(manager: Client, trial: str, stream: str) -> Read:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nnilite import _registry
-from nnilite._documents import read_document
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.documents import read_document
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import handing_over, reading
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
@@ -42,7 +42,7 @@ def _left(entry: RegistryEntry) -> list[dict[str, Any]]:
         config = read_document(entry.directory / "config.json", "restore it from a copy").fields
         if not (config.get("trackers") or config.get("webhooks")):
             return []
-        with reading.opened(_registry.entry(entry.id) or entry) as client:
+        with reading.opened(registry.entry(entry.id) or entry) as client:
             return handing_over.owed_of(client.profile())
     except (NniliteError, OSError):  # it is gone, or cannot be read, of which other commands tell
         return []

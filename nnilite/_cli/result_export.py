@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
-from nnilite._nni_folders import is_uncertain
+from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import dumps, plain
 from nnilite.errors import ConfigError

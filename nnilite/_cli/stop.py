@@ -12,10 +12,10 @@ import argparse
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from nnilite import _registry
 from nnilite._cli import access, arguments, screen
 from nnilite._cli.owed import warn_of_owed
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError, NotFound
 from nnilite.records import ExperimentState
@@ -86,7 +86,7 @@ def _tried(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bool:
 
 
 def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
-    alive = [entry for entry in _registry.everything() if entry.alive]
+    alive = [entry for entry in registry.everything() if entry.alive]
     if options.all:
         return alive
     if options.done:

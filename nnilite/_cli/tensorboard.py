@@ -17,7 +17,7 @@ from nnilite._cli import access, arguments, screen
 from nnilite.errors import NotFound
 
 if TYPE_CHECKING:
-    from nnilite._registry import RegistryEntry
+    from nnilite._experiments.registry import RegistryEntry
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +45,9 @@ def show(options: argparse.Namespace) -> None:
 
 def event_folder(entry: RegistryEntry) -> Path:
     """The folder with the experiment's event files. Raises: NotFound if there are none yet, NniliteError."""
-    from nnilite._manager import assembly
+    from nnilite.config import load_stored
 
-    config = assembly.load_config(entry.directory, paths=False)
+    config = load_stored(entry.directory, paths=False)
     tracker = next((one for one in config.trackers if one.name == "tensorboard"), None)
     if tracker is None:
         folder = entry.directory / "trials"

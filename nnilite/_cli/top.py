@@ -6,9 +6,9 @@ import argparse
 import time
 from typing import Any
 
-from nnilite import _registry
 from nnilite._cli import arguments, progress_text, screen, summary
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
 from nnilite.errors import NniliteError
 
@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def top(options: argparse.Namespace) -> None:
     if options.json:
-        screen.show_json([_as_json(entry) for entry in _registry.entries() if entry.alive])
+        screen.show_json([_as_json(entry) for entry in registry.entries() if entry.alive])
         return
     if not screen.on_terminal():
         _show()
@@ -40,7 +40,7 @@ def top(options: argparse.Namespace) -> None:
 
 
 def _show() -> None:
-    asked = [(entry, _profile(entry)) for entry in _registry.everything() if entry.alive]
+    asked = [(entry, _profile(entry)) for entry in registry.everything() if entry.alive]
     rows = [_row(entry, profile) for entry, profile in asked]
     screen.show_table(COLUMNS, rows, "No experiment is running.", spare=("TIME", "WAITING", "NAME", "BEST", "FAILED"))
     for entry, profile in asked:

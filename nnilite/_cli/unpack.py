@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from nnilite import _registry
 from nnilite._cli import unpack_nni
 from nnilite._cli.archive import ABOUT, CONFIG, DATABASE, FORMAT, SAVED_CODE, is_kept, is_left_behind
 from nnilite._cli.archive_entries import (
@@ -37,8 +36,9 @@ from nnilite._cli.archive_entries import (
     unpack_one,
 )
 from nnilite._cli.long_work import Work
-from nnilite._documents import Document, read_document, write_json
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.documents import Document, read_document, write_json
+from nnilite._experiments.registry import RegistryEntry
 from nnilite.errors import ConfigError, DamagedFile, Place, StoreError
 from nnilite.foreign_files import UnsafeName
 
@@ -60,7 +60,7 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
                 return unpack_nni.load(archive, path, folder, code, limits, work)
             about = _about(archive, path)
         experiment = about.text("id") or ""
-        directory = ((folder or _registry.root()) / experiment).absolute()
+        directory = ((folder or registry.root()) / experiment).absolute()
         code = (code or directory / SAVED_CODE).absolute()
         check_free(experiment, directory, code)
         places = opened.enter_context(drafts(directory, code))
@@ -69,7 +69,7 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
         work.goes_on("Checking")
         _check_content(path, experiment, places)
         _put(about, places)
-    return _registry.find(experiment)
+    return registry.find(experiment)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _about(archive: zipfile.ZipFile, path: Path) -> Document:
             raise other
         fields = json.loads(archive.read(ABOUT))
         about = Document(path, fields, "save the experiment again")
-        known = about.whole("format", FORMAT, FORMAT) == FORMAT and _registry.is_id(about.text("id"))
+        known = about.whole("format", FORMAT, FORMAT) == FORMAT and registry.is_id(about.text("id"))
         about.text("name"), about.text("platform"), about.time("started")
     except (KeyError, ValueError, AttributeError, RecursionError, DamagedFile):
         raise other from None
@@ -134,12 +134,12 @@ def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[
 
 def _check_content(path: Path, experiment: str, places: Places) -> None:
     """Check the configuration, adapted to the folders here, and the database. Raises: ConfigError, PluginError."""
-    from nnilite._manager.assembly import load_config
     from nnilite._store.copies import take_in
+    from nnilite.config import load_stored
 
     _adapt(path, places)
     try:
-        load_config(places.draft, paths=False)
+        load_stored(places.draft, paths=False)
         take_in(places.draft / DATABASE, experiment, time.time())
     except ConfigError as error:
         field = f"{error.place.field}: " if error.place.field else ""
@@ -172,5 +172,5 @@ def _put(about: Document, places: Places) -> None:
         places.draft.rename(places.directory)
         undo.callback(shutil.rmtree, places.directory, ignore_errors=True)
         name, platform = about.text("name") or "", about.text("platform") or ""
-        _registry.add(about.text("id") or "", name, places.directory, platform, about.time("started"))
+        registry.add(about.text("id") or "", name, places.directory, platform, about.time("started"))
         undo.pop_all()

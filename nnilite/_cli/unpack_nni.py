@@ -15,15 +15,15 @@ import zipfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from nnilite import _nni_folders, _registry
 from nnilite._cli import archive_entries as entries
 from nnilite._cli.archive_entries import ArchiveLimits, Places
 from nnilite._cli.long_work import Work
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import nni_folders, registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 
-_LIST = f"nnictl/{_nni_folders.LIST}"
-_DATABASE = f"experiment/{_nni_folders.DATABASE.as_posix()}"
+_LIST = f"nnictl/{nni_folders.LIST}"
+_DATABASE = f"experiment/{nni_folders.DATABASE.as_posix()}"
 _LARGEST_LIST = 1 << 20
 
 
@@ -38,9 +38,9 @@ def load(
 ) -> RegistryEntry:
     """Unpack an experiment of NNI into the folder of experiments. Raises: ConfigError, Conflict if it is there."""
     experiment = _id(archive, path)
-    directory = ((folder or _registry.root()) / experiment).absolute()
+    directory = ((folder or registry.root()) / experiment).absolute()
     target = (code or directory / "code").absolute()
-    if any(one.id == experiment for one in _registry.everything()):
+    if any(one.id == experiment for one in registry.everything()):
         raise Conflict(f"Experiment {experiment} is on this machine already.")
     entries.check_free(experiment, directory, target)
     with ExitStack() as opened:
@@ -63,7 +63,7 @@ def _id(archive: zipfile.ZipFile, path: Path) -> str:
         found = entry.get("id") or next(iter(entry))
     except (ValueError, AttributeError, StopIteration, RecursionError):
         found = None
-    if not _registry.is_id(found):
+    if not registry.is_id(found):
         raise ConfigError(f"{path} has no id of an experiment in {_LIST}.")
     return str(found)
 
@@ -84,7 +84,7 @@ def _opened(path: Path, directory: Path) -> RegistryEntry:
     """The experiment, once its database has been read. Raises: ConfigError, and then nothing of it is left."""
     from nnilite._manager import nni_taken
 
-    entry = _registry.at(directory)
+    entry = registry.at(directory)
     try:
         if entry.origin is None:
             raise NotFound(f"{directory} is not the folder of an experiment of NNI")
@@ -93,4 +93,4 @@ def _opened(path: Path, directory: Path) -> RegistryEntry:
         shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(entry.directory, ignore_errors=True)
         raise ConfigError(f"{path} holds no sound experiment of NNI: {error}") from error
-    return _registry.at(directory)
+    return registry.at(directory)

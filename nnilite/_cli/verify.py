@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nnilite import _registry
 from nnilite._cli import access, long_work, screen
+from nnilite._experiments import registry
 from nnilite.errors import Conflict
 
 if TYPE_CHECKING:
-    from nnilite._registry import RegistryEntry
+    from nnilite._experiments.registry import RegistryEntry
     from nnilite._store.soundness import Defect
 
 
@@ -41,18 +41,18 @@ def verify(options: argparse.Namespace) -> int:
 def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
     """How many things of each kind were compared, and what is wrong. Raises: NniliteError if nothing can be read."""
     from nnilite._cli.trial_folders import check_folders
-    from nnilite._manager import assembly
     from nnilite._store.soundness import Defect, SoundnessCheck
     from nnilite._store.writer import FILE_NAME
+    from nnilite.config import load_stored
     from nnilite.errors import ConfigError, DamagedFile, UnreadableFile
 
     findings: list[Defect] = []
     folders = 0
     try:
-        assembly.load_config(entry.directory, paths=False)
-        word = _registry.read_manager(entry.directory)
+        load_stored(entry.directory, paths=False)
+        word = registry.read_manager(entry.directory)
     except (ConfigError, DamagedFile, UnreadableFile) as error:
-        word = _registry.LastWord()
+        word = registry.LastWord()
         findings.append(Defect("files", str(error)))
     with SoundnessCheck(entry.directory / FILE_NAME) as check:
         findings += check.findings(entry.id)

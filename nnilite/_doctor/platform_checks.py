@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
+from nnilite._experiments.address import Address
 from nnilite._manager import assembly
 from nnilite.config import ExperimentConfig
 from nnilite.errors import NniliteError
@@ -26,7 +27,7 @@ def ask(config: ExperimentConfig, host: str, port: int, limit_s: float) -> Itera
         directory = Path(folder) / "doctor"
         for part in ("log", "trials", "code"):
             (directory / part).mkdir(parents=True)
-        address = assembly.Address("http", host, port)
+        address = Address("http", host, port)
         try:
             service = assembly.make_service(directory, config, address, wake=lambda: None)
             began = time.monotonic()

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry
 from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch, managers
 from nnilite._running.launch import ManagerOptions
 from nnilite.config import ExperimentConfig, load
@@ -139,8 +139,8 @@ def _last_part(reason: str) -> str:
 
 def _remove(entry: RegistryEntry) -> None:
     """End the experiment of the doctor and take it away; what its platform holds is freed by the stop."""
-    current = replace(entry, alive=_registry.is_alive(entry.directory))
+    current = replace(entry, alive=registry.is_alive(entry.directory))
     if current.alive:
         managers.stop(current)
     shutil.rmtree(entry.directory, ignore_errors=True)
-    _registry.remove(entry.id)
+    registry.remove(entry.id)

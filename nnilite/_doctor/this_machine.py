@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nnilite import _registry
 from nnilite._doctor.finding import Finding, divided, fault, ok, warning
+from nnilite._experiments import registry
 from nnilite._manager.port_choice import listening
 from nnilite._network.host_names import is_loopback
 from nnilite._rest.page_name import ADDRESSES, new_page_name
@@ -54,7 +54,7 @@ def check_port(host: str, port: int | None) -> Iterator[Finding]:
     """Whether a manager could listen there. Port 0 can always be had; None is 8080, or the next free one."""
     hosts = [host, *ADDRESSES] if new_page_name(host) else [host]
     try:
-        sockets = listening(partial(bind, hosts), port, _registry.root())
+        sockets = listening(partial(bind, hosts), port, registry.root())
     except NniliteError as error:
         yield divided("port", str(error), "choose another with --host and --port")
         return
@@ -93,7 +93,7 @@ def _free(folder: Path, free: int) -> Iterator[Finding]:
 
 def _locks(folder: Path, draft: Path) -> Iterator[Finding]:
     try:
-        with _registry.lock(draft):
+        with registry.lock(draft):
             pass
     except NniliteError as error:
         sentence = str(error).replace(str(draft), str(folder))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nnilite._registry import RegistryEntry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.reading import opened
 from nnilite.records import Json
 from nnilite.tuner import scalar

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from nnilite._nni_folders import DATABASE
-from nnilite._registry import RegistryEntry
+from nnilite._experiments.nni_folders import DATABASE
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.reading import opened
 from nnilite._store.writer import FILE_NAME
 from nnilite.errors import NniliteError

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from tornado.httputil import split_host_and_port
 
-from nnilite import _remarks, _version
+from nnilite import _version
+from nnilite._experiments import experiment_remarks
 from nnilite._hub import comparison, starts
 from nnilite._hub.hub import Hub
 from nnilite._hub.starts import Draft
@@ -71,7 +72,7 @@ class HubExperimentHandler(HubHandler):
         name, tags, note, revision = self.fields("name", "tags", "note", "revision")
         if type(revision) is not int:
             raise ConfigError("must be a whole number", Place(field="revision"))
-        remarks = _remarks.checked(name, tags, note)
+        remarks = experiment_remarks.checked(name, tags, note)
         kept = await asyncio.to_thread(self.hub.remark, id, remarks, revision)
         self.send_json({"revision": kept.revision})
 

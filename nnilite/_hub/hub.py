@@ -6,10 +6,10 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 
-from nnilite import _registry, _remarks
+from nnilite._experiments import experiment_remarks, registry
+from nnilite._experiments.experiment_remarks import Remarks
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub.digests import Digest, Digests
-from nnilite._registry import RegistryEntry
-from nnilite._remarks import Remarks
 from nnilite._running import launch, managers, removal
 from nnilite._running.launch import ManagerOptions
 from nnilite.errors import Conflict, NotFound
@@ -30,14 +30,14 @@ class Hub:
 
     def listed(self) -> list[dict[str, Json]]:
         """All experiments, newest first. `digest` is null until the experiment's own data have been read."""
-        entries = _registry.everything()
+        entries = registry.everything()
         digests = self._digests.of(entries)
         return [_row(entry, digests.get(entry.id)) for entry in entries]
 
     def find(self, experiment: str) -> RegistryEntry:
         """The experiment with exactly this id. Raises: NotFound."""
-        found = _registry.entry(experiment) if _registry.is_id(experiment) else None
-        found = found or next((one for one in _registry.everything() if one.id == experiment), None)
+        found = registry.entry(experiment) if registry.is_id(experiment) else None
+        found = found or next((one for one in registry.everything() if one.id == experiment), None)
         if found is None:
             raise NotFound(f"There is no experiment {experiment} any more.")
         return found
@@ -59,7 +59,7 @@ class Hub:
         with self._locks[experiment]:
             entry = self.find(experiment)
             if entry.origin is not None:
-                raise Conflict(_registry.cannot_go_on(entry.id))
+                raise Conflict(registry.cannot_go_on(entry.id))
             if entry.alive and entry.state == ExperimentState.VIEWED.value:
                 with managers.connect(entry) as manager:
                     manager.resume()
@@ -80,7 +80,7 @@ class Hub:
             if entry.origin is not None:
                 raise Conflict(f"Experiment {experiment} was made by Microsoft NNI; only NNI deletes it.")
             # It also refuses an experiment of which nobody knows at the moment where it is.
-            removal.delete(_registry.find(entry.id, damaged=True))
+            removal.delete(registry.find(entry.id, damaged=True))
 
     def remark(self, experiment: str, remarks: Remarks, based_on: int) -> Remarks:
         """Replace name, tags and note. Raises: NniliteError, Conflict if they are not of revision `based_on`."""
@@ -90,7 +90,7 @@ class Hub:
                 raise Conflict(f"Experiment {experiment} was made by Microsoft NNI and can only be read.")
             if not entry.directory.is_dir():
                 raise NotFound(f"{entry.directory}, the experiment's folder, is gone.")
-            return _remarks.write(entry.directory, remarks, based_on)
+            return experiment_remarks.write(entry.directory, remarks, based_on)
 
     def chosen(self, experiments: Sequence[str]) -> list[RegistryEntry]:
         """The experiments with these ids, without doubles. Raises: NotFound."""
@@ -105,7 +105,7 @@ def _can_resume(entry: RegistryEntry) -> bool:
 
 def _row(entry: RegistryEntry, digest: Digest | None) -> dict[str, Json]:
     return {
-        **_registry.as_json(entry),
+        **registry.as_json(entry),
         "revision": entry.remarks.revision,
         "trouble": entry.remarks.trouble,
         "canResume": _can_resume(entry),

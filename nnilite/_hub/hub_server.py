@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from os import getpid
 from pathlib import Path
 
-from nnilite import _registry
-from nnilite._documents import write_json
+from nnilite._experiments import registry
+from nnilite._experiments.address import Address
+from nnilite._experiments.documents import write_json
+from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.registry import RegistryEntry, user_token
 from nnilite._hub.handlers import ID, HubSite
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_routes import ROUTES
-from nnilite._locking import ManagerLock
 from nnilite._logging.secret_filter import SecretFilter, guard_server_logs
-from nnilite._manager import assembly, port_choice
+from nnilite._manager import port_choice
 from nnilite._network.host_names import is_loopback
-from nnilite._registry import RegistryEntry
 from nnilite._rest import Options, RestApplication, assembled, listen, new_page_name, sign_in_address
 from nnilite._rest.auth import AccessGate
 from nnilite._rest.openapi import document
@@ -46,7 +47,7 @@ class HubKeys:
 
 def folder() -> Path:
     """The folder of the hub's own files: token, lock and address."""
-    return _registry.root() / ".nnilite" / "hub"
+    return registry.root() / ".nnilite" / "hub"
 
 
 def link_of_running() -> str | None:
@@ -55,9 +56,9 @@ def link_of_running() -> str | None:
     Raises: NniliteError if it does not answer.
     """
     directory = folder()
-    if not _registry.is_alive(directory):
+    if not registry.is_alive(directory):
         return None
-    word = _registry.read_manager(directory)
+    word = registry.read_manager(directory)
     entry = RegistryEntry(ID, "", directory, alive=True, url=word.url, pid=word.pid)
     if word.url is None:
         raise Conflict(f"{COMMAND} is just being started (process {word.pid}); try again in a moment.")
@@ -113,7 +114,7 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     # The managers that are started from the page take any free port; the port that was asked for is the page's.
     hub = Hub(replace(options, port=None, url_prefix=""))
-    token = assembly.user_token(directory)
+    token = user_token(directory)
     # An experiment that is read here puts its own filter on the server's loggers, in place of the page's.
     for handler in logging.getLogger().handlers:
         handler.addFilter(SecretFilter([token]))
@@ -125,7 +126,7 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         FIRST_PORT,
     )
     scheme = "https" if options.tls_cert else "http"
-    address = assembly.Address(scheme, options.host, server.port, application.site.options.prefix, options.tls_cert)
+    address = Address(scheme, options.host, server.port, application.site.options.prefix, options.tls_cert)
     certificate = str(options.tls_cert) if options.tls_cert else None
     write_json(
         directory / "manager.json",

@@ -12,7 +12,6 @@
     trial_copies    files of trials that lie on other machines: listed there, and copied here
     own_files       the files by which others find an experiment and its manager
     log_limits      keeps the logs of an experiment below a limit
-    file_guard      makes the manager's own files again when somebody deletes or damages them
     assembly        makes a manager from an experiment's folder
     nni_view        shows an experiment of Microsoft NNI
     nni_taken       takes the results of such an experiment into a database of ours

@@ -19,14 +19,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry, _search_folder
 from nnilite._engine.engine import end_tasks
+from nnilite._experiments import registry, search_folder
+from nnilite._experiments.address import Address
+from nnilite._experiments.file_guard import Guard, Kept
+from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.registry import user_token
 from nnilite._keeper.niceness import go_first
-from nnilite._locking import ManagerLock
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._manager import assembly, nni_taken, standing_by
 from nnilite._manager.checkpoint_tidying import keep_tidy
-from nnilite._manager.file_guard import Guard, Kept
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
@@ -36,11 +38,13 @@ from nnilite._network.host_names import is_loopback
 from nnilite._plugins import lookup
 from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
 from nnilite._side_processes.keeping import Feeder, keep_fed
+from nnilite._store.opening import open_store
+from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store
 from nnilite._trackers import trackers_of
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._webhooks import webhooks_of
-from nnilite.config import ExperimentConfig
+from nnilite.config import ExperimentConfig, load_stored
 from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
 from nnilite.records import ExperimentState
 from nnilite.units import checked_number
@@ -79,7 +83,7 @@ class Program:
         self._directory: Path = options.directory
         prefix = "/" + options.url_prefix.strip("/") if options.url_prefix.strip("/") else ""
         scheme = "https" if options.tls_cert else "http"
-        self._address = assembly.Address(scheme, options.host, options.port or 0, prefix, options.tls_cert)
+        self._address = Address(scheme, options.host, options.port or 0, prefix, options.tls_cert)
         self._files = OwnFiles(self._directory, self._address, mode=options.mode)
         self._stopping = asyncio.Event()
         self.resumed = False  # whether this viewer is to become a running manager
@@ -95,9 +99,9 @@ class Program:
         if nni_taken.is_copy(self._directory):
             await self._show_nni()
             return
-        if self._options.mode == "resume" and _search_folder.is_search(self._directory):
-            raise Conflict(_search_folder.cannot_be_resumed(self._directory.name, self._directory))
-        _registry.make_folders(self._directory)
+        if self._options.mode == "resume" and search_folder.is_search(self._directory):
+            raise Conflict(search_folder.cannot_be_resumed(self._directory.name, self._directory))
+        registry.make_folders(self._directory)
         if self._options.mode == "view":
             await self._view()
             return
@@ -110,15 +114,15 @@ class Program:
                 await tuner.end()
 
     async def _view(self) -> None:
-        config = assembly.load_config(self._directory, paths=False)
-        store = assembly.open_store(self._directory, False, time.time())
+        config = load_stored(self._directory, paths=False)
+        store = open_store(self._directory, False, time.time())
         token = self._prepare(config)
         await self._serve_view(assembly.assemble_view(self._directory, config, store, token), store)
 
     async def _manage(self, lock: ManagerLock, tuner: TunerProcess | None) -> None:
-        config = assembly.load_config(self._directory)
+        config = load_stored(self._directory)
         new = self._options.mode == "create"
-        store = assembly.open_store(self._directory, new, time.time())
+        store = open_store(self._directory, new, time.time())
         token = self._prepare(config)
         if new:
             await asyncio.to_thread(assembly.take_results, config, store)
@@ -137,7 +141,7 @@ class Program:
         token = self._access(config.secrets, config.require_token)
         given = [config.nni_manager_ip, *(config.settings(name).nni_manager_ip for name, _, _ in config.services)]
         self._names = [name for name in given if name]
-        maximize = assembly.is_maximizing(config.json().get("tuner") or {})
+        maximize = is_maximizing(config.json().get("tuner") or {})
         self._feeders = [*trackers_of(self._directory, config), *webhooks_of(self._directory, config, maximize)]
         self._obey_signals()
         return token
@@ -152,7 +156,7 @@ class Program:
         # All requests through a proxy come from the user who runs the proxy, which proves nothing about the sender.
         behind_proxy = bool(self._options.url_prefix.strip("/"))
         self._own_user = is_loopback(self._options.host) and not require_token and not behind_proxy
-        token = assembly.user_token(self._directory)
+        token = user_token(self._directory)
         for handler in logging.getLogger().handlers:
             handler.addFilter(SecretFilter([*secrets, token]))
         return token
@@ -166,7 +170,7 @@ class Program:
     async def _show_nni(self) -> None:
         """Show an experiment of Microsoft NNI. Raises: NniliteError if it cannot be read, or is to be resumed."""
         if self._options.mode != "view":
-            raise Conflict(_registry.cannot_go_on(self._directory.name))
+            raise Conflict(registry.cannot_go_on(self._directory.name))
         from nnilite._manager import nni_view
 
         self._end_when_idle(ExperimentConfig.idle_timeout)  # NNI's configuration has no such field
@@ -395,7 +399,7 @@ async def main(options: argparse.Namespace) -> int:
     starter = Starter(options.ready_fd)
     program = Program(options, starter)
     try:
-        with _registry.lock(options.directory) as lock:
+        with registry.lock(options.directory) as lock:
             await program.run(lock)
     except (NniliteError, OSError) as error:
         log.error("%s", error)

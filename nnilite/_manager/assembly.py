@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nnilite import _registry, _remarks, _search_folder, codedir
+from nnilite import codedir
 from nnilite._answers.queries import ServiceState
-from nnilite._documents import read_document, write_content
 from nnilite._engine import messages as s
 from nnilite._engine.engine import Clock, Engine, Parts
 from nnilite._engine.hybrid import HybridService, Member
@@ -21,9 +18,11 @@ from nnilite._engine.jobs import JobMaker
 from nnilite._engine.placement import Placement, Share
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
+from nnilite._experiments import experiment_remarks, search_folder
+from nnilite._experiments.address import Address
+from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import search_from
 from nnilite._manager.checkpoint_tidying import CheckpointTidier, starting_after
-from nnilite._manager.file_guard import KeeperFile
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
 from nnilite._manager.search_view import SearchView
 from nnilite._manager.shared_storage import shared_storage
@@ -33,16 +32,16 @@ from nnilite._store.async_store import AsyncStore
 from nnilite._store.checkpoint_folders import CheckpointFolders
 from nnilite._store.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._store.reader import Reader
-from nnilite._store.writer import FILE_NAME, Store
+from nnilite._store.settings_of_config import is_maximizing, settings_of
+from nnilite._store.writer import Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings, from_stored
-from nnilite.errors import ConfigError, DamagedFile, NniliteError, PluginError
+from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings
+from nnilite.errors import NniliteError
 from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
-from nnilite.tuning.class_args import default_of
-from nnilite.tuning.objectives import configured, directions
+from nnilite.tuning.objectives import directions
 from nnilite.units import checked_number
 
 log = logging.getLogger(__name__)
@@ -50,24 +49,6 @@ log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
 KEEPER = "keeper.pyz"
 _LINGER_S = 86400
-
-
-@dataclass
-class Address:
-    """The address of the manager, which is known once it listens."""
-
-    scheme: str = "http"
-    host: str = "127.0.0.1"
-    port: int = 0
-    prefix: str = ""
-    certificate: Path | None = None
-
-    @property
-    def url(self) -> str:
-        """The base URL as seen from this machine."""
-        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
 @dataclass
@@ -84,26 +65,6 @@ class Assembled:
     reader: Reader
     grace_s: float
     keeper: KeeperFile
-
-
-def load_config(directory: Path, *, paths: bool = True) -> ExperimentConfig:
-    """Load the experiment's own copy of its config. `paths`: its folders must still exist.
-
-    Raises: ConfigError, DamagedFile, UnreadableFile.
-    """
-    path = directory / "config.json"
-    cure = "restore it from a copy, or from the file that the experiment was created from"
-    try:
-        raw = read_document(path, cure).fields
-    except FileNotFoundError:
-        raise DamagedFile(path, "it is gone", cure) from None
-    try:
-        return from_stored(raw, directory).checked(paths=paths)
-    except ConfigError as error:
-        place = replace(error.place, file=error.place.file or str(path))
-        raise ConfigError(error.message, place) from error
-    except RecursionError:
-        raise DamagedFile(path, "it is nested too deep", cure) from None
 
 
 def take_results(config: ExperimentConfig, store: Store) -> None:
@@ -186,7 +147,8 @@ def checkpoint_tidiers(
     directory: Path, config: ExperimentConfig, store: Store, rules: Rules
 ) -> Sequence[CheckpointTidier]:
     """What tidies up the checkpoints; nothing does if all are kept."""
-    rule = CheckpointRule(config.checkpoint.keep, _number(config.checkpoint.max_size))
+    size = config.checkpoint.max_size
+    rule = CheckpointRule(config.checkpoint.keep, None if size is None else checked_number(size))
     if rule.keeps_everything:
         return ()
     places: list[CheckpointPlace] = [CheckpointFolders(directory / CHECKPOINTS)]
@@ -201,7 +163,7 @@ def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token
     """Put a read-only manager together."""
     maximize = is_maximizing(config.json().get("tuner") or {})
     about, reader = about_experiment(directory, config, store, maximize), Reader(store.path)
-    if _search_folder.is_search(directory):
+    if search_folder.is_search(directory):
         return SearchView(
             about, lambda: replace(_progress(config, store, maximize), duration_s=store.busy_s()), reader, token
         )
@@ -237,67 +199,8 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
         pid=os.getpid(),
         services=service_states(config),
         without_effect=tuple(one.sentence for one in config.without_effect),
-        name=_remarks.read(directory).name,
+        name=experiment_remarks.read(directory).name,
     )
-
-
-def open_store(directory: Path, new: bool, now: float) -> Store:
-    """Open the experiment's database, or make it if the experiment is new. Raises: StoreError."""
-    path = directory / FILE_NAME
-    if new:
-        return Store.create(path, directory.name, now)
-    store = Store(path)
-    store.open()
-    return store
-
-
-def user_token(directory: Path) -> str:
-    """The token that opens the REST interface, made at first use; readable by the user alone.
-
-    Raises: DamagedFile, UnreadableFile.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        return _registry.read_token(directory)
-    write_content(directory / "token", secrets.token_urlsafe(32).encode("ascii"))
-    return _registry.read_token(directory)
-
-
-def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
-    """The settings of the rules, from the config."""
-    return s.Settings(
-        concurrency=config.trial_concurrency,
-        max_trials=config.max_trial_number,
-        max_duration_s=_number(config.max_experiment_duration),
-        max_trial_duration_s=_number(config.max_trial_duration),
-        max_cost=config.max_cost,
-        prices={name: cost for name, _, _ in config.services if (cost := config.share(name).cost) is not None},
-        move_after_s=_number(config.move_after),
-        retries_lost=config.max_trial_retries,
-        retries_failed=config.retry_failed,
-        retry_exit_codes=frozenset(config.retry_on),
-        max_failed=config.max_failed_trials,
-        stop_on_same_error=config.stop_on_same_error,
-        silence_s=checked_number(config.worker_silence),
-        maximize=maximize,
-        objectives=tuple(configured(config.tuner.class_args)) or ("default",),
-        assess=config.assessor is not None,
-    )
-
-
-def _number(value: int | str | None) -> int | None:
-    return None if value is None else checked_number(value)
-
-
-def is_maximizing(tuner: Mapping[str, Json]) -> bool:
-    """Whether larger metrics are better, by the tuner's arguments or else by its own default."""
-    mode = (tuner.get("classArgs") or {}).get("optimize_mode")
-    if mode is None and tuner.get("name"):
-        try:
-            mode = default_of(lookup.tuner_class(str(tuner["name"])), "optimize_mode")
-        except PluginError:
-            # The tuner host will report what is wrong with this tuner.
-            return True
-    return mode != "minimize"
 
 
 def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: Address) -> JobMaker:

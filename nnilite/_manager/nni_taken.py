@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite._documents import read_document, write_json
-from nnilite._nni_folders import COPY, COPY_CURE, NniExperiment
+from nnilite._experiments.documents import read_document, write_json
+from nnilite._experiments.nni_folders import COPY, COPY_CURE, NniExperiment
 from nnilite._store.writer import FILE_NAME
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json

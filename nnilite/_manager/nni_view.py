@@ -12,13 +12,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from nnilite import _nni_folders, _registry
 from nnilite._answers.backend import Piece, TrialRemarks
-from nnilite._documents import read_document
-from nnilite._manager import assembly
+from nnilite._experiments import nni_folders, registry
+from nnilite._experiments.documents import read_document
+from nnilite._experiments.nni_folders import COPY, COPY_CURE
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer, piece
-from nnilite._nni_folders import COPY, COPY_CURE
+from nnilite._store.opening import open_store
 from nnilite._store.reader import Reader
+from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import ExperimentLimits, Json
@@ -45,14 +46,14 @@ class NniViewer(Viewer):
 
     async def directory(self, trial: str) -> Path:
         found, _ = await self.reader.trial(trial)
-        folder = await asyncio.to_thread(_nni_folders.trial_folder, self._origin, found.id)
+        folder = await asyncio.to_thread(nni_folders.trial_folder, self._origin, found.id)
         if folder is None:
             raise NotFound(f"NNI left no folder of trial {trial} on this machine.")
         return folder
 
     @property
     def cannot_resume(self) -> str:
-        return _registry.cannot_go_on(self.experiment_id)
+        return registry.cannot_go_on(self.experiment_id)
 
     async def resume(self) -> None:
         raise Conflict(self.cannot_resume)
@@ -78,8 +79,8 @@ def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
     config, origin = document.fields.get("config"), document.folder("directory")
     if not isinstance(config, dict):
         raise document.wrong("config", "a JSON object")
-    store = assembly.open_store(directory, False, time.time())
-    maximize = assembly.is_maximizing(_algorithm(config))
+    store = open_store(directory, False, time.time())
+    maximize = is_maximizing(_algorithm(config))
     known = store.snapshot(maximize)
     about = About(
         id=str(document.text("id")),

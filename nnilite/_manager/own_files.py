@@ -6,10 +6,10 @@ import logging
 import os
 from pathlib import Path
 
-from nnilite import _registry
-from nnilite._documents import as_json, write_content
-from nnilite._manager.assembly import Address
-from nnilite._manager.file_guard import Guard, Kept
+from nnilite._experiments import registry
+from nnilite._experiments.address import Address
+from nnilite._experiments.documents import as_json, write_content
+from nnilite._experiments.file_guard import Guard, Kept
 from nnilite._manager.viewer import About
 from nnilite.config import ExperimentConfig, stored
 from nnilite.records import ExperimentState, Json
@@ -35,7 +35,7 @@ class OwnFiles:
         about |= {"tls_cert": str(certificate.resolve()) if certificate else None}
         # A viewer does not touch what the last stop has left on platforms.
         if self._mode == "view":
-            about |= {"left": _registry.last_word(self._directory).left}
+            about |= {"left": registry.last_word(self._directory).left}
         self._about = about
         if state is ExperimentState.DONE and self._mode != "view":
             log.info("Experiment done.")  # scripts of NNI's users wait for these words
@@ -61,11 +61,11 @@ class OwnFiles:
 
 def files_of(directory: Path, config: ExperimentConfig, token: str, about: About) -> dict[Path, Kept]:
     """The files by which the next manager and others find the experiment."""
-    entry, platform = _registry.entry(about.id), ",".join(about.platforms)
+    entry, platform = registry.entry(about.id), ",".join(about.platforms)
     started = entry.started if entry is not None and entry.started is not None else about.created
-    known = _registry.about(about.id, config.experiment_name or "", directory, platform, started)
+    known = registry.about(about.id, config.experiment_name or "", directory, platform, started)
     return {
         directory / "config.json": Kept(as_json(stored(config))),
         directory / "token": Kept(token.encode("ascii")),
-        _registry.path_of(about.id): Kept(as_json(known), exactly=True),
+        registry.path_of(about.id): Kept(as_json(known), exactly=True),
     }

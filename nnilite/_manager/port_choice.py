@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite.errors import Conflict
 
 T = TypeVar("T")
@@ -35,14 +35,14 @@ def listening(listen: Callable[[int], T], asked: int | None, directory: Path, fi
 
 
 def _candidates(directory: Path, first: int) -> Iterator[int]:
-    former = _registry.last_word(directory).port
+    former = registry.last_word(directory).port
     if former:
         yield former
     yield from (port for port in range(first, first + _TRIED) if port != former)
 
 
 def _by_whom(error: Conflict, port: int) -> Conflict:
-    for entry in _registry.entries():
+    for entry in registry.entries():
         if entry.alive and entry.port == port:
             name = f" ({entry.name})" if entry.name else ""
             cure = "leave --port out for the next free port, or choose another"

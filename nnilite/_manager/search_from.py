@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnilite import _nni_folders, _registry
-from nnilite._documents import read_json
+from nnilite._experiments import nni_folders, registry
+from nnilite._experiments.documents import read_json
+from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._manager import nni_taken
-from nnilite._nni_folders import NniExperiment
 from nnilite._store.results import results_of
 from nnilite._store.writer import FILE_NAME
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
@@ -41,7 +41,7 @@ def results(source: str) -> list[Json]:
         return read_results(path)
     if "/" in source:
         raise NotFound(f"there is no experiment's folder or file {source!r}")
-    entry = _registry.find(source, read_only=True)
+    entry = registry.find(source, read_only=True)
     return _of_nni(entry.origin, entry.directory) if entry.origin else results_of(entry.directory / FILE_NAME)
 
 
@@ -67,9 +67,9 @@ def with_number(item: Json) -> Json:
 def _of_folder(folder: Path) -> list[Json]:
     if (folder / FILE_NAME).is_file():
         return results_of(folder / FILE_NAME)
-    origin = _nni_folders.at(folder)
+    origin = nni_folders.at(folder)
     if origin is None:
-        raise NotFound(f"{folder} is no experiment's folder: it has neither {FILE_NAME} nor {_nni_folders.DATABASE}")
+        raise NotFound(f"{folder} is no experiment's folder: it has neither {FILE_NAME} nor {nni_folders.DATABASE}")
     from nnilite._store import nni_copy
 
     with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:

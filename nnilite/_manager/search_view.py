@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from nnilite import _search_folder
 from nnilite._answers.backend import MetricQuery, Profile, TrialQuery
+from nnilite._experiments import search_folder
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.reader import Reader
 from nnilite.errors import Conflict, NniliteError, StoreError
@@ -80,7 +80,7 @@ class SearchView(Viewer):
     def _now(self, about: About) -> ExperimentProgress:
         found = self._read_progress()
         try:
-            state, ended = _search_folder.read_state(about.directory)
+            state, ended = search_folder.read_state(about.directory)
         except NniliteError as error:
             return replace(found, reason=str(error))
         running = found.counts.get(TrialState.RUNNING, 0)
@@ -89,7 +89,7 @@ class SearchView(Viewer):
 
     @property
     def cannot_resume(self) -> str:
-        return _search_folder.cannot_be_resumed(self.about.id, self.about.directory)
+        return search_folder.cannot_be_resumed(self.about.id, self.about.directory)
 
     async def resume(self) -> None:
         """Raises: Conflict, as only its program can go on with it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from nnilite import _registry, _version
+from nnilite import _version
 from nnilite._answers.backend import (
     FileListing,
     Listed,
@@ -23,6 +23,7 @@ from nnilite._answers.backend import (
     TrialRemarks,
 )
 from nnilite._answers.changes import Changes, Subscription
+from nnilite._experiments import registry
 from nnilite._manager.read_only import ReadOnly
 from nnilite._manager.trial_copies import listing_of
 from nnilite._rest.files import in_folder
@@ -224,7 +225,7 @@ class Viewer(ReadOnly, Insight):
         return self.changes.subscribe()
 
     async def others(self) -> Sequence[Listed]:
-        entries = await asyncio.to_thread(_registry.everything)
+        entries = await asyncio.to_thread(registry.everything)
         return [
             Listed(
                 id=e.id,

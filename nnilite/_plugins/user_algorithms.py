@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from nnilite._documents import may_be_path, read_json
+from nnilite._experiments.documents import may_be_path, read_json
 from nnilite._keeper import SHIM
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnilite._answers.backend import Backend, RemarksQuery, TrialRemarks
-from nnilite._remarks import checked
+from nnilite._experiments.experiment_remarks import checked
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
 from nnilite._shapes import to_json

@@ -16,7 +16,7 @@ from nnilite._answers.queries import (
     TrialUse,
     Waiting,
 )
-from nnilite._remarks import NOTE_MAX, TAG_MAX, TAGS_MAX
+from nnilite._experiments.experiment_remarks import NOTE_MAX, TAG_MAX, TAGS_MAX
 from nnilite._rest.events import EVENTS_MAX
 from nnilite._rest.experiment_handlers import IMPORT_MAX
 from nnilite._rest.route_definition import Schema

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite import _registry, _search_folder
-from nnilite._documents import write_json
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry, search_folder
+from nnilite._experiments.documents import write_json
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
 from nnilite._running.manager_process import ManagerProcess
 from nnilite.errors import ConfigError, Conflict, NniliteError
@@ -64,7 +64,7 @@ def create(
     """
     checked = config.checked()
     experiment = experiment or new_id()
-    if not _registry.is_id(experiment):
+    if not registry.is_id(experiment):
         raise ConfigError(f"an experiment cannot have the id {experiment!r}; letters, digits, - and _ will do")
     directory = Path(checked.experiment_working_directory) / experiment
     try:
@@ -74,7 +74,7 @@ def create(
     except KeyboardInterrupt:
         with interrupts_held(again=False):
             # If the manager runs already, the interruption came too late to undo the start.
-            if not _registry.is_alive(directory):
+            if not registry.is_alive(directory):
                 _forget(experiment, directory)
         raise
     except FileExistsError:
@@ -86,7 +86,7 @@ def create(
 
 
 def _forget(experiment: str, directory: Path) -> None:
-    _registry.remove(experiment)
+    registry.remove(experiment)
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -97,7 +97,7 @@ def _make(config: ExperimentConfig, experiment: str, directory: Path) -> None:
     directory.chmod(0o700)
     write_json(directory / "config.json", stored(config))
     platform = ",".join(platform for _, platform, _ in config.services)
-    _registry.add(experiment, config.experiment_name or "", directory, platform, time.time())
+    registry.add(experiment, config.experiment_name or "", directory, platform, time.time())
 
 
 @contextlib.contextmanager
@@ -129,9 +129,9 @@ def resume(
     Raises: NniliteError if it has one or cannot start.
     """
     if entry.origin is not None:
-        raise Conflict(_registry.cannot_go_on(entry.id))
+        raise Conflict(registry.cannot_go_on(entry.id))
     if entry.search:
-        raise Conflict(_search_folder.cannot_be_resumed(entry.id, entry.directory))
+        raise Conflict(search_folder.cannot_be_resumed(entry.id, entry.directory))
     return _start(entry.id, entry.directory, "resume", options or ManagerOptions(), detach, packing)
 
 
@@ -150,7 +150,7 @@ def token(entry: RegistryEntry) -> str | None:
     Raises: DamagedFile, UnreadableFile.
     """
     try:
-        return _registry.read_token(entry.directory) if os.access(entry.directory / "token", os.R_OK) else None
+        return registry.read_token(entry.directory) if os.access(entry.directory / "token", os.R_OK) else None
     except FileNotFoundError:
         return None
 
@@ -170,7 +170,7 @@ def _start(
     packing: Progress | None = None,
     process: ManagerProcess | None = None,
 ) -> RegistryEntry:
-    _registry.make_folders(directory)
+    registry.make_folders(directory)
     log_path = directory / "log" / "manager.log"
     words = ["--directory", str(directory), "--mode", mode, "--log", str(log_path), "--host", options.host]
     words += ["--port", str(options.port)] if options.port is not None else []
@@ -179,7 +179,7 @@ def _start(
     words += ["--tls-key", str(options.tls_key)] if options.tls_key else []
     words += ["--debug"] if options.debug else []
     words += ["--detach"] if detach else ["--with-parent"]
-    is_alive = partial(_registry.is_alive, directory)
+    is_alive = partial(registry.is_alive, directory)
     with contextlib.ExitStack() as kept:
         with interrupts_held():
             process = kept.enter_context(process or manager_process.stand_by())
@@ -201,7 +201,7 @@ def _start(
             process.reap()
             raise _refusal(answer, _content(log_path) or process.early_words())
         process.keep()
-    return _registry.find(experiment)
+    return registry.find(experiment)
 
 
 def _content(log_path: Path) -> bytes:

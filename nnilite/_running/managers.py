@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from nnilite import _registry, _search_folder
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry, search_folder
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import ManagerError, Unreachable
@@ -35,14 +35,14 @@ def connect(entry: RegistryEntry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Cli
     if entry.alive and entry.damage:
         raise NniliteError(entry.damage)
     if entry.search and not entry.alive:
-        raise NotRunning(_search_folder.cannot_be_resumed(entry.id, entry.directory))
+        raise NotRunning(search_folder.cannot_be_resumed(entry.id, entry.directory))
     if not entry.alive or entry.url is None:
         raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` lets it go on.")
     return Client(entry.url, launch.token(entry), timeout_s=timeout_s, certificate=_certificate(entry))
 
 
 def _certificate(entry: RegistryEntry) -> Path | None:
-    path = _registry.read_manager(entry.directory).tls_cert
+    path = registry.read_manager(entry.directory).tls_cert
     return Path(path) if path else None
 
 
@@ -78,12 +78,12 @@ def stop(entry: RegistryEntry) -> None:
 
 def left_behind(entry: RegistryEntry) -> str:
     """A sentence on what a platform could not end or remove at the stop, with a cure; "" if there is nothing."""
-    return _registry.last_word(entry.directory).left
+    return registry.last_word(entry.directory).left
 
 
 def is_view(entry: RegistryEntry) -> bool:
     """Whether the experiment's manager only shows it."""
-    return _registry.last_word(entry.directory).mode == "view"
+    return registry.last_word(entry.directory).mode == "view"
 
 
 def ask_to_stop(entry: RegistryEntry) -> None:
@@ -106,7 +106,7 @@ def ask_to_stop(entry: RegistryEntry) -> None:
 
 def _terminate(entry: RegistryEntry) -> None:
     """Send SIGTERM. The process id that the last manager wrote down may be that of any process by now."""
-    process = _process(entry) if _registry.is_alive(entry.directory) else None
+    process = _process(entry) if registry.is_alive(entry.directory) else None
     if process is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
@@ -114,14 +114,14 @@ def _terminate(entry: RegistryEntry) -> None:
 
 def was_stopped(entry: RegistryEntry) -> bool:
     """Whether the manager's last record says that the experiment is stopped; else the manager has died."""
-    return _registry.last_word(entry.directory).state == ExperimentState.STOPPED.value
+    return registry.last_word(entry.directory).state == ExperimentState.STOPPED.value
 
 
 def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> None:
     """Wait for the manager's end. Raises: NniliteError after `timeout_s`, or if the manager cannot end now."""
     began = time.monotonic()
     ask = began + _ASK_EVERY_S
-    while _registry.is_alive(entry.directory):
+    while registry.is_alive(entry.directory):
         now = time.monotonic()
         if now > ask:
             ask = now + _ASK_EVERY_S
@@ -147,7 +147,7 @@ def kill(entry: RegistryEntry) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
     deadline = time.monotonic() + _KILLED_S
-    while _registry.is_alive(entry.directory):
+    while registry.is_alive(entry.directory):
         if time.monotonic() > deadline:
             raise NniliteError(
                 f"The manager of experiment {entry.id} (process {process}) is killed and still there: its disk may hang"

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite._nni_folders import NniExperiment
-from nnilite._registry import RegistryEntry
+from nnilite._experiments.nni_folders import NniExperiment
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
 
@@ -81,10 +81,12 @@ class _Serving:
 
     def _open(self) -> tuple[Viewer, Store]:
         from nnilite._manager import assembly, nni_taken, nni_view
+        from nnilite._store.opening import open_store
+        from nnilite.config import load_stored
 
         if self._origin is not None:
             nni_taken.prepare(self._origin, self._directory)
             return nni_view.open_view(self._directory, self.token)
-        config = assembly.load_config(self._directory, paths=False)
-        store = assembly.open_store(self._directory, False, time.time())
+        config = load_stored(self._directory, paths=False)
+        store = open_store(self._directory, False, time.time())
         return assembly.assemble_view(self._directory, config, store, self.token), store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nnilite._registry import RegistryEntry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
 from nnilite._running.manager_client import Client
 

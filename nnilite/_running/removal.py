@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from nnilite import _registry
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite.errors import Conflict, NniliteError
 
 
@@ -25,11 +25,11 @@ def delete(entry: RegistryEntry) -> None:
     """
     check_stopped(entry, "deleted")
     if not entry.directory.is_dir():  # the folder is gone, or its place is unknown
-        _registry.remove(entry.id)
+        registry.remove(entry.id)
         return
     if entry.directory.is_symlink() or entry.directory.name != entry.id:
         raise NniliteError(
             f"{entry.directory} does not look like the folder of experiment {entry.id}; it is left alone."
         )
     shutil.rmtree(entry.directory)
-    _registry.remove(entry.id)
+    registry.remove(entry.id)

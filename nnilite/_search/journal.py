@@ -20,16 +20,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnilite import _registry, _search_folder
-from nnilite._documents import write_json
 from nnilite._engine import messages as s
-from nnilite._manager import assembly
+from nnilite._experiments import registry, search_folder
+from nnilite._experiments.documents import write_json
+from nnilite._experiments.search_folder import Presence
 from nnilite._search.plan import Plan
-from nnilite._search_folder import Presence
 from nnilite._store import shared
+from nnilite._store.settings_of_config import is_maximizing, settings_of
 from nnilite._store.shared import News, SharedCursor, SharedStore
 from nnilite._store.writer import FILE_NAME
-from nnilite.config import ExperimentConfig, stored
+from nnilite.config import ExperimentConfig, load_stored, stored
 from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
 from nnilite.records import (
     Attempt,
@@ -69,11 +69,11 @@ class Journal:
                 if not (self.folder / "config.json").exists():
                     _make(self.folder, plan.with_tuner())
                 _check_kind(self.folder)
-                self.config = assembly.load_config(self.folder, paths=False)
+                self.config = load_stored(self.folder, paths=False)
                 self.plan = plan.agreed(self.config, self.folder)
                 if not (self.folder / FILE_NAME).exists():
                     shared.create(self.folder / FILE_NAME, self.folder.name, time.time())
-                _registry.at(self.folder)
+                registry.at(self.folder)
                 self._use().check()
         except OSError as error:
             raise NniliteError(f"{self.folder} cannot keep a search: {error.strerror or error}.") from error
@@ -214,10 +214,10 @@ class Journal:
         return self._attempt(trial) if found is None else found[1]
 
     def _say(self, state: ExperimentState, ended: float | None) -> None:
-        settings = assembly.settings_of(self.config, assembly.is_maximizing(self.config.json().get("tuner") or {}))
+        settings = settings_of(self.config, is_maximizing(self.config.json().get("tuner") or {}))
         duration_s = self._use().busy_s()
         self._use().write([s.SaveExperiment(state, "", duration_s, ended, settings)])
-        _search_folder.write_state(self.folder, state, ended)
+        search_folder.write_state(self.folder, state, ended)
 
     def _look_busy(self) -> None:
         if self._runs or self._mine:
@@ -276,28 +276,28 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _make(folder: Path, plan: Plan) -> None:
     """Make the folder of a new search; its config comes last. Raises: ConfigError, Conflict, OSError."""
-    if not _registry.is_id(folder.name):
+    if not registry.is_id(folder.name):
         raise ConfigError(
             f"storage: the folder's name becomes the id of the search, and cannot be {folder.name!r}; "
             "letters, digits, - and _ will do"
         )
-    strange = sorted({path.name for path in folder.iterdir()} - {_LOCK, _search_folder.PROCESSES, *_registry.FOLDERS})
+    strange = sorted({path.name for path in folder.iterdir()} - {_LOCK, search_folder.PROCESSES, *registry.FOLDERS})
     if strange:
         raise Conflict(f"{folder} has other files ({strange[0]}) and no search; give a new or an empty folder.")
-    known = _registry.entry(folder.name)
+    known = registry.entry(folder.name)
     if known is not None and known.directory != folder and known.directory.is_dir():
         raise Conflict(f"experiment {folder.name} is in {known.directory}; give the folder another name.")
     config: ExperimentConfig = plan.config(folder)
     folder.chmod(0o700)
-    _registry.make_folders(folder)
-    (folder / _search_folder.PROCESSES).mkdir(mode=0o700, exist_ok=True)
+    registry.make_folders(folder)
+    (folder / search_folder.PROCESSES).mkdir(mode=0o700, exist_ok=True)
     platform = ",".join(platform for _, platform, _ in config.services)
     write_json(folder / "config.json", stored(config))
-    _registry.add(folder.name, config.experiment_name or "", folder, platform, time.time())
+    registry.add(folder.name, config.experiment_name or "", folder, platform, time.time())
 
 
 def _check_kind(folder: Path) -> None:
-    if not _search_folder.is_search(folder):
+    if not search_folder.is_search(folder):
         raise Conflict(
             f"{folder} has an experiment with a manager, which a Search cannot go on with; give another folder."
         )

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import IO
 
-from nnilite._documents import read_document
+from nnilite._experiments.documents import read_document
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite.config import ExperimentConfig, from_dict
 

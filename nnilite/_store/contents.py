@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from nnilite._remarks import checked
+from nnilite._experiments.experiment_remarks import checked
 from nnilite._store import stored_values as checks
 from nnilite._store.columns import ATTEMPTS, TRIALS
 from nnilite._store.stored_values import Check

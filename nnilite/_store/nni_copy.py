@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from nnilite._engine import messages as s
-from nnilite._nni_folders import DATABASE
+from nnilite._experiments.nni_folders import DATABASE
 from nnilite._store.contents import foreign_objects
 from nnilite._store.nni_rows import NniProfile, NniRows
 from nnilite._store.trouble import translated

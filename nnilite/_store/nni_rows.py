@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nnilite._documents import LAST_TIME_S
 from nnilite._engine import messages as s
-from nnilite._nni_folders import MIXED_UP, UNCERTAIN, seconds
+from nnilite._experiments.documents import LAST_TIME_S
+from nnilite._experiments.nni_folders import MIXED_UP, UNCERTAIN, seconds
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, CallKind, JobState, Json, Metric, MetricKind, Trial, TrialState
 from nnilite.services.keeper_events import read_value

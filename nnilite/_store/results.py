@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from nnilite._nni_folders import is_uncertain
+from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._store.stored_values import stored_value
 from nnilite._store.trouble import understood
 from nnilite.errors import NotFound

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from nnilite._documents import read_document, write_json
+from nnilite._experiments.documents import read_document, write_json
 from nnilite._store.stored_values import stored_value
 from nnilite.errors import DamagedFile
 from nnilite.records import Json

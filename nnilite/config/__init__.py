@@ -44,7 +44,7 @@ from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nni_form import nni_form
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
-from nnilite.config._stored import from_stored, stored
+from nnilite.config._stored import from_stored, load_stored, stored
 from nnilite.config.secrets import masked
 from nnilite.config.shared_storage_config import SharedStorageConfig
 
@@ -68,6 +68,7 @@ __all__ = [
     "from_stored",
     "json_schema",
     "load",
+    "load_stored",
     "masked",
     "nni_form",
     "parse",

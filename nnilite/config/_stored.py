@@ -7,11 +7,14 @@ experiment gets the new one. Only a mark in the file tells the old default from 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnilite._experiments.documents import read_document
 from nnilite.config._filling import MARK
 from nnilite.config._load import from_dict
+from nnilite.errors import ConfigError, DamagedFile
 
 if TYPE_CHECKING:
     from nnilite.config._experiment_config import ExperimentConfig
@@ -32,6 +35,26 @@ def from_stored(fields: Mapping[str, Json], base: Path) -> ExperimentConfig:
     if MARK not in given and "trainingService" in given:
         given["trainingService"] = _with_new_defaults(given["trainingService"])
     return from_dict(given, base)
+
+
+def load_stored(directory: Path, *, paths: bool = True) -> ExperimentConfig:
+    """Load the experiment's own copy of its config. `paths`: its folders must still exist.
+
+    Raises: ConfigError, DamagedFile, UnreadableFile.
+    """
+    path = directory / "config.json"
+    cure = "restore it from a copy, or from the file that the experiment was created from"
+    try:
+        raw = read_document(path, cure).fields
+    except FileNotFoundError:
+        raise DamagedFile(path, "it is gone", cure) from None
+    try:
+        return from_stored(raw, directory).checked(paths=paths)
+    except ConfigError as error:
+        place = replace(error.place, file=error.place.file or str(path))
+        raise ConfigError(error.message, place) from error
+    except RecursionError:
+        raise DamagedFile(path, "it is nested too deep", cure) from None
 
 
 def _with_new_defaults(services: Any) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nnilite import _registry
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
@@ -63,19 +63,19 @@ class Running:
         """kill -9, and wait until it is gone."""
         os.kill(self.entry.pid or 0, signal.SIGKILL)
         self.client.close()
-        wait_for(lambda: not _registry.is_alive(self.directory), 10.0)
+        wait_for(lambda: not registry.is_alive(self.directory), 10.0)
 
     def resume(self) -> Running:
         again = launch.resume(self.entry, options=launch.ManagerOptions(port=0), detach=False)
         return Running(again, self._certificate)
 
     def stop(self) -> None:
-        if _registry.is_alive(self.directory):
+        if registry.is_alive(self.directory):
             self.client.close()
-            self.entry = _registry.find(self.entry.id)
+            self.entry = registry.find(self.entry.id)
             self.client = self.connect()
             self.client.stop()
-            wait_for(lambda: not _registry.is_alive(self.directory), 60.0)
+            wait_for(lambda: not registry.is_alive(self.directory), 60.0)
         self.client.close()
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
-from nnilite._documents import write_json
+from nnilite._experiments import registry
+from nnilite._experiments.documents import write_json
 from nnilite._running import managers
 from nnilite.testing import eventually
 
@@ -43,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here' $HOME"))
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     yield tmp_path
-    for entry in _registry.entries():
+    for entry in registry.entries():
         if entry.alive:
             managers.stop(entry)
         # Else keepers whose manager was killed wait for the next one. They may be at work in it.
@@ -87,17 +87,17 @@ def _until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) ->
         raise TimeoutError(f"{what}: {error}") from None
 
 
-def _profile(entry: _registry.RegistryEntry) -> Mapping[str, Any]:
+def _profile(entry: registry.RegistryEntry) -> Mapping[str, Any]:
     with managers.connect(entry) as manager:
         return manager.profile()
 
 
-def _ended(entry: _registry.RegistryEntry) -> int:
+def _ended(entry: registry.RegistryEntry) -> int:
     return sum(count for state, count in _profile(entry)["counts"].items() if state == "SUCCEEDED")
 
 
-def _only() -> _registry.RegistryEntry:
-    (entry,) = _registry.entries()
+def _only() -> registry.RegistryEntry:
+    (entry,) = registry.entries()
     return entry
 
 
@@ -113,7 +113,7 @@ def _done(*arguments: object) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def _create(config: Path, *options: str) -> _registry.RegistryEntry:
+def _create(config: Path, *options: str) -> registry.RegistryEntry:
     code, _, err = _done("create", "-c", config, "--port", "0", *options)
     assert (code, err) == (0, "")
     return _only()
@@ -144,7 +144,7 @@ def test_everything_can_be_read_after_the_end(write: Write, capsys: pytest.Captu
 
 def test_ctrl_c_stops_in_good_order_and_resume_goes_on(write: Write) -> None:
     process = _nnictl("create", "-c", write(0.3, maxTrialNumber=8), "-p", 0, "-f")
-    _until(lambda: bool(_registry.entries()) and _only().url is not None and _ended(_only()) > 0, "a trial has ended")
+    _until(lambda: bool(registry.entries()) and _only().url is not None and _ended(_only()) > 0, "a trial has ended")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
@@ -156,7 +156,7 @@ def test_ctrl_c_stops_in_good_order_and_resume_goes_on(write: Write) -> None:
 
 def test_when_the_terminal_dies_the_experiment_is_stopped_too(write: Write) -> None:
     process = _nnictl("create", "-c", write(5), "-p", 0, "-f")
-    _until(lambda: bool(_registry.entries()) and _only().alive, "the manager runs")
+    _until(lambda: bool(registry.entries()) and _only().alive, "the manager runs")
     process.kill()
     process.communicate(timeout=60)
     _until(lambda: not _only().alive, "the manager has ended")
@@ -211,7 +211,7 @@ def test_a_port_in_use_is_told_and_nothing_is_left_behind(write: Write) -> None:
     assert code == 4
     assert port in err
     assert len(err.splitlines()) == 1
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 def test_a_tuner_that_raises_ends_it_with_the_users_traceback(
@@ -246,8 +246,8 @@ def test_a_dry_run_starts_nothing(write: Write) -> None:
     assert (code, err) == (0, "")
     assert 0 <= found["parameters"]["x"] <= 1
     assert found["jobs"]["local"]["token"] == "********"
-    assert found["jobs"]["local"]["directory"].startswith(str(_registry.root()))
-    assert not _registry.root().exists()
+    assert found["jobs"]["local"]["directory"].startswith(str(registry.root()))
+    assert not registry.root().exists()
 
 
 def test_a_dry_run_warns_of_what_is_hardly_meant_in_the_search_space(write: Write) -> None:
@@ -302,7 +302,7 @@ def test_a_wrong_argument_of_a_tuner_is_found_at_its_line(write: Write, option: 
     code, _, err = _done("create", "-c", config, option)
     assert code == 1
     assert f"{config}:{line}: tuner.classArgs.sed: TPETuner has no such argument; did you mean seed?" in err
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 def test_a_dry_run_finds_a_tuner_that_cannot_work(write: Write, place: Path) -> None:
@@ -392,9 +392,9 @@ def test_stopped_experiments_travel_in_a_zip_file(
 
 def test_a_manager_that_only_waits_ends_by_itself_and_its_page_is_opened_again(write: Write) -> None:
     experiment = _create(write(idleTimeout="1s"))
-    _until(lambda: not _registry.is_alive(experiment.directory), "the manager of what is DONE ends")
+    _until(lambda: not registry.is_alive(experiment.directory), "the manager of what is DONE ends")
     assert "idleTimeout" in (experiment.directory / "log" / "manager.log").read_text()
     code, out, _ = _done("webui", "url", experiment.id, "--json")
     assert (code, json.loads(out)["id"]) == (0, experiment.id)
-    _until(lambda: not _registry.is_alive(experiment.directory), "the viewer ends, too")
+    _until(lambda: not registry.is_alive(experiment.directory), "the viewer ends, too")
     assert not list(experiment.directory.glob("nnilite.sqlite-*")), "the database is closed before the lock is free"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._running import managers
 from nnilite.errors import NniliteError
 from nnilite.experiment import Experiment, NotRunning, RunMode
@@ -35,7 +35,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Expe
     experiment.config.max_trial_number = 3
     yield experiment
     experiment.stop()
-    for entry in _registry.entries():
+    for entry in registry.entries():
         if entry.alive:
             managers.stop(entry)
 
@@ -102,9 +102,9 @@ def test_a_detached_experiment_is_found_again_by_its_port(experiment: Experiment
     assert experiment.port is not None
     found = Experiment.connect(experiment.port)
     assert found.id == experiment.id
-    assert found.get_experiment_metadata()["pid"] == _registry.find(experiment.id).pid
+    assert found.get_experiment_metadata()["pid"] == registry.find(experiment.id).pid
     found.stop()
-    assert not _registry.find(experiment.id).alive
+    assert not registry.find(experiment.id).alive
 
 
 def test_a_port_in_use_is_an_error_that_names_it(experiment: Experiment) -> None:
@@ -112,7 +112,7 @@ def test_a_port_in_use_is_an_error_that_names_it(experiment: Experiment) -> None
         port = taken.getsockname()[1]
         with pytest.raises(NniliteError, match=str(port)):
             experiment.start(port)
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 def test_a_checkpoint_gives_the_config_back(experiment: Experiment) -> None:

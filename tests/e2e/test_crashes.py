@@ -20,9 +20,9 @@ from typing import Any
 import psutil
 import pytest
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
 from nnilite._engine import engine
+from nnilite._experiments import registry
 from nnilite._running import launch, managers
 from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
@@ -354,9 +354,9 @@ def test_trials_in_a_copy_do_not_see_edits_made_during_the_run(start: Any, tmp_p
 
 def test_the_registry_tells_a_dead_manager_from_a_living_one(start: Any) -> None:
     running = start(WAITING, maxTrialNumber=1)
-    assert _registry.find(running.entry.id).alive
+    assert registry.find(running.entry.id).alive
     running.kill_manager()
-    assert not _registry.find(running.entry.id).alive
+    assert not registry.find(running.entry.id).alive
     running.resume()
 
 

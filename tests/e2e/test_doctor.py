@@ -16,10 +16,10 @@ import paramiko
 import pytest
 import yaml
 
-from nnilite import _locking, _registry
 from nnilite._cli.nnictl import run
 from nnilite._doctor import this_machine
 from nnilite._doctor.rehearsal import probe, program_of
+from nnilite._experiments import locking, registry
 from nnilite._manager import port_choice
 from nnilite.errors import ServiceError
 
@@ -95,8 +95,8 @@ def doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 def test_a_sound_environment_has_no_finding_and_nothing_is_left(doctor: Doctor) -> None:
     assert doctor.looks() == []
-    assert _registry.entries() == []
-    assert [path.name for path in _registry.root().iterdir()] == [".nnilite"]
+    assert registry.entries() == []
+    assert [path.name for path in registry.root().iterdir()] == [".nnilite"]
 
 
 def test_trials_that_step_back_behind_other_programs(doctor: Doctor) -> None:
@@ -149,7 +149,7 @@ def test_a_disk_without_locks(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -
     def refuse(descriptor: int) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(_locking, "_lock", refuse)
+    monkeypatch.setattr(locking, "_lock", refuse)
     doctor.check_names("disk", "cannot be locked", "keep the experiment on a disk with locks", "--no-trial")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.running import ECHO, Running
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._running import launch, managers
 
 DATA = Path(__file__).parent / "data"
@@ -33,8 +33,8 @@ def resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
         db.executescript((DATA / "experiment_0_1_0.sql").read_text())
         db.execute("UPDATE meta SET value = ? WHERE key = 'limits'", (json.dumps({"max_trials": 3}),))
         db.commit()
-    _registry.add(ID, "", folder, "local", None)
-    running = Running(launch.resume(_registry.find(ID), options=launch.ManagerOptions(port=0), detach=False))
+    registry.add(ID, "", folder, "local", None)
+    running = Running(launch.resume(registry.find(ID), options=launch.ManagerOptions(port=0), detach=False))
     try:
         yield running
     finally:

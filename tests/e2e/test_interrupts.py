@@ -16,8 +16,8 @@ import psutil
 import pytest
 import yaml
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._running import managers
 from nnilite.testing import eventually
 
@@ -40,7 +40,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(fields))
     yield path
-    for entry in _registry.entries():
+    for entry in registry.entries():
         managers.kill(entry)
 
 
@@ -56,7 +56,7 @@ class Ended:
     def before_nnilite(self) -> bool:
         """Python itself was still at its start, where no program has a say."""
         by_python = self.code not in (0, 130) and "Interrupted" not in self.err and "program.py" not in self.err
-        return by_python and not _registry.entries()
+        return by_python and not registry.entries()
 
 
 def duration_s(config: Path) -> float:
@@ -96,7 +96,7 @@ def check(ended: Ended, home: Path) -> str:
         return "python"
     assert "Traceback" not in ended.err, ended
     assert ended.code in (0, 130), ended
-    known = _registry.entries()
+    known = registry.entries()
     if not known:
         assert ended.code == 130
         assert len(ended.err.strip().splitlines()) == 1, ended
@@ -133,7 +133,7 @@ def test_in_the_foreground_it_is_stopped_or_has_never_been(config: Path, tmp_pat
     for _ in range(6):
         ended = interrupted(config, chance.uniform(0.1, longest), "--foreground")
         assert "Traceback" not in ended.err or ended.before_nnilite, ended
-        known = _registry.entries()
+        known = registry.entries()
         assert ended.before_nnilite or ended.code == 130, ended
         if known:
             assert "is stopped; `nnictl resume" in ended.out, ended

@@ -12,8 +12,9 @@ import pytest
 
 from e2e.running import Start, wait_for
 from nni_experiment import NniFolder, NniTrial, fingerprint, make
-from nnilite import Experiment, _registry
+from nnilite import Experiment
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._manager import nni_taken
 from nnilite._manager.__main__ import main, parse
 from nnilite._running import managers
@@ -39,7 +40,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
     trials = [NniTrial("AAAAA", {"x": 0.5}, 0, final=0.25), NniTrial("BBBBB", {"x": 0.75}, 1, final=0.5, number=1)]
     yield make(tmp_path / "home", NniFolder(trials=trials))
-    for entry in _registry.everything():
+    for entry in registry.everything():
         if entry.alive and entry.origin is not None:
             managers.stop(entry)
 
@@ -54,13 +55,13 @@ def test_a_view_of_nnis_experiment_is_a_manager_that_only_reads(old: Path) -> No
     )
     assert [(one.parameter, one.value) for one in viewed.export_data()] == [({"x": 0.5}, 0.25), ({"x": 0.75}, 0.5)]
     assert run(["stop", "oldone12"]) == 0
-    assert _registry.find("oldone12", read_only=True).state == "DONE"
+    assert registry.find("oldone12", read_only=True).state == "DONE"
     assert fingerprint(old) == before
 
 
 def test_a_view_of_nnis_experiment_ends_by_itself(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExperimentConfig, "idle_timeout", 1)
-    entry = _registry.find("oldone12", read_only=True)
+    entry = registry.find("oldone12", read_only=True)
     assert entry.origin is not None
     nni_taken.prepare(entry.origin, entry.directory)
     options = parse(["--directory", str(entry.directory), "--mode", "view", "--port", "0"])
@@ -78,7 +79,7 @@ def test_an_opened_view_is_viewed_wherever_its_state_is_asked(start: Start, caps
         assert viewed._manager.profile()["reason"].startswith("it is open for reading, and was STOPPED")
     finally:
         run(["stop", done.entry.id])
-    wait_for(lambda: _registry.find(done.entry.id).state == "STOPPED", 60.0)
+    wait_for(lambda: registry.find(done.entry.id).state == "STOPPED", 60.0)
 
 
 def test_a_new_experiment_learns_from_nnis_results_before_its_first_trial(old: Path, start: Start) -> None:
@@ -139,7 +140,7 @@ def test_an_advisor_of_nni_runs_round_after_round(tmp_path: Path, start: Start) 
 def test_a_source_that_is_gone_is_told_at_the_start_and_nothing_is_left(start: Start) -> None:
     with pytest.raises(Exception, match=r"searchFrom\[0\]: There is no experiment 'nobody'"):
         start(searchFrom=["nobody"])
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 def test_scripts_find_nnis_logs_routes_and_words(start: Start) -> None:

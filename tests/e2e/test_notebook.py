@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from nnilite import _registry
+from nnilite._experiments import registry
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "notebook" / "search.ipynb"
 
@@ -48,4 +48,4 @@ def test_the_example_notebook_shows_progress_results_and_plots(tmp_path: Path, m
     assert all("application/vnd.plotly.v1+json" in shown[cell][0] for cell in (4, 5, 9))
     assert "4 of 4 trials ended" in shown[8][0]["text/html"]
     assert min(client.renewed[3], client.renewed[8]) >= 1
-    assert not any(entry.is_running for entry in _registry.entries())
+    assert not any(entry.is_running for entry in registry.entries())

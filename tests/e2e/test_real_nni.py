@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from e2e.running import Start, wait_for
 from nni_experiment import fingerprint
-from nnilite import _registry
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._manager import search_from
 from nnilite.space import SearchSpace
 from shim import nni_modules
@@ -126,7 +126,7 @@ def test_what_nni_leaves_is_read_put_right_and_learned_from(
     (tmp_path / "config.yml").write_text(yaml.safe_dump(config))
     experiment = _created(python, tmp_path / "config.yml")
     _wait_for_nni(python, experiment)
-    entry = _registry.find(experiment, read_only=True)
+    entry = registry.find(experiment, read_only=True)
     before = fingerprint(tmp_path / "nni-experiments" / entry.id)
     run(["experiment", "export", entry.id])
     exported = json.loads(capsys.readouterr().out)
@@ -140,7 +140,7 @@ def test_what_nni_leaves_is_read_put_right_and_learned_from(
 def test_nnis_own_client_and_commands_speak_to_ours(python: Path, start: Start, tmp_path: Path) -> None:
     running = start(maxTrialNumber=2)
     running.wait("DONE")
-    entry = _registry.find(running.entry.id)
+    entry = registry.find(running.entry.id)
     known = {"id": entry.id, "port": entry.port, "pid": entry.pid, "status": "RUNNING", "platform": "local"}
     known |= {"startTime": 1, "endTime": "N/A", "experimentName": None, "tag": [], "webuiUrl": [], "prefixUrl": None}
     (tmp_path / "nni-experiments").mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._running import launch, managers
 from nnilite.errors import NniliteError
 from nnilite.testing import eventually
@@ -80,8 +80,8 @@ def test_without_its_lock_file_a_manager_is_still_the_only_one_and_can_be_stoppe
     with pytest.raises(NniliteError, match="has a manager already"):
         launch.resume(running.entry, options=launch.ManagerOptions(port=0))
     running.wait_for((running.directory / "lock").exists)
-    managers.stop(_registry.find(running.entry.id))
-    assert not _registry.is_alive(running.directory)
+    managers.stop(registry.find(running.entry.id))
+    assert not registry.is_alive(running.directory)
 
 
 NO_FOLDER_LOCKS = """
@@ -148,10 +148,10 @@ def test_what_others_find_a_manager_by_is_made_again(start: Any) -> None:
     (running.directory / "manager.json").write_text('{"port": "abc"}')
     for name in names[1:]:
         (running.directory / name).unlink()
-    _registry.path_of(running.entry.id).write_text("{}")
+    registry.path_of(running.entry.id).write_text("{}")
     running.wait_for(lambda: all((running.directory / name).exists() for name in names))
-    running.wait_for(lambda: _registry.find(running.entry.id).url == running.entry.url)
-    managers.stop(_registry.find(running.entry.id))
+    running.wait_for(lambda: registry.find(running.entry.id).url == running.entry.url)
+    managers.stop(registry.find(running.entry.id))
 
 
 def test_trials_start_without_the_keeper_that_was_deleted(start: Any) -> None:
@@ -186,6 +186,6 @@ def test_a_manager_whose_folder_is_deleted_ends(start: Any, tmp_path: Path) -> N
     running.client.close()
     with log_file:
         assert "is gone (deleted, moved or not mounted)" in log_file.read()
-    entry = _registry.entry(running.entry.id)
+    entry = registry.entry(running.entry.id)
     assert entry is not None
     assert entry.state == "DAMAGED"

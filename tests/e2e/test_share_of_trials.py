@@ -12,7 +12,7 @@ import pytest
 
 from e2e.running import SPACE, Running, Start
 from nnilite._cli.nnictl import run
-from nnilite._documents import read_document, write_json
+from nnilite._experiments.documents import read_document, write_json
 from schedulers import AUTOGROUP, first_of_this_user
 
 NOTE = "trials step back behind other programs (niceness 3)"

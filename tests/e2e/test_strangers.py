@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from impostor import impostor, insistent
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._running import launch, managers
 from nnilite._running.manager_client import Client
 from nnilite.testing import eventually
@@ -166,5 +166,5 @@ def test_who_takes_a_dead_managers_port_gets_no_result_and_ends_no_trial(start: 
     again.wait("DONE")
     assert [metric["value"] for metric in again.client.metrics()] == [0.125, 0.625, 0.875]
     assert [len(again.client.trial(trial["id"])["attempts"]) for trial in again.trials()] == [1]
-    again.entry = _registry.find(again.entry.id)
+    again.entry = registry.find(again.entry.id)
     again.stop()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._running import launch
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -214,4 +214,4 @@ def test_an_experiment_opened_for_viewing_changes_nothing(start: Any, open_page:
     page.get_by_text("2 trials", exact=True).wait_for()
     assert page.get_by_role("button", name="New trial").is_disabled()
     os.kill(done.entry.pid, signal.SIGTERM)
-    done.wait_for(lambda: not _registry.is_alive(done.directory))
+    done.wait_for(lambda: not registry.is_alive(done.directory))

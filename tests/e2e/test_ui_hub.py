@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from many_experiments import copies, stopped
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._hub import hub_server
 from nnilite._running import launch, managers
 from nnilite.config import from_dict
@@ -57,7 +57,7 @@ def page_url(project: Path) -> Iterator[str]:
             yield json.loads(server.stdout.readline() + server.stdout.readline() + server.stdout.readline())["url"]
             server.send_signal(signal.SIGINT)
             assert server.wait(60) == 0
-        alive = [one for one in _registry.entries() if one.alive]
+        alive = [one for one in registry.entries() if one.alive]
         for one in alive:
             managers.stop(one)
         assert "running1" in {one.id for one in alive}, "an experiment goes on without the page"
@@ -119,7 +119,7 @@ def test_a_stopped_experiment_is_opened_by_a_viewer_without_another_sign_in_and_
     opened.get_by_text("Read only.").wait_for()
     assert "key" not in opened.url
     row(page, "copy003").get_by_role("button", name="Close").click()
-    eventually(lambda: not _registry.is_alive(_registry.root() / "copy003"), 60)
+    eventually(lambda: not registry.is_alive(registry.root() / "copy003"), 60)
     row(page, "copy003").get_by_role("button", name="Resume").wait_for()
 
 
@@ -131,7 +131,7 @@ def test_a_running_experiment_is_opened_stopped_and_resumed(page: Any) -> None:
     if page.get_by_role("button", name="Stop it").is_visible():
         page.get_by_role("button", name="Stop it").click()
     row(page, "running1").get_by_role("button", name="Resume").click()
-    eventually(lambda: _registry.is_alive(_registry.root() / "running1"), 60)
+    eventually(lambda: registry.is_alive(registry.root() / "running1"), 60)
     row(page, "running1").get_by_role("button", name="Stop").wait_for()
 
 
@@ -139,12 +139,12 @@ def test_a_deletion_asks_first(page: Any) -> None:
     row(page, "copy005").get_by_role("button", name="Delete").click()
     page.get_by_text("This cannot be undone").wait_for()
     page.keyboard.press("Escape")
-    assert (_registry.root() / "copy005").is_dir()
+    assert (registry.root() / "copy005").is_dir()
     row(page, "copy005").get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete it").click()
     page.get_by_text("run 5 is deleted").wait_for()
     page.locator("tr[data-id=copy005]").wait_for(state="detached")
-    assert not (_registry.root() / "copy005").exists()
+    assert not (registry.root() / "copy005").exists()
 
 
 def test_whoever_is_not_signed_in_sees_nothing(page_url: str, open_page: Any) -> None:
@@ -166,7 +166,7 @@ def test_an_experiment_is_renamed_and_tagged_and_found_by_its_tag(page: Any) -> 
     page.get_by_label("Tag", exact=True).select_option("paper")
     page.get_by_text("the <i>baseline</i>").wait_for()
     assert rows(page).count() == 1
-    assert _registry.find("copy010").remarks.tags == ("paper", "wide")
+    assert registry.find("copy010").remarks.tags == ("paper", "wide")
 
 
 def test_experiments_are_compared(page: Any) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._store.soundness import SoundnessCheck
 from platforms.many_trials import COLUMNS
 
@@ -163,7 +163,7 @@ def test_what_is_verified_is_not_changed(copy: Path) -> None:
 
 
 def test_a_running_experiment_is_not_verified(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with _registry.lock(copy):
+    with registry.lock(copy):
         assert run(["verify", copy.name]) == 4
     assert "is running" in capsys.readouterr().err
 

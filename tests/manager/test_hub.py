@@ -13,13 +13,14 @@ from manager.rest_server import Client, Reply, serving_application
 from many_experiments import stopped
 from nni_experiment import NniFolder
 from nni_experiment import make as make_nni
-from nnilite import Search, _registry
+from nnilite import Search
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub import digests
 from nnilite._hub.digests import Digest
 from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_server import HubKeys, make_application
-from nnilite._registry import RegistryEntry
 from nnilite._running.launch import ManagerOptions
 from nnilite.testing import eventually
 from page_session import PageSession, trade
@@ -72,7 +73,7 @@ def test_nothing_is_served_without_a_sign_in_or_with_a_wrong_token(hub: Client, 
         assert reply.status == 401
         assert b"nnictl ui" in reply.body
     assert hub.ask("GET", "/api/v1/experiments", Cookie="nnilite-.ui=1.2", Authorization="").status == 401
-    assert _registry.entry("first") is not None
+    assert registry.entry("first") is not None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_nothing_is_served_without_a_sign_in_or_with_a_wrong_token(hub: Client, 
 )
 def test_requests_from_other_sites_are_refused_even_with_the_token(hub: Client, headers: dict[str, str]) -> None:
     assert hub.ask("DELETE", "/api/v1/experiments/first", **headers).status == 403
-    assert _registry.entry("first") is not None
+    assert registry.entry("first") is not None
 
 
 def test_a_link_signs_in_once_and_the_key_opens_the_page_for_its_own_origin(hub: Client) -> None:
@@ -102,7 +103,7 @@ def test_a_link_signs_in_once_and_the_key_opens_the_page_for_its_own_origin(hub:
 
 
 def test_the_list_tells_of_stopped_experiments_and_of_those_of_nni(hub: Client) -> None:
-    folder = make_nni(_registry.root(), NniFolder("oldone12"))
+    folder = make_nni(registry.root(), NniFolder("oldone12"))
     before = sorted(path.name for path in folder.rglob("*"))
     assert {one["id"]: one["madeBy"] for one in listed(hub)} == {"first": "nnilite", "oldone12": "nni"}
     known = digest(hub)
@@ -117,7 +118,7 @@ def test_the_list_tells_of_stopped_experiments_and_of_those_of_nni(hub: Client) 
 
 def test_an_experiment_that_cannot_be_read_says_why_and_hides_no_other(hub: Client) -> None:
     (stopped("broken", "a broken one") / "nnilite.sqlite").write_bytes(b"no database")
-    (_registry.root() / ".nnilite" / "lost.json").write_text("{")
+    (registry.root() / ".nnilite" / "lost.json").write_text("{")
     assert "nnilite.sqlite" in digest(hub, "broken")["trouble"]
     states = {one["id"]: (one["state"], bool(one["damage"])) for one in listed(hub)}
     assert states == {"first": ("STOPPED", False), "broken": ("STOPPED", False), "lost": ("DAMAGED", True)}
@@ -126,17 +127,17 @@ def test_an_experiment_that_cannot_be_read_says_why_and_hides_no_other(hub: Clie
 def test_a_deletion_takes_the_folder_and_nothing_that_does_not_look_like_one(hub: Client, tmp_path: Path) -> None:
     elsewhere = tmp_path / "mine"
     elsewhere.mkdir()
-    _registry.add("odd", "", elsewhere, "local", 1.0)
+    registry.add("odd", "", elsewhere, "local", 1.0)
     assert "is left alone" in hub.ask("DELETE", "/api/v1/experiments/odd").json["error"]
     assert elsewhere.is_dir()
     assert hub.ask("DELETE", "/api/v1/experiments/first").json == {"deleted": "first"}
-    assert not (_registry.root() / "first").exists()
-    assert _registry.entry("first") is None
+    assert not (registry.root() / "first").exists()
+    assert registry.entry("first") is None
     assert hub.ask("DELETE", "/api/v1/experiments/first").status == 404
 
 
 def test_an_experiment_with_a_manager_is_not_deleted_and_one_without_is_not_stopped(hub: Client) -> None:
-    with _registry.lock(_registry.root() / "first"):
+    with registry.lock(registry.root() / "first"):
         reply = hub.ask("DELETE", "/api/v1/experiments/first")
         assert (reply.status, "stop it before" in reply.json["error"]) == (409, True)
     assert hub.post("/experiments/first/stop", {}).status == 409
@@ -147,17 +148,17 @@ def test_an_experiment_with_a_manager_is_not_deleted_and_one_without_is_not_stop
 )
 def test_ids_that_are_none_or_only_begin_like_one_are_not_found(hub: Client, path: str) -> None:
     assert hub.ask("DELETE", f"/api/v1{path}").status == 404
-    assert _registry.entry("first") is not None
+    assert registry.entry("first") is not None
 
 
 def test_name_tags_and_note_are_kept_beside_the_experiment_and_listed_everywhere(hub: Client) -> None:
     assert hub.ask("PUT", "/api/v1/experiments/first", REMARKS).json == {"revision": 1}
     found = listed(hub)[0]
     assert (found["name"], found["tags"], found["note"]) == ("new name", ["baseline", "wide"], "better than\nthe last")
-    assert _registry.find("first").name == "new name"
+    assert registry.find("first").name == "new name"
     again = hub.ask("PUT", "/api/v1/experiments/first", {**REMARKS, "name": "", "tags": [], "revision": 1})
     assert again.json == {"revision": 2}
-    assert _registry.find("first").name == "the first one"
+    assert registry.find("first").name == "the first one"
 
 
 def test_remarks_that_somebody_has_changed_meanwhile_are_not_overwritten(hub: Client) -> None:
@@ -179,11 +180,11 @@ def test_remarks_that_somebody_has_changed_meanwhile_are_not_overwritten(hub: Cl
 def test_bad_remarks_are_refused_with_their_field(hub: Client, field: str, value: object) -> None:
     reply = hub.ask("PUT", "/api/v1/experiments/first", {**REMARKS, field: value})
     assert (reply.status, reply.json["field"]) == (400, field)
-    assert not (_registry.root() / "first" / "remarks.json").exists()
+    assert not (registry.root() / "first" / "remarks.json").exists()
 
 
 def test_damaged_remarks_are_told_and_neither_hide_the_experiment_nor_are_overwritten(hub: Client) -> None:
-    path = _registry.root() / "first" / "remarks.json"
+    path = registry.root() / "first" / "remarks.json"
     path.write_text('{"tags": 3}')
     found = listed(hub)[0]
     assert (found["name"], found["damage"], "remove it" in found["trouble"]) == ("the first one", "", True)
@@ -249,7 +250,7 @@ def test_an_experiment_is_opened_where_the_browser_has_found_the_page(link: str,
 
 def test_only_what_a_manager_made_can_be_resumed(hub: Client) -> None:
     assert {one["id"]: one["canResume"] for one in listed(hub)}["first"]
-    Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="Random", storage=_registry.root() / "mine").ask()
+    Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="Random", storage=registry.root() / "mine").ask()
     assert not {one["id"]: one["canResume"] for one in listed(hub)}["mine"]
 
 
@@ -263,7 +264,7 @@ def test_the_end_waits_for_what_is_being_read(hub: Client, monkeypatch: pytest.M
 
     monkeypatch.setattr(digests, "_digest", slow)
     found = digests.Digests()
-    found.of(_registry.everything())
+    found.of(registry.everything())
     assert begun.wait(60)
     closing = threading.Thread(target=found.close)
     closing.start()

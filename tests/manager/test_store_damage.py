@@ -13,14 +13,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nnilite import _registry
 from nnilite._answers.backend import MetricQuery, TrialQuery
 from nnilite._answers.bulk_queries import PageCursor, Table
 from nnilite._cli.nnictl import run
 from nnilite._engine import messages as s
+from nnilite._experiments import registry
 from nnilite._manager import assembly
 from nnilite._rest import wire
 from nnilite._shapes import to_json
+from nnilite._store.opening import open_store
 from nnilite._store.writer import FILE_NAME, Store
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError
@@ -89,7 +90,7 @@ def problem(folder: Path, data: bytes, change: str = "") -> str:
     config = from_dict(CONFIG).checked()
     with contextlib.ExitStack() as stack:
         try:
-            store = stack.enter_context(contextlib.closing(assembly.open_store(folder, False, 1.0)))
+            store = stack.enter_context(contextlib.closing(open_store(folder, False, 1.0)))
             reading = assembly.assemble_view(folder, config, store, None)
             stack.callback(reading.reader.close)
             asyncio.run(look_at(reading))
@@ -170,8 +171,8 @@ def test_every_command_that_opens_it_says_a_sentence(
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
     folder = tmp_path / "home" / "abcd"
     (folder / "log").mkdir(parents=True)
-    _registry.add("abcd", "digits", folder, "local", 1.0)
-    _registry.write_json(folder / "config.json", "no config" if damage == "config" else CONFIG)
+    registry.add("abcd", "digits", folder, "local", 1.0)
+    registry.write_json(folder / "config.json", "no config" if damage == "config" else CONFIG)
     (folder / FILE_NAME).write_bytes(whole[: len(whole) // 2] if damage == "cut" else whole)
     if " " in damage:
         problem(folder, whole, damage)

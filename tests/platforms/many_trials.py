@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite._registry import RegistryEntry, is_alive
+from nnilite._experiments.registry import RegistryEntry, is_alive
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict

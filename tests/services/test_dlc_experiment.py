@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import example_runs
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite.testing import eventually
 from platforms.dlc.bench import section
 from platforms.dlc.server import KEY, NAS, DlcServer
@@ -98,14 +98,14 @@ def test_a_manager_that_is_killed_between_question_and_answer_makes_no_second_jo
     create("-p", "0", maxTrialNumber=1, trialConcurrency=1)
     assert killed.wait(60)
     server.create_job = made
-    [entry] = _registry.entries()
+    [entry] = registry.entries()
     nnictl("resume", entry.id, "-p", "0", "--foreground")
     [job] = server.dlc.jobs.values()
     assert job.state == "Succeeded"
 
 
 def _kill(killed: threading.Event) -> None:
-    [entry] = _registry.entries()
+    [entry] = registry.entries()
     os.kill(entry.pid or 0, signal.SIGKILL)
-    eventually(lambda: not _registry.is_alive(entry.directory))
+    eventually(lambda: not registry.is_alive(entry.directory))
     killed.set()

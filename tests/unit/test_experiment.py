@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nnilite import _registry
-from nnilite._registry import RegistryEntry
+from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch, managers
 from nnilite.errors import Conflict, NotFound
 from nnilite.experiment import Experiment, NotRunning, RunMode, TrialHyperParameters, TrialResult
@@ -78,7 +78,7 @@ def entry(manager: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def experiment(entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch) -> Experiment:
-    monkeypatch.setattr(_registry, "entries", lambda: [entry])
+    monkeypatch.setattr(registry, "entries", lambda: [entry])
     assert entry.port is not None
     return Experiment.connect(entry.port)
 

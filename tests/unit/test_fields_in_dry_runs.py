@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nnilite._experiments.address import Address
 from nnilite._manager import assembly
 from nnilite._plugins import lookup
 from nnilite.config import ExperimentConfig, from_dict
@@ -230,7 +231,7 @@ def shown(folder: Path, config: ExperimentConfig) -> str:
     """What a dry run would print of a trial."""
     experiment = folder.parent / f"{folder.name}-experiment"
     (experiment / "code").mkdir(parents=True, exist_ok=True)
-    service = assembly.make_service(experiment, config, assembly.Address(port=1), lambda: None)
+    service = assembly.make_service(experiment, config, Address(port=1), lambda: None)
     spec = JobSpec(job="nni-exp-t-0", experiment="exp", trial="t", command="true", checkpoint_dir="/c")
     return json.dumps(service.describe(Job("nni-exp-t-0", "exp", "t", 0, 0, spec.json(), 1)), sort_keys=True)
 

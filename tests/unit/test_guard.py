@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
-from nnilite._locking import ManagerLock
-from nnilite._manager.file_guard import Guard, KeeperFile, Kept
+from nnilite._experiments import registry
+from nnilite._experiments.file_guard import Guard, KeeperFile, Kept
+from nnilite._experiments.locking import ManagerLock
 from nnilite.testing import eventually
 
 
@@ -23,7 +23,7 @@ def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
         looks.set()
         goes_on.wait(60)
 
-    monkeypatch.setattr(_registry, "make_folders", slow)
+    monkeypatch.setattr(registry, "make_folders", slow)
     lock = ManagerLock(tmp_path)
     lock.take()
     guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {tmp_path / "token": Kept(b"t")})

@@ -16,7 +16,7 @@ LATER = {
     "import nnilite._tuner_host.child": "nnilite.records tornado yaml",
     "import nnilite._manager.__main__": "pathspec yaml nnilite._manager.nni_view nnilite._store.nni_copy",
     # What comes before the start of the manager's process, which imports its own part at the same time.
-    "import nnilite._cli.create": "dataclasses http.client yaml nnilite._registry nnilite._running.launch",
+    "import nnilite._cli.create": "dataclasses http.client yaml nnilite._experiments.registry nnilite._running.launch",
 }
 
 

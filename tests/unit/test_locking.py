@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
-from nnilite._locking import ManagerLock, is_held
+from nnilite._experiments import registry
+from nnilite._experiments.locking import ManagerLock, is_held
 from nnilite.errors import NniliteError, NotFound, UnreadableFile
 
 
@@ -74,12 +74,12 @@ def test_without_file_descriptors_nobody_says_that_a_lock_is_free(
 ) -> None:
     monkeypatch.setenv("NNILITE_HOME", str(folder.parent / "home"))
     with taken(folder):
-        _registry.add("Ab1cd", "a name", folder, "local", None)
+        registry.add("Ab1cd", "a name", folder, "local", None)
         monkeypatch.setattr(os, "open", refusing(folder, os.open))
         with pytest.raises(UnreadableFile, match=r"cannot be read now \(Too many open files\)"):
             is_held(folder)
-        [entry] = _registry.entries()
-        assert (entry.state, entry.alive) == (_registry.UNREADABLE, False)
+        [entry] = registry.entries()
+        assert (entry.state, entry.alive) == (registry.UNREADABLE, False)
 
 
 def refusing(folder: Path, real: Callable[..., int]) -> Callable[..., int]:
@@ -129,5 +129,5 @@ def test_a_disk_without_locks_is_told_in_a_sentence(folder: Path, monkeypatch: p
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(NniliteError, match=r"No locks available.*experimentWorkingDirectory"):
-        with _registry.lock(folder):
+        with registry.lock(folder):
             pass

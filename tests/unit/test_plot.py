@@ -8,8 +8,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from nnilite import Search, _registry, plot
+from nnilite import Search, plot
 from nnilite._cli.nnictl import run as nnictl
+from nnilite._experiments import registry
 from nnilite._optuna_study import Ran, study_of
 from nnilite._running import offline, optuna_export
 from nnilite.errors import Conflict, NotFound
@@ -167,5 +168,5 @@ def test_an_export_without_a_file_is_refused(tmp_path: Path, monkeypatch: pytest
     assert nnictl(["experiment", "export", "kept", "--type", "optuna"]) != 0
     missing = str(tmp_path / "no" / "study.db")
     assert nnictl(["experiment", "export", "kept", "--type", "optuna", "--filename", missing]) != 0
-    with offline.opened(_registry.find("kept")) as client:
+    with offline.opened(registry.find("kept")) as client:
         assert optuna_export.study_of(client).trials == []

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._documents import write_json
+from nnilite._experiments.documents import write_json
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._manager.port_choice import listening
-from nnilite._registry import RegistryEntry
 from nnilite.errors import Conflict
 
 
@@ -37,7 +37,7 @@ def test_a_port_that_was_asked_for_is_never_changed_and_its_holder_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = RegistryEntry("abcd1234", "first one", tmp_path, port=8080, alive=True)
-    monkeypatch.setattr("nnilite._registry.entries", lambda: [holder])
+    monkeypatch.setattr("nnilite._experiments.registry.entries", lambda: [holder])
     with pytest.raises(Conflict, match=r"port 8080 is taken by your experiment abcd1234 \(first one\)"):
         listening(refusing(8080), 8080, tmp_path)
     with pytest.raises(Conflict, match="by another program"):

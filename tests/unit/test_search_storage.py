@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import Search, _registry
+from nnilite import Search
 from nnilite._cli.nnictl import run as nnictl
+from nnilite._experiments import registry
 from nnilite._running import launch, offline
 from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.writer import FILE_NAME
@@ -94,17 +95,17 @@ def test_a_search_killed_in_the_middle_is_gone_on_with_and_nothing_is_lost_or_do
     told = tmp_path / "told"
     process = start(folder, told, 10, hang=4)
     eventually(Path(f"{told}.hangs").exists, limit_s=60)
-    assert _registry.find("bowl").state == "RUNNING"
+    assert registry.find("bowl").state == "RUNNING"
     process.send_signal(signal.SIGKILL)
     process.wait(60)
-    assert _registry.find("bowl").state == "STOPPED"
+    assert registry.find("bowl").state == "STOPPED"
     before = [line.split(" ") for line in told.read_text().splitlines()]
     result = search_in(folder).run(bowl, total=8)
     assert [one.sequence for one in result.trials] == list(range(8))
     assert [[one.id, repr(one.value)] for one in result.trials[:4]] == before
     assert [one.attempt for one in result.trials] == [0, 0, 0, 0, 1, 0, 0, 0]
     assert {one.state for one in result.trials} == {TrialState.SUCCEEDED}
-    assert _registry.find("bowl").state == "DONE"
+    assert registry.find("bowl").state == "DONE"
     check_sound(folder)
 
 
@@ -130,7 +131,7 @@ def test_several_processes_share_one_search(folder: Path, tmp_path: Path) -> Non
     trials = search_in(folder).result().trials
     assert sorted(lines) == sorted(f"{one.id} {one.value!r}" for one in trials)
     assert len({one.parameters["x"] for one in trials}) == len(trials) == 16
-    assert _registry.find("bowl").state == "DONE"
+    assert registry.find("bowl").state == "DONE"
     check_sound(folder)
 
 
@@ -187,7 +188,7 @@ def test_a_search_is_shown_like_an_experiment(folder: Path, capsys: pytest.Captu
     assert [(one["id"], one["state"]) for one in json.loads(capsys.readouterr().out)] == [("bowl", "DONE")]
     assert nnictl(["experiment", "export", "bowl"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 6
-    with offline.opened(_registry.find("bowl")) as client:
+    with offline.opened(registry.find("bowl")) as client:
         profile = client.profile()
         assert (profile["state"], profile["objectives"]) == ("DONE", {"a": "maximize", "b": "minimize"})
         assert len(list(client.trials())) == 6
@@ -196,7 +197,7 @@ def test_a_search_is_shown_like_an_experiment(folder: Path, capsys: pytest.Captu
 def test_a_view_follows_a_search_that_goes_on(folder: Path) -> None:
     search = search_in(folder)
     search.run(bowl, trials=2)
-    with offline.opened(_registry.find("bowl")) as client:
+    with offline.opened(registry.find("bowl")) as client:
         search.tell(search.ask(), 0.25)
         assert client.profile()["counts"]["SUCCEEDED"] == 3
         trial = search.ask()
@@ -210,7 +211,7 @@ def test_no_manager_goes_on_with_a_search_and_none_deletes_a_running_one(folder:
     search = search_in(folder)
     search.run(bowl, trials=1)
     with pytest.raises(Conflict, match="which alone can go on with it"):
-        launch.resume(_registry.find("bowl"))
+        launch.resume(registry.find("bowl"))
     trial = search.ask()
     assert nnictl(["experiment", "delete", "bowl", "--yes"]) != 0
     search.tell(trial, 1)
@@ -268,7 +269,7 @@ def test_a_damaged_database_is_refused_with_a_sentence(folder: Path, damage: str
 def test_a_damaged_state_makes_only_this_search_damaged(folder: Path) -> None:
     search_in(folder).run(bowl, trials=1)
     (folder / "search.json").write_text('{"state": "BLUE"}')
-    assert _registry.find("bowl").state == "DAMAGED"
+    assert registry.find("bowl").state == "DAMAGED"
     (folder / "config.json").write_text("{")
     with pytest.raises(DamagedFile, match=r"config\.json"):
         search_in(folder)

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._manager.starter import Starter
 from nnilite._running import launch, manager_process, managers
 from nnilite._running.manager_process import ManagerProcess
@@ -168,7 +168,7 @@ def test_a_start_whose_process_died_says_so_and_leaves_nothing(
     process.wait()
     with pytest.raises(NniliteError, match=r"^the manager ended at its start with exit code -9$"):
         launch.create(from_dict(CONFIG, tmp_path), process=manager, experiment="abcd")
-    assert _registry.entries() == []
+    assert registry.entries() == []
     assert not (tmp_path / "home" / "abcd").exists()
 
 
@@ -183,7 +183,7 @@ def test_a_process_that_is_stopped_while_it_stands_by_is_ended(
     with pytest.raises(NniliteError, match="the manager said nothing for"):
         launch.create(from_dict(CONFIG, tmp_path), process=manager, experiment="abcd")
     assert process.returncode == -signal.SIGKILL
-    assert _registry.entries() == []
+    assert registry.entries() == []
     assert not (tmp_path / "home" / "abcd").exists()
 
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
     with pytest.raises(NniliteError, match=r"(?s)with exit code 1; the last that it said:.*a broken tornado"):
         launch.create(from_dict(CONFIG, tmp_path))
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 IN_A_PROGRAM = """
@@ -217,7 +217,7 @@ def test_a_program_without_standard_streams_starts_experiments(
     try:
         assert subprocess.run(program, timeout=60, check=False).returncode == 0
     finally:
-        for entry in _registry.entries():
+        for entry in registry.entries():
             managers.stop(entry)
 
 
@@ -231,9 +231,9 @@ def test_nnictl_without_standard_streams_starts_experiments(
     create = f"exec {nnictl} create --config {tmp_path}/config.yml --port 0 {closed}"
     try:
         assert subprocess.run(["bash", "-c", create], timeout=60, check=False).returncode == 0
-        assert [entry.alive for entry in _registry.entries()] == [True]
+        assert [entry.alive for entry in registry.entries()] == [True]
     finally:
-        for entry in _registry.entries():
+        for entry in registry.entries():
             managers.stop(entry)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
-from nnilite._documents import write_json
 from nnilite._engine import messages as s
+from nnilite._experiments import registry
+from nnilite._experiments.documents import write_json
 from nnilite._store.writer import Store
 from nnilite.config import from_dict
 from nnilite.records import Attempt, ExperimentState, JobState, Trial, TrialState
@@ -75,11 +75,11 @@ def make(home: Path, manager: StandIn) -> Iterator[Make]:
         def one(experiment: str, *, running: bool = True, state: str = "RUNNING") -> Path:
             folder = home / experiment
             (folder / "log").mkdir(parents=True)
-            _registry.add(experiment, "digits", folder, "local", time.time())
+            registry.add(experiment, "digits", folder, "local", time.time())
             port = int(manager.url.rpartition(":")[2])
             write_json(folder / "manager.json", {"state": state, "url": manager.url, "port": port, "pid": 4_000_000})
             if running:
-                locks.enter_context(_registry.lock(folder))
+                locks.enter_context(registry.lock(folder))
             return folder
 
         yield one

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._store.writer import Store
 
 Entries = dict[str, bytes]
@@ -47,7 +47,7 @@ def load(path: Path, *more: str) -> int:
 
 def nothing_is_left(home: Path) -> bool:
     """Neither an experiment nor a draft of one."""
-    return _registry.entries() == [] and {path.name for path in home.iterdir()} <= {".nnilite"}
+    return registry.entries() == [] and {path.name for path in home.iterdir()} <= {".nnilite"}
 
 
 def in_database(path: Path, tmp_path: Path, *statements: str) -> None:
@@ -63,7 +63,7 @@ def in_database(path: Path, tmp_path: Path, *statements: str) -> None:
 
 def test_a_saved_experiment_comes_back_elsewhere(saved: Path, tmp_path: Path) -> None:
     assert load(saved, "-l", str(tmp_path / "new")) == 0
-    entry = _registry.find("abcd")
+    entry = registry.find("abcd")
     assert entry.directory == tmp_path / "new" / "abcd"
     assert (entry.directory / "trials" / "done1" / "0" / "trial.stdout").read_text() == "hello"
     config = json.loads((entry.directory / "config.json").read_text())
@@ -101,7 +101,7 @@ def test_what_a_manager_had_not_yet_moved_into_the_database_is_saved(whole: Path
 
 def test_a_copy_runs_again_what_still_ran_and_does_not_touch_the_job_of_the_first(saved: Path) -> None:
     assert load(saved) == 0
-    with contextlib.closing(Store(_registry.find("abcd").directory / "nnilite.sqlite")) as store:
+    with contextlib.closing(Store(registry.find("abcd").directory / "nnilite.sqlite")) as store:
         store.open()
         (live,) = store.snapshot(True).live
         assert (live.trial.state.value, live.trial.attempt, live.trial.started) == ("WAITING", 1, None)
@@ -113,7 +113,7 @@ def test_a_copy_runs_again_what_still_ran_and_does_not_touch_the_job_of_the_firs
 def test_each_copy_has_a_secret_of_its_own(saved: Path, tmp_path: Path) -> None:
     in_database(saved, tmp_path, "INSERT INTO meta VALUES ('secret', '" + "a" * 64 + "')")
     assert load(saved) == 0
-    with contextlib.closing(Store(_registry.find("abcd").directory / "nnilite.sqlite")) as store:
+    with contextlib.closing(Store(registry.find("abcd").directory / "nnilite.sqlite")) as store:
         store.open()
         assert store.meta("secret") is None
         assert store.secret() == store.secret() != "a" * 64
@@ -317,7 +317,7 @@ def test_an_archive_of_an_older_nnilite_leaves_behind_what_belonged_to_its_manag
     old = ("callback", "keeper.pyz", "remote-jobs.json", ".nnilite-sdk-1/nni/__init__.py", "trials/done1/0/spec.json")
     write(saved, {**entries(saved), **{f"experiment/{name}": b"old" for name in old}})
     assert load(saved) == 0
-    directory = _registry.find("abcd").directory
+    directory = registry.find("abcd").directory
     assert not any((directory / name).exists() for name in old)
 
 

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
-from nnilite._documents import read_content, write_json
-from nnilite._manager import assembly
+from nnilite._experiments import registry
+from nnilite._experiments.documents import read_content, write_json
+from nnilite._experiments.registry import user_token
 from nnilite._running import launch
+from nnilite.config import load_stored
 from nnilite.errors import DamagedFile, NniliteError, UnreadableFile
 from odd_json import BYTES, JSON, SETTINGS, like
 from stand_in_manager import Make
@@ -41,7 +42,7 @@ REGISTERED = like(id="abcd", name="digits", directory="/tmp", platform="local", 
 @given(content=REGISTERED)
 @example(content=b'{"id": "abcd", "name": "", "directory": "/tmp", "platform": "", "started": "abc"}')
 def test_any_registry_file_leaves_all_commands_working(whole: Path, make: Make, content: bytes) -> None:
-    _registry.path_of("abcd").write_bytes(content)
+    registry.path_of("abcd").write_bytes(content)
     if not (whole.parent / "other").exists():
         make("other")
     assert set(codes(*READERS)) <= {0, 1, 3, 4}
@@ -97,7 +98,7 @@ def test_any_configuration_is_used_or_refused_with_its_path(whole: Path, data: s
     path.write_bytes(content)
     refusal = ""
     try:
-        assembly.load_config(whole, paths=False)
+        load_stored(whole, paths=False)
     except NniliteError as error:
         refusal = str(error)
     assert not refusal or str(path) in refusal
@@ -108,17 +109,17 @@ def test_a_damaged_experiment_is_shown_with_its_cure_and_the_others_as_ever(
 ) -> None:
     make("abcd")
     make("wxyz", running=False)
-    known = json.loads(_registry.path_of("wxyz").read_text())
-    write_json(_registry.path_of("wxyz"), {**known, "started": "abc"})
+    known = json.loads(registry.path_of("wxyz").read_text())
+    write_json(registry.path_of("wxyz"), {**known, "started": "abc"})
     assert run(["experiment", "list"]) == 0
     said = capsys.readouterr()
     assert "DAMAGED" in said.out
     assert "abcd  digits  RUNNING" in said.out
-    assert f"{_registry.path_of('wxyz')} is damaged (`started` must be a time" in said.err.replace("\\n", "\n")
+    assert f"{registry.path_of('wxyz')} is damaged (`started` must be a time" in said.err.replace("\\n", "\n")
     assert run(["experiment", "show", "wxyz"]) == 1
     assert "`nnictl experiment delete wxyz` forgets the experiment" in capsys.readouterr().err
     assert run(["experiment", "delete", "wxyz", "-y"]) == 0
-    assert [entry.id for entry in _registry.entries()] == ["abcd"]
+    assert [entry.id for entry in registry.entries()] == ["abcd"]
 
 
 def unreadable(path: Path) -> Path:
@@ -131,7 +132,7 @@ def unreadable(path: Path) -> Path:
 def test_a_configuration_that_cannot_be_read_now_is_not_called_damaged(whole: Path) -> None:
     path = unreadable(whole / "config.json")
     with pytest.raises(UnreadableFile, match=r"config.json cannot be read now \(Too many levels") as caught:
-        assembly.load_config(whole)
+        load_stored(whole)
     assert str(path) in str(caught.value)
 
 
@@ -140,8 +141,8 @@ def test_an_experiment_whose_files_cannot_be_read_now_is_neither_damaged_nor_for
 ) -> None:
     make("abcd")
     make("wxyz", running=False)
-    path = unreadable(_registry.path_of("wxyz"))
-    unreadable(_registry.entries()[0].directory / "manager.json")
+    path = unreadable(registry.path_of("wxyz"))
+    unreadable(registry.entries()[0].directory / "manager.json")
     assert run(["experiment", "list", "--all"]) == 0
     said = capsys.readouterr()
     assert "DAMAGED" not in said.out
@@ -153,14 +154,14 @@ def test_an_experiment_whose_files_cannot_be_read_now_is_neither_damaged_nor_for
 def test_a_token_that_cannot_be_read_now_is_not_replaced(whole: Path) -> None:
     unreadable(whole / "token")
     with pytest.raises(UnreadableFile):
-        assembly.user_token(whole)
+        user_token(whole)
 
 
 @pytest.mark.parametrize("pid", [0, -1, 1, True, 2**40])
 def test_no_signal_goes_to_a_process_that_no_manager_can_be(make: Make, pid: int) -> None:
     write_json(make("abcd") / "manager.json", {"pid": pid})
     with pytest.raises(DamagedFile, match="`pid` must be"):
-        _registry.read_manager(_registry.entries()[0].directory)
+        registry.read_manager(registry.entries()[0].directory)
 
 
 @pytest.mark.timeout(10)
@@ -169,7 +170,7 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(make: Make) -> None:
     for name in ("manager.json", "token"):
         (folder / name).unlink(missing_ok=True)
         os.mkfifo(folder / name)
-    (entry,) = _registry.entries()
+    (entry,) = registry.entries()
     assert "it is no regular file" in entry.damage
     with pytest.raises(DamagedFile, match="no regular file"):
         launch.token(entry)
@@ -180,15 +181,15 @@ def test_a_file_whose_name_is_no_id_is_damaged_and_deletes_nothing_but_itself(ho
     (home / ".nnilite").mkdir(parents=True)
     (home / "precious").touch()
     write_json(home / ".nnilite" / f"{name}.json", {"id": name, "directory": str(home)})
-    assert _registry.entries()[0].state == "DAMAGED"
+    assert registry.entries()[0].state == "DAMAGED"
     assert run(["experiment", "delete", "-y", "--", name]) == 0
     assert (home / "precious").exists()
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 @pytest.mark.parametrize("experiment", ["..", "a/b", "", "x" * 65, "a b"])
 def test_an_experiment_cannot_have_the_id(whole: Path, experiment: str) -> None:
-    config: Any = assembly.load_config(whole)
+    config: Any = load_stored(whole)
     with pytest.raises(NniliteError, match="cannot have the id"):
         launch.create(config, experiment=experiment or "\0")
 

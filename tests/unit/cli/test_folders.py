@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
-from nnilite._documents import write_json
+from nnilite._experiments import registry
+from nnilite._experiments.documents import write_json
 from stand_in_manager import Make
 
 
@@ -27,7 +27,7 @@ def test_a_stopped_experiment_is_deleted_after_a_yes(make: Make, monkeypatch: py
     monkeypatch.setattr("nnilite._cli.screen.confirm", lambda question: True)
     run(["experiment", "delete", "abcd"])
     assert not folder.exists()
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 def test_what_a_stop_has_left_behind_is_said_again_before_that_is_forgotten(
@@ -42,7 +42,7 @@ def test_what_a_stop_has_left_behind_is_said_again_before_that_is_forgotten(
 def test_a_folder_that_is_no_experiments_is_never_deleted(home: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
-    _registry.add("abcd", "", precious, "local", 1.0)
+    registry.add("abcd", "", precious, "local", 1.0)
     assert run(["experiment", "delete", "abcd", "-y"]) == 1
     assert precious.exists()
 
@@ -54,7 +54,7 @@ def test_the_registry_forgets_an_experiment_whose_folder_is_gone(
     assert run(["experiment", "show", "abcd"]) == 1
     assert "`nnictl experiment delete abcd` forgets" in capsys.readouterr().err
     assert run(["experiment", "delete", "abcd", "-y"]) == 0
-    assert _registry.entries() == []
+    assert registry.entries() == []
 
 
 def test_deleting_all_leaves_alone_what_is_damaged(make: Make) -> None:

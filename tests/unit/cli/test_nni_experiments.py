@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from nni_experiment import NniFolder, NniTrial, fingerprint, make
-from nnilite import Experiment, _registry
+from nnilite import Experiment
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._manager import search_from
 from nnilite.errors import NotFound
 
@@ -230,8 +231,8 @@ def test_a_moved_experiment_of_ours_is_known_again_by_its_folder(whole: Path, tm
     moved = tmp_path / "elsewhere" / "abcd"
     moved.parent.mkdir()
     whole.rename(moved)
-    assert _registry.at(moved).directory == moved
-    assert _registry.find("abcd").directory == moved
+    assert registry.at(moved).directory == moved
+    assert registry.find("abcd").directory == moved
 
 
 def test_the_folder_in_which_nni_puts_its_archive_is_told_apart(say: Say, tmp_path: Path) -> None:

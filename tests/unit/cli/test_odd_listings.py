@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from nni_experiment import NniFolder, NniTrial
 from nni_experiment import make as make_nni
-from nnilite import _nni_folders, _registry
 from nnilite._cli.nnictl import run
-from nnilite._documents import write_json
+from nnilite._experiments import nni_folders, registry
+from nnilite._experiments.documents import write_json
 from nnilite._hub import digests
 from nnilite._hub.hub import Hub
 from nnilite._plugins import user_algorithms
@@ -58,7 +58,7 @@ def others(home: Path, whole: Path, make: Make) -> Path:
 def listed_whole() -> bool:
     """Whether all listing commands work, and list the three experiments."""
     codes = [run(command) for command in LISTINGS]
-    return codes == [0] * len(LISTINGS) and {one.id for one in _registry.everything()} >= {"other", "abcd", "oldone12"}
+    return codes == [0] * len(LISTINGS) and {one.id for one in registry.everything()} >= {"other", "abcd", "oldone12"}
 
 
 @SETTINGS
@@ -69,12 +69,12 @@ def listed_whole() -> bool:
 @example(content=b'{"%s": {"status": "DONE"}}' % (b"x" * 300))
 @example(content=b'{"a": {"logDir": "/%s"}}' % (b"x" * 5000))
 def test_any_list_of_nni_leaves_all_listings_working(others: Path, content: bytes) -> None:
-    (others.parent / _nni_folders.LIST).write_bytes(content)
+    (others.parent / nni_folders.LIST).write_bytes(content)
     assert listed_whole()
 
 
 def test_a_wrong_entry_of_nnis_list_is_left_out_and_named(others: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = others.parent / _nni_folders.LIST
+    place = others.parent / nni_folders.LIST
     sound = json.loads(place.read_bytes())
     write_json(place, {"a": {"status": []}, "b": {"startTime": 10**400}, **sound})
     assert run(["experiment", "list", "--all"]) == 0
@@ -108,7 +108,7 @@ def test_any_word_of_a_search_leaves_all_listings_working(others: Path, whole: P
 def test_any_note_on_an_experiment_of_nni_leaves_all_listings_working(others: Path, home: Path, content: bytes) -> None:
     place = home / ".nnilite" / "nni" / "elsewhere"
     place.mkdir(parents=True, exist_ok=True)
-    (place / _nni_folders.COPY).write_bytes(content)
+    (place / nni_folders.COPY).write_bytes(content)
     assert listed_whole()
 
 
@@ -143,9 +143,9 @@ def test_any_row_of_nni_is_read_or_refused_in_a_sentence(others: Path, rows: lis
 
 
 def test_a_trial_of_nni_has_no_folder_outside_of_its_experiment(others: Path) -> None:
-    assert _nni_folders.trial_folder(others, "AAAAA") is not None
+    assert nni_folders.trial_folder(others, "AAAAA") is not None
     for name in ("../..", "..", ".", "", "/etc", "x" * 300, "\ud800"):
-        assert _nni_folders.trial_folder(others, name) is None
+        assert nni_folders.trial_folder(others, name) is None
 
 
 PLACES = [
@@ -201,11 +201,11 @@ def test_a_folder_that_may_not_be_looked_at_ends_no_listing(others: Path, monkey
             raise PermissionError(13, "Permission denied", str(path))
         return real(path, **rest)  # type: ignore[arg-type]
 
-    write_json(others.parent / _nni_folders.LIST, {"a": {"logDir": "/closed"}})
-    write_json(_registry.path_of("wxyz"), {"id": "wxyz", "directory": "/closed/wxyz", "name": "", "platform": ""})
+    write_json(others.parent / nni_folders.LIST, {"a": {"logDir": "/closed"}})
+    write_json(registry.path_of("wxyz"), {"id": "wxyz", "directory": "/closed/wxyz", "name": "", "platform": ""})
     monkeypatch.setattr(os, "stat", refused)
     assert listed_whole()
-    assert [one.state for one in _registry.entries() if one.id == "wxyz"] == ["UNREADABLE"]
+    assert [one.state for one in registry.entries() if one.id == "wxyz"] == ["UNREADABLE"]
 
 
 def hub_rows() -> list[dict[str, object]]:
@@ -230,7 +230,7 @@ def test_any_answer_of_a_manager_is_a_digest_or_a_trouble(home: Path, answer: ob
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(digests, "opened", opened)
-        found = digests._digest(_registry.RegistryEntry("abcd", "", home))
+        found = digests._digest(registry.RegistryEntry("abcd", "", home))
     assert found.trouble == "" or found.trouble.startswith("The manager of experiment abcd does not answer as")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._cli.nnictl import COMMANDS, run
-from nnilite._documents import write_json
+from nnilite._experiments.documents import write_json
 from nnilite.errors import ConfigError
 from stand_in_manager import Make, StandIn
 

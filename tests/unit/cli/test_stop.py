@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from nnilite._running import managers
 from nnilite._running.manager_process import ManagerProcess
 from nnilite.errors import NniliteError
@@ -60,7 +60,7 @@ def test_one_that_cannot_be_stopped_does_not_save_the_others(
     make("abcd")
     make("abxy")
 
-    def stubborn(entry: _registry.RegistryEntry) -> None:
+    def stubborn(entry: registry.RegistryEntry) -> None:
         if entry.id == "abcd":
             raise NniliteError("It will not.")
 
@@ -80,7 +80,7 @@ def test_a_manager_that_does_not_end_is_asked_why(make: Make, manager: StandIn, 
     make("abcd")
     manager.says("GET /experiment", {**PROFILE, "reason": reason})
     with pytest.raises(NniliteError, match=told):
-        managers.wait_until_ended(_registry.find("abcd"), timeout_s=0.1)
+        managers.wait_until_ended(registry.find("abcd"), timeout_s=0.1)
 
 
 def test_a_manager_that_cannot_stop_now_says_so_at_once(
@@ -98,13 +98,13 @@ def test_a_manager_that_pauses_on_its_way_to_the_end_is_not_waited_for(make: Mak
     make("abcd")
     manager.says("GET /experiment", {**PROFILE, "reason": "paused: the disk is full"})
     with pytest.raises(NniliteError, match=r"cannot end now: paused: the disk is full\. `nnictl stop --force abcd`"):
-        managers.wait_until_ended(_registry.find("abcd"), timeout_s=60)
+        managers.wait_until_ended(registry.find("abcd"), timeout_s=60)
 
 
 STARTING = """
 import os, signal, sys, time
 from pathlib import Path
-from nnilite._locking import ManagerLock
+from nnilite._experiments.locking import ManagerLock
 held = ManagerLock(Path(sys.argv[2]))
 held.take()
 ended = []  # an Event could be set while its lock is held, by the same thread, which would wait for ever
@@ -151,8 +151,8 @@ def test_a_manager_that_gets_ready_while_its_start_is_undone_is_waited_for(make:
     folder = make("abcd", running=False)
     with starting(folder, 1.0) as process:
         assert process.stdout is not None
-        ManagerProcess(process, process.stdout, BytesIO()).end(lambda: _registry.is_alive(folder))
-        assert not _registry.is_alive(folder)
+        ManagerProcess(process, process.stdout, BytesIO()).end(lambda: registry.is_alive(folder))
+        assert not registry.is_alive(folder)
 
 
 def test_force_touches_no_process_but_the_manager(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_force_touches_no_process_but_the_manager(make: Make, capsys: pytest.Cap
 @contextlib.contextmanager
 def manager_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A manager that has the lock of a folder, which its command line does not name."""
-    take = "import os; from pathlib import Path; from nnilite._locking import ManagerLock"
+    take = "import os; from pathlib import Path; from nnilite._experiments.locking import ManagerLock"
     take += "; ManagerLock(Path(os.environ['HERE'])).take(); print('held', flush=True); input()"
     environment = {**os.environ, "HERE": str(folder)}
     command = [sys.executable, "-c", take, "nnilite._manager"]
@@ -186,7 +186,7 @@ def test_force_ends_the_manager_of_this_folder_and_of_no_other(make: Make, tmp_p
     other = (folder / "trials" if inside else tmp_path / "another home") / "abcd"
     other.mkdir(parents=True)
     with manager_in(other) as theirs, manager_in(folder) as ours:
-        managers.kill(_registry.find("abcd"))
+        managers.kill(registry.find("abcd"))
         assert ours.wait(60) == -signal.SIGKILL
         assert theirs.poll() is None
 

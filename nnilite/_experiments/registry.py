@@ -11,15 +11,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite import _locking, _nni_folders, _remarks, _search_folder
-from nnilite._documents import is_folder, read_content, read_document, write_json
-from nnilite._locking import ManagerLock
-from nnilite._nni_folders import NniExperiment
-from nnilite._remarks import Remarks
+from nnilite._experiments import experiment_remarks, locking, nni_folders, search_folder
+from nnilite._experiments.documents import is_folder, read_content, read_document, write_content, write_json
+from nnilite._experiments.experiment_remarks import Remarks
+from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.nni_folders import NniExperiment
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState, Json
 
@@ -130,8 +131,8 @@ def everything() -> list[RegistryEntry]:
     """All experiments on this machine, newest first: ours, and those that Microsoft NNI has left."""
     ours = entries()
     known = {one.id for one in ours}
-    taken = {one.id: one for one in _nni_folders.taken(_folder() / "nni")}
-    listed = {one.id: one for one in _nni_folders.listed(root()) if one.started is not None or one.id not in taken}
+    taken = {one.id: one for one in nni_folders.taken(_folder() / "nni")}
+    listed = {one.id: one for one in nni_folders.listed(root()) if one.started is not None or one.id not in taken}
     left = {**taken, **listed}
     theirs = [of_nni(one) for name, one in left.items() if is_id(name) and name not in known]
     return sorted([*ours, *theirs], key=lambda entry: entry.started or 0.0, reverse=True)
@@ -154,7 +155,7 @@ def at(folder: Path) -> RegistryEntry:
     Raises: NotFound, Conflict if another experiment has its id.
     """
     folder = folder.absolute()
-    origin = _nni_folders.at(folder)
+    origin = nni_folders.at(folder)
     if origin is not None and is_id(origin.id):
         return of_nni(origin)
     if not (folder / "config.json").is_file() or not is_id(folder.name):
@@ -269,6 +270,17 @@ def read_token(directory: Path) -> str:
     return text
 
 
+def user_token(directory: Path) -> str:
+    """The token that opens the REST interface, made at first use; readable by the user alone.
+
+    Raises: DamagedFile, UnreadableFile.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return read_token(directory)
+    write_content(directory / "token", secrets.token_urlsafe(32).encode("ascii"))
+    return read_token(directory)
+
+
 @contextlib.contextmanager
 def lock(directory: Path) -> Iterator[ManagerLock]:
     """Hold the manager's lock of an experiment. Raises: Conflict if it is held, NniliteError if there are no locks."""
@@ -294,7 +306,7 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
 
 def is_alive(directory: Path) -> bool:
     """Whether a manager holds the lock of the experiment. Raises: UnreadableFile if that cannot be told now."""
-    return _locking.is_held(directory)
+    return locking.is_held(directory)
 
 
 def as_json(entry: RegistryEntry) -> dict[str, Json]:
@@ -359,10 +371,10 @@ def _with_word(entry: RegistryEntry) -> RegistryEntry:
     except (DamagedFile, UnreadableFile) as error:
         return replace(entry, state=_state_of(error), alive=alive, damage=str(error))
     state = word.state if word.state and (alive or word.state in _FINAL) else ExperimentState.STOPPED.value
-    remarks = _remarks.read(directory)
+    remarks = experiment_remarks.read(directory)
     named = replace(entry, name=remarks.name or entry.name, remarks=remarks)
     known = replace(named, state=state, ended=word.ended, alive=alive)
-    if _search_folder.is_search(directory):
+    if search_folder.is_search(directory):
         known = replace(known, search=True)
         if not alive:
             return _with_searchs_word(known)
@@ -371,7 +383,7 @@ def _with_word(entry: RegistryEntry) -> RegistryEntry:
 
 def _with_searchs_word(entry: RegistryEntry) -> RegistryEntry:
     try:
-        state, ended = _search_folder.read_state(entry.directory)
+        state, ended = search_folder.read_state(entry.directory)
     except (DamagedFile, UnreadableFile) as error:
         return replace(entry, state=_state_of(error), damage=str(error))
     return replace(entry, state=state.value, ended=ended)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite._documents import read_document, write_json
+from nnilite._experiments.documents import read_document, write_json
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NotFound, Place, UnreadableFile
 
 FILE_NAME = "remarks.json"

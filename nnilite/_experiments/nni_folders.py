@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite._documents import LAST_TIME_S, Document, is_file, is_folder, may_be_path, read_document
+from nnilite._experiments.documents import LAST_TIME_S, Document, is_file, is_folder, may_be_path, read_document
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite import _keeper, _registry
-from nnilite._documents import write_content
-from nnilite._locking import ManagerLock, is_open_as
+from nnilite import _keeper
+from nnilite._experiments import registry
+from nnilite._experiments.documents import write_content
+from nnilite._experiments.locking import ManagerLock, is_open_as
 from nnilite.errors import Conflict, NotFound, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job
@@ -106,7 +107,7 @@ class Guard:
         try:
             if not self._keep_lock():
                 return
-            _registry.make_folders(self._directory)
+            registry.make_folders(self._directory)
             self._keep_log()
             self._keeper.keep()
             self._keep_files()

@@ -14,8 +14,8 @@ import re
 import secrets
 from pathlib import Path
 
-from nnilite._documents import read_document, write_json
-from nnilite._locking import is_locked
+from nnilite._experiments.documents import read_document, write_json
+from nnilite._experiments.locking import is_locked
 from nnilite.records import ExperimentState
 
 PROCESSES = "processes"
