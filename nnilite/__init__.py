@@ -41,6 +41,7 @@ plot           what optuna draws, of experiments and searches
 search         a search inside of one's own program, without a server
 testing        what plugins and the manager are tested with
 _answers       what the manager can be asked, in its own words
+_checkpoints   checkpoints of ended trials, and the shared storage
 _cli           nnictl
 _engine        the engine, which owns all trials of an experiment
 _keeper        the program that runs one attempt of a trial on a worker

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite import codedir
+from nnilite._checkpoints.shared_storage import shared_storage
 from nnilite._cli import long_work, screen
 from nnilite._cli.nnictl import warn
 from nnilite._engine.messages import Ask
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
-from nnilite._manager.shared_storage import shared_storage
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite._space_hints import space_hints

@@ -15,9 +15,6 @@
     assembly        makes a manager from an experiment's folder
     nni_view        shows an experiment of Microsoft NNI
     nni_taken       takes the results of such an experiment into a database of ours
-    checkpoint_tidying  deletes the checkpoints of ended trials that need not be kept
-    stored_checkpoints  the checkpoints in the shared storage
-    shared_storage  what keepers are told of the shared storage, and whether it can be used
     search_from     collects the results from which the tuner of a new experiment learns
 
 `python -m nnilite._manager` is started by `nnilite._running.manager_process`.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from nnilite._checkpoints.checkpoint_tidying import keep_tidy
 from nnilite._engine.engine import end_tasks
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.address import Address
@@ -28,7 +29,6 @@ from nnilite._experiments.registry import user_token
 from nnilite._keeper.niceness import go_first
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._manager import assembly, nni_taken, standing_by
-from nnilite._manager.checkpoint_tidying import keep_tidy
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening

@@ -11,6 +11,10 @@ from pathlib import Path
 
 from nnilite import codedir
 from nnilite._answers.queries import ServiceState
+from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
+from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, starting_after
+from nnilite._checkpoints.shared_storage import shared_storage
 from nnilite._engine import messages as s
 from nnilite._engine.engine import Clock, Engine, Parts
 from nnilite._engine.hybrid import HybridService, Member
@@ -22,15 +26,11 @@ from nnilite._experiments import experiment_remarks, search_folder
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import search_from
-from nnilite._manager.checkpoint_tidying import CheckpointTidier, starting_after
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
 from nnilite._manager.search_view import SearchView
-from nnilite._manager.shared_storage import shared_storage
 from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
-from nnilite._store.checkpoint_folders import CheckpointFolders
-from nnilite._store.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._store.reader import Reader
 from nnilite._store.settings_of_config import is_maximizing, settings_of
 from nnilite._store.writer import Store

@@ -24,6 +24,7 @@ from nnilite._answers.backend import (
     Waiting,
 )
 from nnilite._answers.changes import Changes
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier
 from nnilite._engine import messages as s
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite._engine.engine import Engine
@@ -31,7 +32,6 @@ from nnilite._engine.gate import Taken
 from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
-from nnilite._manager.checkpoint_tidying import CheckpointTidier
 from nnilite._manager.stop_reserve import StopReserve
 from nnilite._manager.trial_copies import TrialCopies, merged
 from nnilite._manager.use_answers import shown_uses

@@ -22,6 +22,4 @@ importance          the program that computes how much each parameter matters
 results             the results of an experiment that need not be this one
 nni_rows            makes records from rows of a database of Microsoft NNI
 nni_copy            makes a database of ours from one of Microsoft NNI
-checkpoint_rule     what is to stay of checkpoints
-checkpoint_folders  the checkpoints on this machine
 """

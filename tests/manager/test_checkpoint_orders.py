@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
+from nnilite._checkpoints.checkpoint_rule import CheckpointRule
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, starting_after
 from nnilite._engine import messages as s
-from nnilite._manager.checkpoint_tidying import CheckpointTidier, starting_after
-from nnilite._store.checkpoint_folders import CheckpointFolders
-from nnilite._store.checkpoint_rule import CheckpointRule
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Trial, TrialState
 from waiting import others_turn

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
+from nnilite._checkpoints import checkpoint_folders, checkpoint_tidying
+from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
+from nnilite._checkpoints.checkpoint_rule import CheckpointRule
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, keep_tidy, starting_after
 from nnilite._engine import messages as s
-from nnilite._manager import checkpoint_tidying
-from nnilite._manager.checkpoint_tidying import CheckpointTidier, keep_tidy, starting_after
-from nnilite._store import checkpoint_folders
-from nnilite._store.checkpoint_folders import CheckpointFolders
-from nnilite._store.checkpoint_rule import CheckpointRule
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Trial, TrialState
 from waiting import eventually_async

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnilite._checkpoints.checkpoint_rule import Stay
+from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
 from nnilite._keeper.storage import Storage, StorageError
-from nnilite._manager.stored_checkpoints import StoredCheckpoints
-from nnilite._store.checkpoint_rule import Stay
 from nnilite.errors import ServiceError
 
 

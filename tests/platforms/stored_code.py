@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from nnilite._checkpoints.shared_storage import SharedStorage
 from nnilite._keeper import build
-from nnilite._manager.shared_storage import SharedStorage
 from nnilite.config import SharedStorageConfig
 from nnilite.records import Json
 from nnilite.service import ServiceContext, TrainingService

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from keeper_bench import Bench, pythons
+from nnilite._checkpoints.checkpoint_rule import CheckpointRule
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier
+from nnilite._checkpoints.shared_storage import SharedStorage
 from nnilite._engine.jobs import JobMaker
 from nnilite._keeper import build
 from nnilite._keeper.storage_choice import open_storage
-from nnilite._manager.checkpoint_tidying import CheckpointTidier
-from nnilite._manager.shared_storage import SharedStorage
-from nnilite._store.checkpoint_rule import CheckpointRule
 from nnilite.codedir import CodePackage, PackageLimits, pack
 from nnilite.config import SharedStorageConfig
 from nnilite.errors import ConfigError, ServiceError
@@ -397,5 +397,5 @@ def test_each_job_gets_a_signature_that_begins_with_it(tmp_path: Path, monkeypat
         return str(jobs(Trial("t", 0, {}), Attempt("t", 0)).spec["storage"]["sas_token"])
 
     first = token()
-    monkeypatch.setattr("nnilite._manager.shared_storage._SIGNATURE_DAYS", 31)  # as if a day had passed
+    monkeypatch.setattr("nnilite._checkpoints.shared_storage._SIGNATURE_DAYS", 31)  # as if a day had passed
     assert token() != first

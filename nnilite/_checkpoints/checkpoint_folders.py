@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnilite._store.checkpoint_rule import Stay
+from nnilite._checkpoints.checkpoint_rule import Stay
 
 _GONE = ".gone-"  # no trial's name begins like this
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
+from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
 from nnilite._keeper.storage import MARKER, StorageError, code_name, fits
 from nnilite._keeper.storage_choice import open_storage
-from nnilite._manager.stored_checkpoints import StoredCheckpoints
 from nnilite.codedir import CodePackage
 from nnilite.config import ExperimentConfig, SharedStorageConfig
 from nnilite.config.shared_storage_config import account_key

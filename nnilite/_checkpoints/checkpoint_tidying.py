@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from nnilite._blocking import in_thread
+from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule, Stay
 from nnilite._engine import messages as s
 from nnilite._engine.engine import end_tasks
 from nnilite._engine.rules import Rules
-from nnilite._store.checkpoint_rule import CheckpointPlace, CheckpointRule, Stay
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from nnilite._checkpoints.checkpoint_rule import Stay
 from nnilite._keeper.storage import Storage, StorageError, checked_object
-from nnilite._store.checkpoint_rule import Stay
 from nnilite.errors import ServiceError
 
 _MOST_LIST_BYTES = 64 * 2**20
