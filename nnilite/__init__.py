@@ -59,6 +59,7 @@ _network       what all listeners on the network need
 _notebook      what a notebook shows
 _plugins       from a plugin's name to its class
 _side_processes  the processes of trackers and webhooks
+_views         shows an experiment from its folder, without an engine
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _webhooks      tells addresses of new best results, failures and the end
 _tuner_host    tuner and assessor in a process of their own

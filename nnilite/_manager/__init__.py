@@ -1,9 +1,6 @@
 """The experiment manager's program, one process per experiment: wiring and nothing else.
 
     manager         a running experiment, as the REST interface sees it
-    viewer          the reading half of a manager, which is all that `nnictl view` needs
-    read_only       refuses what a viewer cannot do
-    search_view     shows a search that a Python program makes, while it goes on
     use_answers     what running trials use, as it is shown
     port_choice     the port of a manager that was not told one
     standing_by     waits until the process is told what it is to manage

@@ -33,7 +33,6 @@ from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
-from nnilite._manager.viewer import Viewer
 from nnilite._network.host_names import is_loopback
 from nnilite._plugins import lookup
 from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
@@ -43,6 +42,8 @@ from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store
 from nnilite._trackers import trackers_of
 from nnilite._tuner_host.tuner_process import TunerProcess
+from nnilite._views.experiment_view import assemble_view, located
+from nnilite._views.viewer import Viewer
 from nnilite._webhooks import webhooks_of
 from nnilite.config import ExperimentConfig, load_stored
 from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
@@ -117,7 +118,7 @@ class Program:
         config = load_stored(self._directory, paths=False)
         store = open_store(self._directory, False, time.time())
         token = self._prepare(config)
-        await self._serve_view(assembly.assemble_view(self._directory, config, store, token), store)
+        await self._serve_view(assemble_view(self._directory, config, store, token), store)
 
     async def _manage(self, lock: ManagerLock, tuner: TunerProcess | None) -> None:
         config = load_stored(self._directory)
@@ -369,7 +370,7 @@ class Program:
             self._directory,
         )
         self._address.port = server.port
-        backend.about = assembly.located(backend.about, self._address)
+        backend.about = located(backend.about, self._address)
         return server
 
     def _ready(self) -> None:

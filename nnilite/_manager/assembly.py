@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from nnilite import codedir
-from nnilite._answers.queries import ServiceState
 from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, starting_after
@@ -22,13 +20,10 @@ from nnilite._engine.jobs import JobMaker
 from nnilite._engine.placement import Placement, Share
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
-from nnilite._experiments import experiment_remarks, search_folder
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import search_from
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
-from nnilite._manager.search_view import SearchView
-from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.reader import Reader
@@ -36,12 +31,12 @@ from nnilite._store.settings_of_config import is_maximizing, settings_of
 from nnilite._store.writer import Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
+from nnilite._views.experiment_view import about_experiment
 from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings
 from nnilite.errors import NniliteError
 from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
-from nnilite.tuning.objectives import directions
 from nnilite.units import checked_number
 
 log = logging.getLogger(__name__)
@@ -159,50 +154,6 @@ def checkpoint_tidiers(
     return [CheckpointTidier(rules, rule, place, store.ended_trials()) for place in places]
 
 
-def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str) -> Viewer:
-    """Put a read-only manager together."""
-    maximize = is_maximizing(config.json().get("tuner") or {})
-    about, reader = about_experiment(directory, config, store, maximize), Reader(store.path)
-    if search_folder.is_search(directory):
-        return SearchView(
-            about, lambda: replace(_progress(config, store, maximize), duration_s=store.busy_s()), reader, token
-        )
-    return Viewer(about, _progress(config, store, maximize), reader, token)
-
-
-def _progress(config: ExperimentConfig, store: Store, maximize: bool) -> ExperimentProgress:
-    settings = store.settings(settings_of(config, maximize))
-    known = store.snapshot(maximize)
-    return ExperimentProgress(
-        state=known.state,
-        reason=known.reason,
-        duration_s=known.duration_s,
-        ended=store.moment("ended"),
-        limits=settings.limits,
-        counts=known.counts,
-        best=known.best,
-        next_sequence=known.next_sequence,
-        spent=known.spent,
-    )
-
-
-def about_experiment(directory: Path, config: ExperimentConfig, store: Store, maximize: bool) -> About:
-    return About(
-        id=directory.name,
-        directory=directory,
-        config=config.json(),
-        platforms=tuple(platform for _, platform, _ in config.services),
-        created=store.moment("created") or 0.0,
-        maximize=maximize,
-        space=store.last_space() or config.search_space,
-        objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
-        pid=os.getpid(),
-        services=service_states(config),
-        without_effect=tuple(one.sentence for one in config.without_effect),
-        name=experiment_remarks.read(directory).name,
-    )
-
-
 def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: Address) -> JobMaker:
     # With several services, the hybrid service gives each job the settings of its own service.
     own = config.settings(config.services[0].name)
@@ -295,15 +246,6 @@ def _share(given: ServiceShare) -> Share:
     return Share(given.max_trials, 1.0 if given.weight is None else given.weight, given.cost)
 
 
-def service_states(config: ExperimentConfig) -> tuple[ServiceState, ...]:
-    """The services of an experiment as its config has them."""
-    shares = [(name, platform, _share(config.share(name))) for name, platform, _ in config.services]
-    return tuple(
-        ServiceState(name, platform, slots=share.max_trials, weight=share.weight, cost=share.cost)
-        for name, platform, share in shares
-    )
-
-
 def _given(settings: TrialSettings) -> dict[str, Json]:
     """A service's own trial settings, under the names that they have at the top level of the config."""
     known = {
@@ -312,8 +254,3 @@ def _given(settings: TrialSettings) -> dict[str, Json]:
         "nniManagerIp": settings.nni_manager_ip,
     }
     return {name: value for name, value in known.items() if value is not None}
-
-
-def located(about: About, address: Address) -> About:
-    """The same facts with the address where the manager listens."""
-    return replace(about, port=address.port, url=address.url)

@@ -33,12 +33,14 @@ from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.stop_reserve import StopReserve
-from nnilite._manager.trial_copies import TrialCopies, merged
+from nnilite._manager.trial_copies import TrialCopies
 from nnilite._manager.use_answers import shown_uses
-from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.reader import Reader
 from nnilite._tuner_host.tuner_client import TunerHost
+from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.file_listing import merged
+from nnilite._views.viewer import Viewer
 from nnilite.errors import Conflict, NniliteError, NotFound, Place, ServiceError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, TrialState
 from nnilite.service import TrainingService

@@ -10,7 +10,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.address import Address
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.file_guard import Guard, Kept
-from nnilite._manager.viewer import About
+from nnilite._views.about import About
 from nnilite.config import ExperimentConfig, stored
 from nnilite.records import ExperimentState, Json
 

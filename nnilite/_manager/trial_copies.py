@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nnilite._answers.backend import FileEntry, FileListing, OtherEntry
 from nnilite._rest.files import is_private
+from nnilite._views.file_listing import incomplete, is_same
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
 from nnilite.foreign_files import (
@@ -30,7 +30,6 @@ from nnilite.foreign_files import (
     MOST_ENTRIES,
     EnclosedFolder,
     UnsafeName,
-    list_below,
     open_below,
     parts_of,
 )
@@ -51,8 +50,6 @@ _LISTED_FOR_S = 5.0
 _ENDED_FOR_S = 60.0
 _LOOK_EVERY_S = 1.0
 _LEAST_BYTES = 4096  # what a file or folder counts for at least
-# File systems round times.
-_SAME_TIME_S = 2.0
 
 Key = tuple[str, int]
 
@@ -83,7 +80,7 @@ class TrialCopies:
                 if found is None:
                     await self._bring_little(attempt)
                 below = [replace(one, path=f"{attempt.number}/{one.path}") for one in found or ()]
-                return below, _incomplete(below)
+                return below, incomplete(below)
             except NotFound as error:
                 return (), f"Only what is on this machine is listed: {error}."
             except (NniliteError, OSError, asyncio.TimeoutError) as error:
@@ -196,33 +193,6 @@ class TrialCopies:
         return is_same(TrialFile(known.path, facts.st_size, facts.st_mtime), known)
 
 
-def listing_of(folder: Path) -> FileListing:
-    """List a trial's folder on this machine. Blocks. Raises: NotFound."""
-    found = list_below(folder, is_private)
-    files = [FileEntry(one.path, one.size, one.modified) for one in found if one.kind == FILE]
-    return FileListing(files, _others(found), _incomplete(found))
-
-
-def merged(here: FileListing, elsewhere: Sequence[TrialFile], note: str) -> FileListing:
-    """One list of what is on this machine and of what an attempt has elsewhere, as `listed` gives it."""
-    known = {one.path: one for one in here.files}
-    for one in elsewhere:
-        copy = known.get(one.path)
-        is_here = copy is not None and is_same(TrialFile(copy.path, copy.size, copy.modified), one)
-        if one.kind == FILE and not is_here:
-            known[one.path] = FileEntry(one.path, one.size, one.modified, here=False)
-    others = {one.path: one for one in (*here.others, *_others(elsewhere))}
-    files = sorted(known.values(), key=lambda one: one.path)[:LISTED_MAX]
-    return FileListing(files, [others[path] for path in sorted(others)], note or here.note)
-
-
-def is_same(here: TrialFile, there: TrialFile) -> bool:
-    """Whether a copy is what is listed elsewhere. Output that comes by itself may be longer here."""
-    if here.path.rpartition("/")[2] in GROWING:
-        return here.size >= there.size
-    return here.size == there.size and abs(here.modified - there.modified) < _SAME_TIME_S
-
-
 def _key(attempt: Attempt) -> Key:
     return attempt.trial, attempt.number
 
@@ -234,14 +204,6 @@ def _is_shown(attempt: Attempt, one: TrialFile) -> bool:
     except UnsafeName:
         return False
     return bool(parts) and "/".join(parts) == one.path and not is_private([str(attempt.number), *parts])
-
-
-def _incomplete(found: Sequence[TrialFile]) -> str:
-    return f"Only the first {LISTED_MAX} entries are listed." if len(found) >= LISTED_MAX else ""
-
-
-def _others(found: Sequence[TrialFile]) -> list[OtherEntry]:
-    return [OtherEntry(one.path, one.kind, one.target) for one in found if one.kind != FILE]
 
 
 def _check_size(attempt: Attempt, known: TrialFile) -> None:

@@ -21,8 +21,8 @@ from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
 
 if TYPE_CHECKING:
-    from nnilite._manager.viewer import Viewer
     from nnilite._store.writer import Store
+    from nnilite._views.viewer import Viewer
 
 START_TIMEOUT_S = 60.0
 _HOST = "127.0.0.1"
@@ -80,8 +80,9 @@ class _Serving:
         store.close()
 
     def _open(self) -> tuple[Viewer, Store]:
-        from nnilite._manager import assembly, nni_taken, nni_view
+        from nnilite._manager import nni_taken, nni_view
         from nnilite._store.opening import open_store
+        from nnilite._views.experiment_view import assemble_view
         from nnilite.config import load_stored
 
         if self._origin is not None:
@@ -89,4 +90,4 @@ class _Serving:
             return nni_view.open_view(self._directory, self.token)
         config = load_stored(self._directory, paths=False)
         store = open_store(self._directory, False, time.time())
-        return assembly.assemble_view(self._directory, config, store, self.token), store
+        return assemble_view(self._directory, config, store, self.token), store

@@ -16,10 +16,10 @@ from nnilite._engine.engine import Clock, Engine, Parts, end_tasks
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.manager import Machinery, Manager, Publisher
-from nnilite._manager.viewer import About
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
+from nnilite._views.about import About
 from nnilite.errors import TunerError
 from nnilite.records import Exited, Json, KeeperEvent, MetricKind, Reported, Started, Trial
 from nnilite.service import TrainingService

@@ -29,7 +29,7 @@ from nnilite._answers.backend import (
     TrialUse,
 )
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
-from nnilite._manager.trial_copies import listing_of
+from nnilite._views.file_listing import listing_of
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 from nnilite.records import (
     Attempt,

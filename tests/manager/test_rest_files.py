@@ -16,9 +16,9 @@ import pytest
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._keeper.folder_looks import FolderLooks
-from nnilite._manager.trial_copies import listing_of
-from nnilite._manager.viewer import piece
 from nnilite._rest.files import open_inside
+from nnilite._views.file_listing import listing_of
+from nnilite._views.viewer import piece
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
 from nnilite.testing import eventually

@@ -18,11 +18,11 @@ from nnilite._answers.bulk_queries import PageCursor, Table
 from nnilite._cli.nnictl import run
 from nnilite._engine import messages as s
 from nnilite._experiments import registry
-from nnilite._manager import assembly
 from nnilite._rest import wire
 from nnilite._shapes import to_json
 from nnilite._store.opening import open_store
 from nnilite._store.writer import FILE_NAME, Store
+from nnilite._views.experiment_view import assemble_view
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError
 from nnilite.records import Attempt, CallKind, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
@@ -91,7 +91,7 @@ def problem(folder: Path, data: bytes, change: str = "") -> str:
     with contextlib.ExitStack() as stack:
         try:
             store = stack.enter_context(contextlib.closing(open_store(folder, False, 1.0)))
-            reading = assembly.assemble_view(folder, config, store, None)
+            reading = assemble_view(folder, config, store, None)
             stack.callback(reading.reader.close)
             asyncio.run(look_at(reading))
             store.calls(100), store.histories(), store.attempt("t1", 0)

@@ -27,7 +27,7 @@ BY_NATURE = {
     "nnilite/testing/service_contract.py:ServiceContract": "each method is a test",
 }
 WITH_BASES = {
-    "nnilite/_manager/viewer.py:Viewer": "implements Backend, which is a flat interface; to be split with it",
+    "nnilite/_views/viewer.py:Viewer": "implements Backend, which is a flat interface; to be split with it",
     "nnilite/_rest/handler.py:RouteHandler": "Tornado makes one object for each request and calls its hooks",
     "nnilite/_rest/stream.py:StreamHandler": "as RouteHandler",
     "nnilite/_rest/web.py:WebHandler": "as RouteHandler",

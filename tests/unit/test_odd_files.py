@@ -12,7 +12,7 @@ import pytest
 
 from keeper_bench import Bench
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary, write
-from nnilite._manager.viewer import piece
+from nnilite._views.viewer import piece
 from nnilite.services.keeper_folder import KeeperFolder, copy_attempt
 from nnilite.testing import eventually
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from nnilite._answers.backend import MetricQuery, Profile, TrialQuery
 from nnilite._experiments import search_folder
-from nnilite._manager.viewer import About, ExperimentProgress, Viewer
 from nnilite._store.reader import Reader
+from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.viewer import Viewer
 from nnilite.errors import Conflict, NniliteError, StoreError
 from nnilite.records import ExperimentState, TrialState
 

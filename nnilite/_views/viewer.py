@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,66 +24,26 @@ from nnilite._answers.backend import (
 )
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._experiments import registry
-from nnilite._manager.read_only import ReadOnly
-from nnilite._manager.trial_copies import listing_of
 from nnilite._rest.files import in_folder
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
 from nnilite._store.trial_remarks import write_remarks
+from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.file_listing import listing_of
+from nnilite._views.read_only import ReadOnly
 from nnilite._webhooks.debts import Debts
 from nnilite.errors import Conflict, NotFound
 from nnilite.foreign_files import open_below
 from nnilite.records import (
     Attempt,
-    ExperimentLimits,
     ExperimentState,
     Json,
     Trial,
-    TrialState,
 )
 
 T = TypeVar("T")
 _SLOW_S = 10.0
 _LOGS = {"manager": "manager.log", "tuner": "tuner.log"}
-
-
-@dataclass(frozen=True)
-class About:
-    """The facts that do not change while a manager runs."""
-
-    id: str
-    directory: Path
-    config: Mapping[str, Json]  # its secrets are hidden
-    platforms: tuple[str, ...]
-    created: float
-    maximize: bool
-    space: Json
-    objectives: Mapping[str, str]
-    port: int = 0
-    url: str = ""
-    pid: int = 0
-    services: tuple[ServiceState, ...] = ()
-    without_effect: tuple[str, ...] = ()  # a sentence for each option that was set and has none
-    name: str = ""  # the one that a person gave it later; "" leaves that of the config
-
-    @property
-    def has_prices(self) -> bool:
-        return any(service.cost is not None for service in self.services)
-
-
-@dataclass(frozen=True)
-class ExperimentProgress:
-    """Where the experiment stands."""
-
-    state: ExperimentState
-    reason: str
-    duration_s: float
-    ended: float | None
-    limits: ExperimentLimits
-    counts: Mapping[TrialState, int]
-    best: Trial | None
-    next_sequence: int
-    spent: Mapping[str, float] = field(default_factory=dict)  # by service
 
 
 class Viewer(ReadOnly, Insight):

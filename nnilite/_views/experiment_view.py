@@ -1,0 +1,83 @@
+"""Makes what shows an experiment from its folder: facts, progress, and a reader."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from nnilite._answers.queries import ServiceState
+from nnilite._experiments import experiment_remarks, search_folder
+from nnilite._experiments.address import Address
+from nnilite._store.reader import Reader
+from nnilite._store.settings_of_config import is_maximizing, settings_of
+from nnilite._store.writer import Store
+from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.search_view import SearchView
+from nnilite._views.viewer import Viewer
+from nnilite.config import ExperimentConfig
+from nnilite.tuning.objectives import directions
+
+
+def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str) -> Viewer:
+    """Put a read-only manager together."""
+    maximize = is_maximizing(config.json().get("tuner") or {})
+    about, reader = about_experiment(directory, config, store, maximize), Reader(store.path)
+    if search_folder.is_search(directory):
+        return SearchView(
+            about, lambda: replace(_progress(config, store, maximize), duration_s=store.busy_s()), reader, token
+        )
+    return Viewer(about, _progress(config, store, maximize), reader, token)
+
+
+def _progress(config: ExperimentConfig, store: Store, maximize: bool) -> ExperimentProgress:
+    settings = store.settings(settings_of(config, maximize))
+    known = store.snapshot(maximize)
+    return ExperimentProgress(
+        state=known.state,
+        reason=known.reason,
+        duration_s=known.duration_s,
+        ended=store.moment("ended"),
+        limits=settings.limits,
+        counts=known.counts,
+        best=known.best,
+        next_sequence=known.next_sequence,
+        spent=known.spent,
+    )
+
+
+def about_experiment(directory: Path, config: ExperimentConfig, store: Store, maximize: bool) -> About:
+    return About(
+        id=directory.name,
+        directory=directory,
+        config=config.json(),
+        platforms=tuple(platform for _, platform, _ in config.services),
+        created=store.moment("created") or 0.0,
+        maximize=maximize,
+        space=store.last_space() or config.search_space,
+        objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
+        pid=os.getpid(),
+        services=service_states(config),
+        without_effect=tuple(one.sentence for one in config.without_effect),
+        name=experiment_remarks.read(directory).name,
+    )
+
+
+def service_states(config: ExperimentConfig) -> tuple[ServiceState, ...]:
+    """The services of an experiment as its config has them."""
+    shares = [(name, platform, config.share(name)) for name, platform, _ in config.services]
+    return tuple(
+        ServiceState(
+            name,
+            platform,
+            slots=share.max_trials,
+            weight=1.0 if share.weight is None else share.weight,
+            cost=share.cost,
+        )
+        for name, platform, share in shares
+    )
+
+
+def located(about: About, address: Address) -> About:
+    """The same facts with the address where the manager listens."""
+    return replace(about, port=address.port, url=address.url)
