@@ -26,7 +26,7 @@ from nnilite._manager import assembly
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite._space_hints import space_hints
-from nnilite._store.opening import open_store
+from nnilite._store.writer import open_store
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite.codedir import CodePackage
 from nnilite.config.secrets import without_secrets

@@ -37,9 +37,8 @@ from nnilite._network.host_names import is_loopback
 from nnilite._plugins import lookup
 from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
 from nnilite._side_processes.keeping import Feeder, keep_fed
-from nnilite._store.opening import open_store
 from nnilite._store.settings_of_config import is_maximizing
-from nnilite._store.writer import Store
+from nnilite._store.writer import Store, open_store
 from nnilite._trackers import trackers_of
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._views.experiment_view import assemble_view, located

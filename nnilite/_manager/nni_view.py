@@ -16,10 +16,9 @@ from nnilite._answers.backend import Piece, TrialRemarks
 from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.documents import read_document
 from nnilite._experiments.nni_folders import COPY, COPY_CURE
-from nnilite._store.opening import open_store
 from nnilite._store.reader import Reader
 from nnilite._store.settings_of_config import is_maximizing
-from nnilite._store.writer import Store
+from nnilite._store.writer import Store, open_store
 from nnilite._views.about import About, ExperimentProgress
 from nnilite._views.viewer import Viewer, piece
 from nnilite.errors import Conflict, NotFound

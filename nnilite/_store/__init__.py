@@ -1,7 +1,6 @@
 """The experiment's SQLite database and the files beside it. What is not committed there has not happened.
 
 recall              reads back what the manager needs to continue
-opening             opens or makes the database of an experiment's folder
 settings_of_config  the settings with which the rules begin, from a config
 writer              the writing side: one transaction for each round of the engine
 columns             the columns of trials and attempts, derived from the records

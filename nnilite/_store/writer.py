@@ -281,3 +281,13 @@ def _experiment_rows(record: s.SaveExperiment) -> Iterable[tuple[str, str]]:
     yield "duration_s", repr(record.duration_s)
     yield "ended", json.dumps(record.ended)
     yield "limits", json.dumps(asdict(record.settings.limits))
+
+
+def open_store(directory: Path, new: bool, now: float) -> Store:
+    """Open the experiment's database, or make it if the experiment is new. Raises: StoreError."""
+    path = directory / FILE_NAME
+    if new:
+        return Store.create(path, directory.name, now)
+    store = Store(path)
+    store.open()
+    return store
