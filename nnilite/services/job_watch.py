@@ -56,6 +56,8 @@ class Patience:
     """The log of a job may come to its end so long after the job."""
     soft_extra_s: float = 5.0
     """The platform is asked for a hard end so long after the keeper should have ended the trial softly."""
+    call_s: float = 40.0
+    """All tries of one call have so long, where the client takes it from here: the engine gives up after 60 s."""
 
 
 @dataclass(frozen=True)

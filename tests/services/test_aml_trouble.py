@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.platform_http import AccessRefused, Outage, Throttled
 from nnilite.service import JobState
-from nnilite_aml import _snapshot, _workspace
+from nnilite_aml import _snapshot
 from nnilite_aml._calls import AzureCalls
 from nnilite_aml._config import AmlDistribution
-from platforms.aml.bench import MARKS, AmlBench, QuickAml
+from platforms.aml.bench import MARKS, QUICK, AmlBench, QuickAml
 from platforms.aml.workspace import MISSING_IMAGE
 
 pytestmark = MARKS
@@ -116,8 +117,9 @@ def test_parameters_that_are_too_large_are_refused_with_a_cure(bench):
 # ------------------------------------------------------------ an outage
 
 
-def test_an_outage_loses_nothing(bench, azure, monkeypatch):
-    monkeypatch.setattr(_workspace, "PATIENCE_S", 2)
+def test_an_outage_loses_nothing(opened, azure, monkeypatch):
+    monkeypatch.setattr(QuickAml, "patience", replace(QUICK, call_s=2.0))
+    bench = opened()
     name = bench.run(f"{bench.until('go')}; exit 5")
     bench.wait(name, JobState.RUNNING)
     with azure.outage():
@@ -169,7 +171,7 @@ def test_patience_is_kept_when_azure_asks_for_it(bench, azure):
     before = len(azure.seen)
     assert isinstance(bench.refusal(bench.service.submit(bench.job("true"))), Throttled)
     assert len(azure.seen) == before
-    bench.service._workspace._calls._not_before = 0.0
+    bench.service.api._calls._not_before = 0.0
 
 
 def test_a_short_wait_that_azure_asks_for_is_no_error(bench, azure):
@@ -322,7 +324,7 @@ def test_the_code_goes_up_once_for_all_trials_and_managers(bench, azure):
 
 
 def test_a_trial_waits_with_a_reason_while_the_code_goes_up(bench, azure, monkeypatch):
-    monkeypatch.setattr(QuickAml, "upload_patience_s", 0.2)
+    monkeypatch.setattr(QuickAml, "patience", replace(QUICK, upload_s=0.2))
     azure.misbehave("PUT nnilitestorage", 1, status=503, delay_s=2)
     error = bench.refusal(bench.service.submit(bench.job("true")))
     assert isinstance(error, NoCapacity)

@@ -62,10 +62,11 @@ def _kubernetes() -> dict[str, Any]:
     return {"_now": lambda: SimpleNamespace(known=known), "_in_thread": in_thread, "_status": status}
 
 
+MIDDLE = {"jobs": partial(_answer, {}), "listed": partial(_answer, None), "watched": _watch, "_jobs": {}}
 PLATFORMS: dict[type, dict[str, Any]] = {
-    AmlService: {"_list": partial(_answer, {}), "_watch": _watch},
+    AmlService: MIDDLE,
     DeterminedService: {"_connected": _listing("experiments"), "_status": _status},
-    DlcService: {"jobs": partial(_answer, {}), "listed": partial(_answer, None), "watched": _watch, "_jobs": {}},
+    DlcService: MIDDLE,
     DltsService: {"_connected": _listing("jobs"), "_watch": _watch},
     OpenPaiService: {"_list": partial(_answer, {}), "_status": _status},
     RayService: {

@@ -6,151 +6,135 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from nnilite.errors import ConfigError, Place
+from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.services.section_fields import (
+    EnvironmentVariables,
+    ManagerIp,
+    TrialGpuNumber,
+    check_variables,
+    field_place,
+)
 from nnilite.units import Duration, FilePath, MemoryMb, NonNegativeInt, PositiveInt, Secret
 
 SERVERLESS = "serverless"
 DEFAULT_IMAGE = "msranni/nni:latest"
 _ENVIRONMENT = re.compile(r"(azureml:)?[\w.-]+:[\w.-]+|azureml://registries/\S+")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXPERIMENT = re.compile(r"[A-Za-z0-9_][\w-]{0,254}")
-_OURS = "NNILITE_"
-
-
-def _about(description: str) -> dict[str, str]:
-    return {"description": description}
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmlDistribution:
     """How the processes of a trial on several nodes find each other."""
 
-    type: Literal["PyTorch", "MPI", "TensorFlow"] = field(
-        metadata=_about("which variables each process gets; the process of rank 0 reports for the trial")
-    )
-    process_count_per_instance: PositiveInt = field(
-        default=1, metadata=_about("of PyTorch and MPI: processes on each node")
-    )
-    worker_count: PositiveInt = field(default=1, metadata=_about("of TensorFlow: workers; worker 0 reports"))
-    parameter_server_count: NonNegativeInt = field(default=0, metadata=_about("of TensorFlow: parameter servers"))
+    type: Annotated[
+        Literal["PyTorch", "MPI", "TensorFlow"],
+        "which variables each process gets; the process of rank 0 reports for the trial",
+    ]
+    process_count_per_instance: Annotated[PositiveInt, "of PyTorch and MPI: processes on each node"] = 1
+    worker_count: Annotated[PositiveInt, "of TensorFlow: workers; worker 0 reports"] = 1
+    parameter_server_count: Annotated[NonNegativeInt, "of TensorFlow: parameter servers"] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmlIdentity:
     """As whom the trial's code calls Azure."""
 
-    type: Literal["managed", "user", "token"] = field(
-        metadata=_about(
-            "`managed`: the managed identity of the compute target; `user`: whoever has submitted the job; "
-            "`token`: the job's own token for the workspace"
-        )
-    )
-    client_id: str | None = field(default=None, metadata=_about("of managed: which one, where there are several"))
+    type: Annotated[
+        Literal["managed", "user", "token"],
+        "`managed`: the managed identity of the compute target; `user`: whoever has submitted the job; "
+        "`token`: the job's own token for the workspace",
+    ]
+    client_id: Annotated[str | None, "of managed: which one, where there are several"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmlConfig:
     """Which workspace it is, who logs in, and what each trial gets there."""
 
-    subscription_id: str = field(metadata=_about("the subscription of the workspace"))
-    resource_group: str = field(metadata=_about("the resource group of the workspace"))
-    workspace_name: str = field(metadata=_about("the workspace"))
-    compute_target: str = field(
-        default=SERVERLESS,
-        metadata=_about("a compute cluster or compute instance of the workspace; serverless compute if not set"),
+    subscription_id: Annotated[str, "the subscription of the workspace"]
+    resource_group: Annotated[str, "the resource group of the workspace"]
+    workspace_name: Annotated[str, "the workspace"]
+    compute_target: Annotated[
+        str, "a compute cluster or compute instance of the workspace; serverless compute if not set"
+    ] = SERVERLESS
+    docker_image: Annotated[str, "with Python 3.8 or later"] = DEFAULT_IMAGE
+    conda_file: Annotated[FilePath | None, "a conda environment file: Azure installs it over `dockerImage`, once"] = (
+        None
     )
-    docker_image: str = field(default=DEFAULT_IMAGE, metadata=_about("with Python 3.8 or later"))
-    conda_file: FilePath | None = field(
-        default=None, metadata=_about("a conda environment file: Azure installs it over `dockerImage`, once")
+    environment: Annotated[
+        str | None, "in place of both: an environment of the workspace as NAME:VERSION, or one of a registry"
+    ] = None
+    instance_type: Annotated[
+        str | None, "the VM size; needed for serverless compute, such as Standard_NC24ads_A100_v4"
+    ] = None
+    instance_count: Annotated[PositiveInt, "nodes of each trial; more need `distribution`"] = 1
+    distribution: Annotated[AmlDistribution | None, "of trials on several nodes"] = None
+    low_priority: Annotated[bool, "cheap nodes, which Azure may take away at any time; trials are tried again"] = False
+    shm_size: Annotated[MemoryMb | None, "of /dev/shm"] = None
+    environment_variables: EnvironmentVariables = field(default_factory=dict)
+    identity: Annotated[AmlIdentity | None, "as whom the trial's code calls Azure"] = None
+    experiment_name: Annotated[str | None, "under which jobs are shown on Azure; `nni_exp_` and the id if not set"] = (
+        None
     )
-    environment: str | None = field(
-        default=None,
-        metadata=_about("in place of both: an environment of the workspace as NAME:VERSION, or one of a registry"),
+    tags: Annotated[dict[str, str], "of all jobs"] = field(default_factory=dict)
+    checkpoint_datastore: Annotated[
+        str, "the datastore where checkpoints outlive a job; an empty text keeps them with the job alone"
+    ] = "workspaceblobstore"
+    tenant_id: Annotated[str | None, "of a service principal that logs in"] = None
+    client_id: Annotated[str | None, "of a service principal, or of a managed identity of this machine"] = None
+    client_secret: Annotated[Secret | None, 'of a service principal; better "${env:AZURE_CLIENT_SECRET}"'] = None
+    cloud: Annotated[Literal["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"], "which of Azure's clouds"] = (
+        "AzureCloud"
     )
-    instance_type: str | None = field(
-        default=None, metadata=_about("the VM size; needed for serverless compute, such as Standard_NC24ads_A100_v4")
-    )
-    instance_count: PositiveInt = field(default=1, metadata=_about("nodes of each trial; more need `distribution`"))
-    distribution: AmlDistribution | None = field(default=None, metadata=_about("of trials on several nodes"))
-    low_priority: bool = field(
-        default=False, metadata=_about("cheap nodes, which Azure may take away at any time; trials are tried again")
-    )
-    shm_size: MemoryMb | None = field(default=None, metadata=_about("of /dev/shm"))
-    environment_variables: dict[str, str] = field(default_factory=dict, metadata=_about("of trials"))
-    identity: AmlIdentity | None = field(default=None, metadata=_about("as whom the trial's code calls Azure"))
-    experiment_name: str | None = field(
-        default=None, metadata=_about("under which jobs are shown on Azure; `nni_exp_` and the id if not set")
-    )
-    tags: dict[str, str] = field(default_factory=dict, metadata=_about("of all jobs"))
-    checkpoint_datastore: str = field(
-        default="workspaceblobstore",
-        metadata=_about("the datastore where checkpoints outlive a job; an empty text keeps them with the job alone"),
-    )
-    tenant_id: str | None = field(default=None, metadata=_about("of a service principal that logs in"))
-    client_id: str | None = field(
-        default=None, metadata=_about("of a service principal, or of a managed identity of this machine")
-    )
-    client_secret: Secret | None = field(
-        default=None, metadata=_about('of a service principal; better "${env:AZURE_CLIENT_SECRET}"')
-    )
-    cloud: Literal["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"] = field(
-        default="AzureCloud", metadata=_about("which of Azure's clouds")
-    )
-    request_timeout: Duration = field(default=30, metadata=_about("how long Azure may take for one answer"))
-    nni_manager_ip: str | None = field(
-        default=None, metadata=_about("where trials reach the manager, unless `callback` is log")
-    )
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
-    max_trial_number_per_gpu: PositiveInt = field(
-        default=1, metadata=_about("accepted, as in NNI; has no effect: Azure gives whole nodes to each job")
-    )
+    request_timeout: Annotated[Duration, "how long Azure may take for one answer"] = 30
+    nni_manager_ip: ManagerIp = None
+    trial_gpu_number: TrialGpuNumber = None
+    max_trial_number_per_gpu: Annotated[
+        PositiveInt, "accepted, as in NNI; has no effect: Azure gives whole nodes to each job"
+    ] = 1
 
     def __post_init__(self) -> None:
         for name in ("subscription_id", "resource_group", "workspace_name"):
             if not getattr(self, name).strip() or "/" in getattr(self, name):
-                raise ConfigError("must be a name, without any slash", _place(name))
+                raise ConfigError("must be a name, without any slash", field_place(name))
         if self.environment is not None and not _ENVIRONMENT.fullmatch(self.environment):
             raise ConfigError(
-                f"{self.environment!r} must be NAME:VERSION, or azureml://registries/...", _place("environment")
+                f"{self.environment!r} must be NAME:VERSION, or azureml://registries/...", field_place("environment")
             )
         if self.environment is not None and (self.conda_file or self.docker_image != DEFAULT_IMAGE):
             raise ConfigError(
-                "stands in the place of dockerImage and condaFile: give one of them", _place("environment")
+                "stands in the place of dockerImage and condaFile: give one of them", field_place("environment")
             )
         if self.experiment_name is not None and not _EXPERIMENT.fullmatch(self.experiment_name):
-            raise ConfigError("may have letters, digits, _ and -, 255 at most", _place("experiment_name"))
+            raise ConfigError("may have letters, digits, _ and -, 255 at most", field_place("experiment_name"))
         self._check_nodes()
         self._check_login()
-        for name in self.environment_variables:
-            if not _VARIABLE.fullmatch(name) or name.startswith(_OURS):
-                raise ConfigError(
-                    f"{name!r} cannot be the name of a variable of trials", _place("environment_variables")
-                )
+        check_variables(self.environment_variables)
 
     def _check_nodes(self) -> None:
         given = self.distribution
         if self.serverless and not self.instance_type:
-            raise ConfigError("is needed for serverless compute, such as Standard_DS3_v2", _place("instance_type"))
+            raise ConfigError("is needed for serverless compute, such as Standard_DS3_v2", field_place("instance_type"))
         if self.instance_count > 1 and given is None:
             raise ConfigError(
-                "is needed for several nodes: it says how their processes find each other", _place("distribution")
+                "is needed for several nodes: it says how their processes find each other", field_place("distribution")
             )
         if given is not None and given.type == "TensorFlow":
             wanted = given.worker_count + given.parameter_server_count
             if wanted != self.instance_count:
                 raise ConfigError(
-                    f"must be {wanted}: a node for each worker and each parameter server", _place("instance_count")
+                    f"must be {wanted}: a node for each worker and each parameter server", field_place("instance_count")
                 )
 
     def _check_login(self) -> None:
         if self.client_secret is not None:
             for name in ("tenant_id", "client_id"):
                 if not getattr(self, name):
-                    raise ConfigError("is needed with clientSecret", _place(name))
+                    raise ConfigError("is needed with clientSecret", field_place(name))
 
     @property
     def serverless(self) -> bool:
@@ -164,12 +148,7 @@ class AmlConfig:
         try:
             return Path(self.conda_file).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", _place("conda_file")) from error
-
-
-def _place(name: str) -> Place:
-    first, *rest = name.split("_")
-    return Place(field=first + "".join(part.title() for part in rest))
+            raise ConfigError(f"cannot be read: {error}", field_place("conda_file")) from error
 
 
 def _is_for(*types: str) -> Callable[[Any, Mapping[str, Json]], bool]:

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnilite.errors import ConfigError
-from nnilite.records import Json
 from nnilite.service import Job
 from nnilite.services.bootstrap import Instructions, Supply, environment
+from nnilite.services.delivery import START_VARIABLE, keeper_spec
 from nnilite_aml._config import AmlConfig, AmlDistribution
-from nnilite_aml._snapshot import KEEPER_FILE, START_FILE, START_VARIABLE, CodeSnapshot
+from nnilite_aml._snapshot import KEEPER_FILE, START_FILE, CodeSnapshot
 
 MOUNT = "checkpoints"
-_HIDDEN = "********"
 _LARGEST_BYTES = 1_000_000
 """Of the variables of a job: Linux takes 2 MB for them, and Azure 4 MB for a whole request."""
 _IDENTITIES = {"managed": "managed", "user": "user_identity", "token": "aml_token"}
@@ -39,18 +38,13 @@ def experiment_name(config: AmlConfig, experiment: str) -> str:
     return config.experiment_name or f"nni_exp_{experiment}"
 
 
-def variables(job: Job, snapshot: CodeSnapshot, callback: str | None) -> Mapping[str, str]:
+def variables(job: Job, snapshot: CodeSnapshot, callback: str) -> Mapping[str, str]:
     """The environment variables by which a job gets its specification.
 
     It holds the trial's token only if the trial calls the manager. Raises: ConfigError if it is too large.
     """
-    more: dict[str, Json] = {"callback": callback, "send_output": True}
-    if callback is None:
-        more["token"] = ""
-    if job.gpus == 0:
-        more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
     instructions = Instructions(
-        job.spec_for("", **more),
+        keeper_spec(job, "", callback),
         Supply(file=KEEPER_FILE),
         snapshot.keeper_sha256,
         Supply(file=f"{snapshot.code_hash}.tar.gz"),
@@ -94,11 +88,6 @@ def arguments(
         "outputs": _outputs(job, config),
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def hidden(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables without their contents."""
-    return dict.fromkeys(given, _HIDDEN)
 
 
 def _outputs(job: Job, config: AmlConfig) -> dict[str, Any] | None:

@@ -10,138 +10,107 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.platform_http import Contradiction, Problem
-from nnilite.records import Json, KeeperEvent
-from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.records import Json
+from nnilite.service import Handle, Job, ServiceContext
+from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import given_callback_address
-from nnilite.services.job_turns import JobTurns
+from nnilite.services.delivery import START_VARIABLE, hidden
 from nnilite.units import format_size
 from nnilite_aml._checks import check_target, check_workspace, environment_of
 from nnilite_aml._config import IGNORED, AmlConfig
-from nnilite_aml._request import arguments, azure_name, hidden, tag_of, variables
+from nnilite_aml._request import arguments, azure_name, tag_of, variables
 from nnilite_aml._snapshot import CodeSnapshot, prepare
-from nnilite_aml._watch import AmlWatch
+from nnilite_aml._watch import AmlPatience, AmlWatch
 from nnilite_aml._workspace import AmlJob, AmlWorkspace, rest_body
 
 log = logging.getLogger(__name__)
 
-_SOFT_EXTRA_S = 5.0
 
-
-class AmlService(TrainingService):
+class AmlService(BatchService[AmlWorkspace, AmlJob]):
     """Command jobs of an Azure Machine Learning workspace."""
 
     Config = AmlConfig
     ignores = IGNORED
-    reports_aside = True
-
-    list_pause_s: ClassVar[float] = 3.0
-    """So often at most jobs are listed: Azure allows some thousand calls an hour."""
-    log_pause_s: ClassVar[float] = 3.0
-    """So often at most the log of a running job is read on."""
-    upload_patience_s: ClassVar[float] = 40.0
-    """So long `submit` waits for the code to be up, before it says that there is no room yet."""
+    platform: ClassVar[str] = "Azure"
+    # Azure allows some thousand calls an hour.
+    patience: ClassVar[AmlPatience] = AmlPatience(list_pause_s=3.0, log_pause_s=3.0)
 
     def __init__(self, name: str, config: AmlConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._config = config
-        self._workspace: AmlWorkspace | None = None
         self._snapshot: CodeSnapshot | None = None
         self._uploading: asyncio.Task[str] | None = None
         self._environment = ""
-        self._watches: dict[str, AmlWatch] = {}
-        self._turns = JobTurns()
-        self._jobs: Mapping[str, AmlJob] = {}
-        self._listed = float("-inf")
 
     # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
-        self._workspace = AmlWorkspace(self._config)
-        self._watches, self._listed, self._environment = {}, float("-inf"), ""
-        try:
-            self._snapshot = await asyncio.to_thread(prepare, self.context)
-            await check_workspace(self._workspace, self._config)
-            if not await self._list():  # else there are trials to be watched, whatever has changed since they began
-                await self._check(self._workspace)
-        except BaseException:
-            await self.close()
-            raise
+        self._environment = ""
+        # Code that is too large for Azure is refused before anything is sent.
+        self._snapshot = await asyncio.to_thread(prepare, self.context)
+        await super().open()
 
-    async def check(self) -> None:
-        workspace = AmlWorkspace(self._config)
-        try:
-            await check_workspace(workspace, self._config)
-            await self._check(workspace)
-        finally:
-            await workspace.close()
+    def connect(self) -> AmlWorkspace:
+        return AmlWorkspace(self._config, self.patience.call_s)
 
-    async def _check(self, workspace: AmlWorkspace) -> None:
-        """Whether a trial could ever run. Raises: ConfigError, Problem."""
-        if self.context.defaults.get("callback") != "log":
-            given_callback_address(self.context, self._config.nni_manager_ip, "Azure's nodes")
-        gpus = self._config.trial_gpu_number
-        gpus = self.context.defaults.get("trialGpuNumber") if gpus is None else gpus
-        await check_target(workspace, self._config, int(gpus or 0))
+    async def log_in(self, api: AmlWorkspace) -> None:
+        await check_workspace(api, self._config)
+
+    async def check_trials(self, api: AmlWorkspace) -> None:
+        if not self.reports_by_log:
+            self._way_back()
+        await check_target(api, self._config, self.gpus or 0)
         if self._config.environment is not None:
-            await environment_of(workspace, self._config)
+            await environment_of(api, self._config)
 
     async def close(self) -> None:
-        workspace, self._workspace = self._workspace, None
         uploading, self._uploading = self._uploading, None
         if uploading is not None:
             uploading.cancel()
-        await self._turns.close()
-        if workspace is not None:
-            await workspace.close()
+        await super().close()
 
-    def _connected(self) -> AmlWorkspace:
-        if self._workspace is None:
-            raise ServiceError(f"{self.name} is not open")
-        return self._workspace
-
-    def _callback(self) -> str:
-        """Raises: NoCapacity, since trials of a resumed experiment that run must not end with it."""
-        try:
-            return given_callback_address(self.context, self._config.nni_manager_ip, "Azure's nodes")
-        except ConfigError as error:
-            raise NoCapacity(str(error)) from error
+    def _way_back(self) -> str:
+        """Raises: ConfigError."""
+        return given_callback_address(self.context, self._config.nni_manager_ip, "Azure's nodes")
 
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        workspace, snapshot = self._connected(), self._snapshot
+        workspace, snapshot = self.api, self._snapshot
         if snapshot is None:
             raise ServiceError(f"{self.name} is not open")
-        report, soft_s = str(job.spec.get("report") or "rest"), 0.0
-        if report == "rest":
-            soft_s = float(job.spec.get("grace_s") or 0) + float(job.spec.get("heartbeat_s") or 0) + _SOFT_EXTRA_S
-        own = await asyncio.to_thread(variables, job, snapshot, self._callback() if report == "rest" else None)
+        own = await asyncio.to_thread(variables, job, snapshot, self._callback(job))
         code = await self._uploaded(snapshot)
         self._environment = self._environment or await environment_of(workspace, self._config)
         try:
             await workspace.create(arguments(job, self._config, code, self._environment, own))
         except Contradiction as problem:
             log.debug("%s is there already: %s", job.name, problem)
-        handle = {"job": job.name, "report": report, "soft_s": soft_s}
-        self._watch(handle).submitted()
-        return handle
+        return self.handle(job)
+
+    def _callback(self, job: Job) -> str:
+        """Where a job reaches the manager, "" if it reports by its log. Raises: NoCapacity while there is no way."""
+        if job.spec.get("report") == "stdout":
+            return ""
+        try:
+            return self._way_back()
+        except ConfigError as error:  # trials of a resumed experiment that run must not end with it
+            raise NoCapacity(str(error)) from error
 
     async def _uploaded(self, snapshot: CodeSnapshot) -> str:
         """The id of the code on Azure. Raises: NoCapacity while it goes up, Problem."""
         if self._uploading is None:
-            self._uploading = asyncio.create_task(self._connected().upload(snapshot.folder))
+            self._uploading = asyncio.create_task(self.api.upload(snapshot.folder))
             # If nobody waits for it any more, its failure is of no interest.
             self._uploading.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
-            return await asyncio.wait_for(asyncio.shield(self._uploading), self.upload_patience_s)
+            return await asyncio.wait_for(asyncio.shield(self._uploading), self.patience.upload_s)
         except asyncio.TimeoutError:
             raise NoCapacity(f"its code goes up to Azure ({format_size(snapshot.size_bytes)})") from None
         except Problem:
@@ -150,7 +119,7 @@ class AmlService(TrainingService):
 
     def describe(self, job: Job) -> Json:
         config = self._config
-        own = hidden({"NNILITE_START": ""})
+        own = hidden([START_VARIABLE])
         code = "(the snapshot of keeper and code)"
         workspace = f"/subscriptions/{config.subscription_id}/resourceGroups/{config.resource_group}/providers/"
         workspace += f"Microsoft.MachineLearningServices/workspaces/{config.workspace_name}"
@@ -159,57 +128,12 @@ class AmlService(TrainingService):
 
     # ------------------------------------------------------------ watching
 
-    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        if not handles:
-            return []
-        jobs = await self._list()
-        calls = [(str(handle["job"]), partial(self._watch(handle).status, jobs)) for handle in handles]
-        return await self._turns.statuses(calls)
+    async def list_jobs(self, api: AmlWorkspace, wanted: frozenset[str]) -> Mapping[str, AmlJob]:
+        return await api.jobs(tag_of(self.context.experiment))
 
-    async def _list(self) -> Mapping[str, AmlJob]:
-        """All jobs of the experiment, at most so old as `list_pause_s`."""
-        if time.monotonic() - self._listed >= self.list_pause_s:
-            try:
-                self._jobs = await self._connected().jobs(tag_of(self.context.experiment))
-            except (NotFound, ConfigError) as error:
-                # A list that is refused says nothing of the jobs.
-                raise ServiceError(str(error)) from error
-            self._listed = time.monotonic()
-        return self._jobs
-
-    def _watch(self, handle: Handle) -> AmlWatch:
-        name = azure_name(str(handle["job"]))
-        if name not in self._watches:
-            self._watches[name] = AmlWatch(self._connected(), self._config, name)
-        return self._watches[name]
-
-    # ------------------------------------------------------------ the end
-
-    async def cancel(self, handle: Handle) -> None:
-        """The keeper of a running trial hears it from the manager first, and ends the trial softly.
-
-        How long Azure leaves a job between its SIGTERM and the end is not documented. So Azure is asked when the time
-        for that is over, by `poll`; at once where the keeper does not hear the manager, or the trial does not run yet.
-        """
-        await self._watch(handle).cancel(float(handle.get("soft_s") or 0))
-
-    async def remove(self, handle: Handle) -> None:
-        """Azure keeps ended jobs, and checkpoints; one that still runs or waits is canceled."""
-        await self._watch(handle).remove()
-        self._watches.pop(azure_name(str(handle["job"])), None)
-
-    # ------------------------------------------------------------ logs and files
-
-    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        async with self._turns.turn(str(handle["job"])):
-            return await self._watch(handle).reports(handle["report"] == "stdout", self.log_pause_s)
-
-    async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        """The output of the first process; Azure keeps what a trial prints in one log."""
-        if stream not in ("stdout", "stderr"):
-            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
-        return bytes(self._watch(handle).log.output[offset : offset + limit]) if stream == "stdout" else b""
+    def watch(self, api: AmlWorkspace, handle: Handle) -> AmlWatch:
+        return AmlWatch(api, self._config, handle, self.patience)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """The files that the trial has left, after its end."""
-        await self._connected().download(azure_name(str(handle["job"])), target)
+        await self.api.download(azure_name(str(handle["job"])), target)

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.service import ServiceContext
-from nnilite.services.bootstrap import JobProcess, command, python_command
+from nnilite.services.bootstrap import JobProcess, command, keeper_digest, python_command
+from nnilite.services.delivery import START_VARIABLE
 from nnilite.units import format_size
 from nnilite_aml import _start
 
 START_FILE = "nnilite-start"
 KEEPER_FILE = "keeper.pyz"
-START_VARIABLE = "NNILITE_START"
 SNAPSHOT_LIMIT_BYTES = 300 * 1024**2
 """Azure's own limit for the snapshot of a job."""
 
@@ -57,7 +57,7 @@ def prepare(context: ServiceContext) -> CodeSnapshot:
             "from a datastore",
             Place(field="trialCodeDirectory"),
         )
-    digest = hashlib.sha256(keeper).hexdigest()
+    digest = keeper_digest(context.keeper)
     name = hashlib.sha256(script + digest.encode() + package.hash.encode()).hexdigest()[:16]
     folder = context.directory / "aml" / name
     if not folder.is_dir():

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from nnilite.records import EndCause, Exited
 from nnilite.service import JobState, JobStatus
-from nnilite.services.keeper_folder import end_status
+from nnilite.services.job_watch import SeenJob, keeper_status
 from nnilite_aml._config import AmlConfig
-from nnilite_aml._workspace import RunFacts
+from nnilite_aml._workspace import AmlJob, RunFacts
 
 WAITING: Mapping[str, str] = {
     "NotStarted": "Azure has taken it",
@@ -22,21 +22,40 @@ WAITING: Mapping[str, str] = {
     "Provisioning": "Azure is making nodes for it",
     "Preparing": "its environment is being prepared, which takes long the first time",
     "Queued": "queued",
-    "Paused": "somebody has paused it on Azure; resume it there",
+    "Paused": "it is paused on Azure: resume it there",
 }
 RUNNING: Mapping[str, str] = {
     "Running": "",
     "Finalizing": "its outputs are being kept",
     "CancelRequested": "it is being canceled",
 }
-ENDED = ("Completed", "Failed", "Canceled")
+ENDED: Mapping[str, JobState] = {
+    "Completed": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Canceled": JobState.CANCELED,
+}
 NOT_RESPONDING = "NotResponding"
 _REASON_CHARS = 1500
 _EXIT_CODE = re.compile(r"(?:status code|exit code|exited with code)[:\s]+(\d{1,3})\b", re.IGNORECASE)
 _TAKEN_AWAY = re.compile(r"preempt|evict|node[^.]{0,40}\b(lost|unusable|failed|unhealthy|rebooted)", re.IGNORECASE)
 
 
-def waiting(status: str, config: AmlConfig, warnings: tuple[str, ...] = ()) -> str:
+def seen(job: AmlJob, config: AmlConfig, facts: RunFacts) -> SeenJob:
+    """What Azure tells of a job."""
+    status = job.status
+    if status in ENDED:
+        return SeenJob(ENDED[status], started=facts.started, url=job.url)
+    if status in WAITING:
+        return SeenJob(JobState.WAITING, _why(status, config, facts.warnings), facts.started, url=job.url)
+    if status in RUNNING:
+        stopping = status == "CancelRequested"
+        return SeenJob(JobState.RUNNING, RUNNING[status], facts.started, url=job.url, is_stopping=stopping)
+    if status == NOT_RESPONDING:  # its node may come back
+        return SeenJob(JobState.UNKNOWN, "Azure hears nothing of its node", facts.started, url=job.url)
+    return SeenJob(JobState.UNKNOWN, f"Azure tells a state that is not known here: {status!r:.40}", url=job.url)
+
+
+def _why(status: str, config: AmlConfig, warnings: tuple[str, ...]) -> str:
     """Why a job waits."""
     words = WAITING[status]
     if status == "Queued":
@@ -46,16 +65,16 @@ def waiting(status: str, config: AmlConfig, warnings: tuple[str, ...] = ()) -> s
     return "; ".join([words, *warnings])[:_REASON_CHARS]
 
 
-def preempted(facts: RunFacts, url: str) -> JobStatus:
+def preempted(facts: RunFacts) -> JobStatus:
     """Of a job that has run and waits again."""
     why = "; ".join(filter(None, [*facts.warnings, facts.error]))
     reason = "Azure has taken its node away and put it in the queue again" + (f": {why}" if why else "")
-    return JobStatus(JobState.LOST, reason[:_REASON_CHARS], url=url, started=facts.started)
+    return JobStatus(JobState.LOST, reason[:_REASON_CHARS], started=facts.started)
 
 
-def ended(status: str, word: Exited | None, facts: RunFacts, url: str) -> JobStatus:
+def ended(status: str, word: Exited | None, facts: RunFacts) -> JobStatus:
     """How a job has ended. `word` is the keeper's."""
-    times = JobStatus(JobState.UNKNOWN, url=url, started=facts.started, ended=facts.ended)
+    times = JobStatus(JobState.UNKNOWN, started=facts.started, ended=facts.ended)
     if word is not None:
         told = _by_keeper(status, word, facts, times)
         return replace(told, reason=told.reason[:_REASON_CHARS])
@@ -67,8 +86,7 @@ def ended(status: str, word: Exited | None, facts: RunFacts, url: str) -> JobSta
 
 
 def _by_keeper(status: str, word: Exited, facts: RunFacts, times: JobStatus) -> JobStatus:
-    record = {"code": word.code, "message": word.message, "cause": word.cause.value, "time": word.time}
-    found = replace(end_status(record, started=times.started), url=times.url)
+    found = keeper_status(word, times.started)
     if found.state is JobState.SUCCEEDED:
         return found
     if status == "Canceled":

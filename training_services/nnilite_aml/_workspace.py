@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_S = 40.0
-"""For all tries of a call; the engine gives up a call after 60 s."""
 _UPLOAD_LIMIT_S = 3600.0
 _DOWNLOAD_LIMIT_S = 600.0
 _PIECE_BYTES = 4_000_000
@@ -73,10 +71,11 @@ class AmlTarget:
 
 
 class AmlWorkspace:
-    """All calls raise Problem."""
+    """All tries of a call have `patience_s`. All calls raise Problem."""
 
-    def __init__(self, config: AmlConfig) -> None:
+    def __init__(self, config: AmlConfig, patience_s: float) -> None:
         self._config = config
+        self._patience_s = patience_s
         self._calls = AzureCalls(float(config.request_timeout), cure(config))
         self._made: MLClient | None = None
         self._transport: RequestsTransport | None = None
@@ -127,7 +126,7 @@ class AmlWorkspace:
 
     async def _call(self, what: str, work: Callable[[MLClient], T], timeout_s: float | None = None) -> T:
         await self._calls.run("the login", self._client, timeout_s=60, patience_s=60)
-        patience_s = max(PATIENCE_S, timeout_s or 0)
+        patience_s = max(self._patience_s, timeout_s or 0)
         return await self._calls.run(
             what, lambda: work(self._client()), timeout_s=timeout_s, patience_s=patience_s, renew=self._forget
         )
@@ -213,7 +212,7 @@ class AmlWorkspace:
             blob = BlobClient.from_blob_url(url, retry_total=0, transport=self._connections())
             return bytes(blob.download_blob(offset=offset, length=_PIECE_BYTES).readall())
 
-        return await self._calls.run("the log of a job", work, patience_s=PATIENCE_S)
+        return await self._calls.run("the log of a job", work, patience_s=self._patience_s)
 
     async def download(self, name: str, target: Path) -> None:
         """Copy what a job has left in its folder `outputs`."""

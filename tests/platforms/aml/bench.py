@@ -13,11 +13,13 @@ from nnilite.records import Json
 from nnilite.service import Handle, ServiceContext
 from nnilite.testing import ReadingBench
 from nnilite_aml import AmlConfig, AmlService
+from nnilite_aml._watch import AmlPatience
 from platforms.aml.login import CLIENT, SECRET, TENANT
 from platforms.aml.workspace import GROUP, NAME, SUBSCRIPTION
 
 GIVEN = os.environ.get("NNILITE_TEST_AML", "")
 """SUBSCRIPTION/GROUP/WORKSPACE/COMPUTE of a real workspace; who logs in is found as by any program of Azure's."""
+QUICK = AmlPatience(list_pause_s=0.1, log_pause_s=0.1, young_s=0.5, gone_s=0.5, log_lag_s=5.0)
 # The stand-in takes long to start, so that all its tests share one process. Azure's library is warned by its own ones.
 MARKS = [
     pytest.mark.process,
@@ -61,8 +63,7 @@ def config(**fields: Any) -> AmlConfig:
 class QuickAml(AmlService):
     """Does not wait long between questions. A cancellation reaches the keeper as the engine has the manager tell it."""
 
-    list_pause_s = 0.1
-    log_pause_s = 0.1
+    patience = QUICK
     bench: ReadingBench | None = None
 
     async def cancel(self, handle: Handle) -> None:
