@@ -1,6 +1,7 @@
 """What plugins and the manager are tested with. Needs pytest, and nothing beside it.
 
 ServiceContract     the tests that every training service passes: subclass it, and give it `make_service`
+BatchContract       the tests of what goes wrong on a batch platform: give it `trouble`, a BatchTrouble
 TunerContract       the tests that every tuner passes: subclass it, and give it `make_tuner`
 ServiceBench        the surroundings in which the service tests run jobs: a manager's side without a manager
 ReadingBench        the same, for services that read reports themselves, as from the log of their platform
@@ -12,6 +13,7 @@ eventually          waits for a condition, with a deadline
 The modules:
 
 service_contract  the tests that every training service passes
+batch_contract    the tests of what goes wrong on a batch platform
 tuner_contract    the tests that every tuner passes
 bench             the manager's side of everything that a service needs, without a manager
 reading_bench     the same for services that read reports themselves
@@ -28,6 +30,7 @@ _rewrite          makes the contracts' assertions explain themselves
 from __future__ import annotations
 
 from nnilite.testing import _rewrite as _rewrite
+from nnilite.testing.batch_contract import BatchContract, BatchTrouble
 from nnilite.testing.bench import ServiceBench, eventually, keeper_zipapp
 from nnilite.testing.fakes import (
     BadService,
@@ -46,6 +49,8 @@ from nnilite.testing.tuner_contract import TunerContract
 
 __all__ = [
     "BadService",
+    "BatchContract",
+    "BatchTrouble",
     "FakeJob",
     "FakeService",
     "LyingService",

@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("nnilite.testing.service_contract", "nnilite.testing.tuner_contract")
+pytest.register_assert_rewrite(
+    "nnilite.testing.batch_contract", "nnilite.testing.service_contract", "nnilite.testing.tuner_contract"
+)

@@ -1,4 +1,4 @@
-"""Which cases of the contract of all services run every day.
+"""Which cases of the contracts of all services run every day.
 
 What runs inside of a job is the same on most platforms: the bootstrap, the keeper, the code and the reports. A class of
 the contract whose `every_case` is false runs every day only what its platform can break by itself, and all cases with
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnilite.testing import ServiceContract
+from nnilite.testing import BatchContract, ServiceContract
 
 KIND_MATTERS = {
     "test_a_job_runs_once_and_its_end_is_told",
@@ -51,10 +51,22 @@ PLATFORM_MATTERS = KIND_MATTERS | {
 """And those that a platform can break by the way in which it hands over specification, code and variables."""
 
 
+MIDDLE_MATTERS = {
+    "test_a_state_that_is_not_known_is_no_end",
+    "test_a_running_job_that_is_removed_is_ended",
+    "test_the_platform_ends_a_trial_that_does_not_hear_of_its_cancellation",
+}
+"""The cases of `BatchContract` that depend on `BatchService` alone. They run every day on the example of a plugin."""
+
+
 def is_for_long_runs(item: pytest.Item) -> bool:
     """Whether this is a case that need not run every day in its class."""
     kind = getattr(item, "cls", None)
-    if kind is None or not issubclass(kind, ServiceContract) or getattr(kind, "every_case", True):
+    if kind is None or getattr(kind, "every_case", True):
         return False
     name = getattr(item, "originalname", "")
+    if issubclass(kind, BatchContract):
+        return name in MIDDLE_MATTERS
+    if not issubclass(kind, ServiceContract):
+        return False
     return hasattr(ServiceContract, name) and name not in getattr(kind, "matters", PLATFORM_MATTERS)

@@ -12,10 +12,12 @@ import pytest
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.platform_http import AccessRefused, Outage, Throttled
 from nnilite.service import JobState
+from nnilite.testing import BatchContract
 from nnilite_aml import _snapshot
 from nnilite_aml._calls import AzureCalls
 from nnilite_aml._config import AmlDistribution
 from platforms.aml.bench import MARKS, QUICK, AmlBench, QuickAml
+from platforms.aml.trouble import AmlTrouble
 from platforms.aml.workspace import MISSING_IMAGE
 
 pytestmark = MARKS
@@ -39,6 +41,14 @@ def opened(tmp_path, azure):
 @pytest.fixture
 def bench(opened):
     return opened()
+
+
+class TestAmlTrouble(BatchContract):
+    every_case = False
+
+    @pytest.fixture
+    def trouble(self, opened, azure):
+        return AmlTrouble(opened(), azure)
 
 
 # ------------------------------------------------------------ what can never work is told before anything starts
@@ -117,23 +127,8 @@ def test_parameters_that_are_too_large_are_refused_with_a_cure(bench):
 # ------------------------------------------------------------ an outage
 
 
-def test_an_outage_loses_nothing(opened, azure, monkeypatch):
-    monkeypatch.setattr(QuickAml, "patience", replace(QUICK, call_s=2.0))
-    bench = opened()
-    name = bench.run(f"{bench.until('go')}; exit 5")
-    bench.wait(name, JobState.RUNNING)
-    with azure.outage():
-        bench.ask_anew()
-        with pytest.raises(ServiceError, match="Azure cannot be reached"):
-            bench.call(bench.service.poll([bench.handles[name]]), 60)
-        bench.give("go")
-    assert bench.finish(name).exits[0]["code"] == 5
-    assert bench.status(name).exit_code == 5
-
-
-@pytest.mark.parametrize("how", [{"status": 502}, {"status": 500}, {"status": 0}])
-def test_a_submission_whose_answer_is_lost_is_made_once(bench, azure, how):
-    azure.misbehave("/jobs/nni-", 1, after=True, **how)
+def test_a_submission_that_a_gateway_answers_is_made_once(bench, azure):
+    azure.misbehave("/jobs/nni-", 1, after=True, status=502)
     name = bench.run(bench.tell("once"))
     assert bench.finish(name).exits[0]["code"] == 0
     assert bench.lines() == ["once"]
@@ -188,33 +183,6 @@ def test_a_token_that_is_worthless_is_renewed(bench, azure):
     assert azure.login.logins >= 2
 
 
-def test_a_login_that_has_expired_says_nothing_of_the_jobs(bench, azure):
-    name = bench.run(f"{bench.until('go')}; exit 5")
-    bench.wait(name, JobState.RUNNING)
-    azure.login.revoke()
-    azure.login.secret = "another"
-    bench.ask_anew()
-    error = bench.refusal(bench.service.poll([bench.handles[name]]))
-    assert isinstance(error, AccessRefused)
-    assert "the secret has not expired" in str(error)
-    azure.login.secret = "the secret; of a service principal"
-    assert bench.status(name).state is JobState.RUNNING
-    bench.give("go")
-    assert bench.finish(name).exits[0]["code"] == 5
-
-
-@pytest.mark.parametrize("status", [400, 403, 404, 413])
-def test_a_list_that_is_refused_ends_no_job(bench, azure, status):
-    name = bench.run("sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    azure.misbehave("/jobs?", 1, status=status, body=b'{"error": {"code": "x", "message": "not today"}}')
-    bench.ask_anew()
-    error = bench.refusal(bench.service.poll([bench.handles[name]]))
-    assert isinstance(error, ServiceError)
-    assert "not today" in str(error)
-    assert bench.status(name).state is JobState.RUNNING
-
-
 def test_a_refusal_of_a_job_is_told_with_its_words(bench, azure):
     bench.finish(bench.run("true"))
     azure.misbehave("PUT management.azure.com", 5, status=403, body=b'{"error": {"code": "x", "message": "no quota"}}')
@@ -232,18 +200,6 @@ def test_nobody_who_is_logged_in_is_told_how_to_log_in(tmp_path, azure, monkeypa
 
 
 # ------------------------------------------------------------ jobs that Azure ends, moves or forgets
-
-
-def test_a_job_whose_node_is_taken_away_is_lost_and_does_not_run_again(bench, azure):
-    name = bench.run(f"{bench.tell('ran')}; sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    bench.eventually(bench.lines)
-    azure.workspace.preempt(azure.workspace.of(name))
-    status = bench.wait(name)
-    assert status.state is JobState.LOST
-    assert "The low priority node was preempted" in status.reason
-    bench.eventually(lambda: bench.refusal(bench.service.remove(bench.handles[name])) is None)
-    assert azure.workspace.of(name).status == "Canceled"
 
 
 def test_a_job_that_azure_has_started_anew_while_nobody_looked_is_lost(bench, azure):
@@ -268,19 +224,14 @@ def test_the_next_attempt_finds_the_checkpoints_of_the_one_before(bench, azure):
         lambda: [one for one in azure.workspace.blobs.names("nnilite/") if one.endswith("Tsave/checkpoints/state")]
     )
     azure.workspace.preempt(azure.workspace.of(name))
-    assert bench.wait(name).state is JobState.LOST
+    status = bench.wait(name)
+    assert status.state is JobState.LOST
+    assert "The low priority node was preempted" in status.reason
     again = bench.job('cat "$NNILITE_CHECKPOINT_DIR/state"', trial="Tsave")
     later = f"{name[:-1]}1"
     attempt = type(again)(later, again.experiment, "Tsave", 1, 0, {**again.spec, "job": later}, None)
     bench.receiver.expect(later, again.spec["token"])
     assert bench.finish(bench.submit(attempt)).output["stdout"] == b"saved\n"
-
-
-def test_a_job_that_somebody_cancels_on_azure_ends_as_canceled(bench, azure):
-    name = bench.run("sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    azure.workspace.answer("POST", _path(azure, name) + "/cancel", {}, None)
-    assert bench.wait(name).state is JobState.CANCELED
 
 
 def test_a_job_that_azure_hears_nothing_of_is_unknown_and_may_come_back(bench, azure):
@@ -290,14 +241,6 @@ def test_a_job_that_azure_hears_nothing_of_is_unknown_and_may_come_back(bench, a
     assert bench.wait(name, JobState.UNKNOWN).reason == "Azure hears nothing of its node"
     azure.workspace.of(name).status = "Running"
     assert bench.wait(name, JobState.RUNNING).reason == ""
-
-
-def test_a_job_that_vanishes_is_lost(bench, azure):
-    name = bench.run("true")
-    bench.finish(name)
-    bench.restart()
-    azure.workspace.jobs.clear()
-    assert bench.wait(name).state is JobState.LOST
 
 
 def test_a_trial_that_waits_says_for_what(bench, azure):
@@ -340,12 +283,6 @@ def test_the_files_of_a_trial_can_be_fetched_and_have_no_token(bench, tmp_path):
     assert left["model x.bin"] == b"weights\n"
     assert "parameter.cfg" in left
     assert not [data for data in left.values() if bench.received(name).token.encode() in data]
-
-
-def _path(azure, name: str) -> str:
-    from platforms.aml.workspace import WORKSPACE
-
-    return f"{WORKSPACE}/jobs/{azure.workspace.of(name).name}"
 
 
 def test_a_url_that_opens_a_blob_is_in_no_message():

@@ -70,7 +70,7 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(monkeypatch):
 def test_without_a_key_it_is_told_where_one_may_stand(monkeypatch):
     monkeypatch.delenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", raising=False)
     with pytest.raises(ConfigError, match="neither is ALIBABA_CLOUD_ACCESS_KEY_SECRET in the environment") as refused:
-        DlcApi(DlcConfig(**{**PLACE, "access_key_secret": ""}))
+        DlcApi(DlcConfig(**{**PLACE, "access_key_secret": ""}), 1.0)
     assert refused.value.place.field == "accessKeySecret"
 
 

@@ -6,15 +6,18 @@ import asyncio
 import os
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.platform_http import AccessRefused, Outage, Throttled
 from nnilite.service import JobState
+from nnilite.testing import BatchContract
 from nnilite_dlc._sdk_calls import DlcCall, DlcCalls
-from platforms.dlc.bench import DlcBench
+from platforms.dlc.bench import QUICK, DlcBench, QuickDlc
 from platforms.dlc.server import KEY, DlcServer, hang, refuse
+from platforms.dlc.trouble import DlcTrouble
 
 pytestmark = pytest.mark.process
 
@@ -49,6 +52,21 @@ def opened(tmp_path, server):
 @pytest.fixture
 def bench(opened):
     return opened()
+
+
+@pytest.fixture
+def patient(opened, monkeypatch):
+    """A bench whose calls are tried for a while."""
+    monkeypatch.setattr(QuickDlc, "patience", replace(QUICK, call_s=20.0))
+    return opened()
+
+
+class TestDlcTrouble(BatchContract):
+    every_case = False
+
+    @pytest.fixture
+    def trouble(self, opened, server):
+        return DlcTrouble(opened(), server)
 
 
 def misbehave(server, part, *steps):
@@ -102,17 +120,6 @@ def test_code_that_is_too_large_for_a_job_is_refused_with_a_cure(opened, tmp_pat
 
 
 # ------------------------------------------------------------ one job for each attempt, whatever is lost
-
-
-def test_a_submission_whose_answer_is_lost_is_made_once(bench, server):
-    bench.finish(bench.run("true"))
-    server.loses_submissions = 1
-    job = bench.job(bench.tell("once"))
-    assert isinstance(bench.refusal(bench.service.submit(job)), Outage)
-    bench.handles[job.name] = bench.call(bench.service.submit(job))
-    assert bench.finish(job.name).exits[0]["code"] == 0
-    assert len(server.dlc.named(job.name)) == 1
-    assert bench.lines() == ["once"]
 
 
 def test_nothing_is_made_anew_before_dlc_has_had_time_to_list_what_it_has_made(bench, server):
@@ -191,41 +198,18 @@ def test_without_a_way_to_dlc_nothing_was_made_and_no_time_is_lost(bench, server
 # ------------------------------------------------------------ outages and refusals
 
 
-def test_an_outage_loses_nothing(bench, server, monkeypatch):
-    name = bench.run(f"{bench.until('go')}; exit 5")
-    bench.wait(name, JobState.RUNNING)
-    server.listener.stop()
-    bench.ask_anew()
-    monkeypatch.setattr(DlcCall, "__init__", _with_patience(1.0))
-    with pytest.raises(ServiceError, match="DLC cannot be reached"):
-        bench.call(bench.service.poll([bench.handles[name]]), 60)
-    bench.give("go")
-    server.listener.start()
-    assert bench.finish(name).exits[0]["code"] == 5
-    assert bench.status(name).exit_code == 5
+def test_a_failure_that_passes_is_no_error(patient, server):
+    name = patient.run("exit 3")
+    misbehave(server, "GET", refuse(500), lambda handler: handler.send(502, "text/html", b"<html>bad gateway"))
+    assert patient.finish(name).exits[0]["code"] == 3
 
 
-@pytest.mark.parametrize("status", [500, 502, 503])
-def test_a_failure_that_passes_is_no_error(bench, server, status):
-    name = bench.run("exit 3")
-    misbehave(server, "GET", refuse(status), lambda handler: handler.send(status, "text/html", b"<html>bad gateway"))
-    assert bench.finish(name).exits[0]["code"] == 3
-
-
-def test_a_slow_dlc_is_slow_and_no_more(bench, server):
-    server.slow_s = 2.0
-    name = bench.run("exit 3")
-    assert bench.finish(name).exits[0]["code"] == 3
-    server.slow_s = 0.0
-
-
-def test_a_dlc_that_hangs_holds_nobody_up_for_ever(opened, server, monkeypatch):
+def test_a_dlc_that_hangs_holds_nobody_up_for_ever(opened, server):
     bench = opened(request_timeout=0.5)
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     late = threading.Event()
     misbehave(server, "GET", *[hang(late)] * 40)
-    monkeypatch.setattr(DlcCall, "__init__", _with_patience(1.0))
     bench.ask_anew()
     began = time.monotonic()
     assert "has not answered within 0.5 s" in str(bench.refusal(bench.service.poll([bench.handles[name]])))
@@ -235,17 +219,9 @@ def test_a_dlc_that_hangs_holds_nobody_up_for_ever(opened, server, monkeypatch):
     assert bench.status(name).state is JobState.RUNNING
 
 
-def _with_patience(seconds):
-    def make(self, what, patience_s=0.0):
-        object.__setattr__(self, "what", what)
-        object.__setattr__(self, "patience_s", seconds)
-
-    return make
-
-
-def test_throttling_is_waited_out(bench, server):
+def test_throttling_is_waited_out(patient, server):
     misbehave(server, "GET", refuse(429, "Throttling.User"), refuse(400, "Throttling"))
-    assert bench.finish(bench.run("exit 3")).exits[0]["code"] == 3
+    assert patient.finish(patient.run("exit 3")).exits[0]["code"] == 3
 
 
 def test_a_throttled_submission_has_made_nothing_and_is_made_again_at_once(bench, server):
@@ -284,38 +260,16 @@ def test_a_key_that_is_disabled_says_nothing_of_the_jobs(bench, server):
     assert bench.status(name).state is JobState.RUNNING
 
 
-@pytest.mark.parametrize("status", [400, 403, 404])
-def test_a_list_that_is_refused_ends_no_job(bench, server, status):
-    name = bench.run("sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    misbehave(server, LIST, refuse(status, "NoPermission"))
-    bench.ask_anew()
-    error = bench.refusal(bench.service.poll([bench.handles[name]]))
-    assert isinstance(error, ServiceError)
-    assert "not today" in str(error)
-    assert bench.status(name).state is JobState.RUNNING
-
-
 def test_calls_end_though_their_threads_do_not():
     late = threading.Event()
     began = time.monotonic()
     with pytest.raises(Outage, match=r"has not answered within 0\.2 s \(the jobs\)"):
-        asyncio.run(DlcCalls(0.2).run(DlcCall("the jobs", patience_s=1), lambda: late.wait(20)))
+        asyncio.run(DlcCalls(0.2, 1.0).run(DlcCall("the jobs"), lambda: late.wait(20)))
     assert time.monotonic() - began < 10
     late.set()
 
 
 # ------------------------------------------------------------ what becomes of jobs
-
-
-@pytest.mark.parametrize(("code", "evicted"), [("JobPreempted", False), ("PodFailed", True), ("SpotReclaimed", False)])
-def test_a_job_that_is_taken_away_is_lost_and_can_be_tried_again(bench, server, code, evicted):
-    name = bench.run("sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    server.dlc.take_away(server.dlc.named(name)[0], code, evicted)
-    status = bench.wait(name)
-    assert status.state is JobState.LOST
-    assert code in status.reason
 
 
 def test_a_job_that_dlc_starts_anew_is_lost_and_stopped(bench, server):
@@ -336,15 +290,6 @@ def _removed(bench, name):
     return True
 
 
-def test_a_job_that_vanishes_is_lost(bench, server):
-    name = bench.run("sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    server.dlc.vanish(server.dlc.named(name)[0])
-    status = bench.wait(name)
-    assert status.state is JobState.LOST
-    assert "has no such job" in status.reason
-
-
 def test_a_job_that_waits_in_the_queue_tells_why_and_can_be_canceled(bench, server):
     server.dlc.room = 0
     name = bench.run("true")
@@ -352,25 +297,3 @@ def test_a_job_that_waits_in_the_queue_tells_why_and_can_be_canceled(bench, serv
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.wait(name).state is JobState.CANCELED
     assert server.dlc.named(name)[0].state == "Stopped"
-
-
-def test_a_job_that_somebody_stops_in_the_console_counts_as_canceled(bench, server):
-    name = bench.run("sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    server.dlc.ask_to_stop(server.dlc.named(name)[0])
-    assert bench.wait(name).state is JobState.CANCELED
-
-
-def test_a_state_that_nobody_knows_is_no_end(bench, server):
-    name = bench.run("sleep 60")
-    bench.wait(name, JobState.RUNNING)
-    job = server.dlc.named(name)[0]
-    job.state = "Hibernating"
-    bench.ask_anew()
-    status = bench.status(name)
-    assert (status.state, status.reason) == (
-        JobState.UNKNOWN,
-        "DLC tells a state that is not known here: 'Hibernating'",
-    )
-    job.state = "Running"
-    assert bench.wait(name, JobState.RUNNING)

@@ -18,6 +18,7 @@ PACKAGES = sorted(path.parent for source in SOURCES for path in (ROOT / source).
 METHODS_MAX = 25
 INTERFACES = {
     "TrainingService",
+    "BatchService",
     "Tuner",
     "Assessor",
 }  # what plugins implement: a method counts in the class that has it
@@ -34,7 +35,6 @@ WITH_BASES = {
     "nnilite/_running/manager_client.py:Client": "a method for each request; its base has the connection",
     "nnilite/_store/writer.py:Store": "one connection, whose reading and writing halves stand in two files",
     "nnilite/testing/bench.py:ServiceBench": "what a test of a plugin may do with its service",
-    "training_services/nnilite_dlc/_service.py:DlcService": "it has the hooks of BatchService, a public base class",
     "training_services/nnilite_local/_attempt_folder.py:AttemptFolder": "a keeper's folder with three files more",
     "tuners/nnilite_basic/_pbt.py:PBTTuner": "a tuner with the hooks of LearningTuner, a public base class",
     "tuners/nnilite_optuna/_cmaes.py:CMAESTuner": "as PBTTuner",

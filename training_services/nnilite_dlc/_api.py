@@ -68,14 +68,14 @@ class LogWindow:
 
 
 class DlcApi:
-    """All calls raise Problem."""
+    """All tries of a call have `patience_s`. All calls raise Problem."""
 
-    def __init__(self, config: DlcConfig) -> None:
+    def __init__(self, config: DlcConfig, patience_s: float) -> None:
         self._key = config.key()
         for secret in filter(None, (self._key.secret, self._key.token)):
             hide(secret)
         self._config = config
-        self._calls = DlcCalls(float(config.request_timeout))
+        self._calls = DlcCalls(float(config.request_timeout), patience_s)
         self._making = threading.Lock()
         self._made: Client | None = None
 

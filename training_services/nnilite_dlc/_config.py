@@ -7,13 +7,20 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from nnilite.errors import ConfigError, Place
+from nnilite.errors import ConfigError
 from nnilite.platform_http import HttpConfig
 from nnilite.records import Json
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.units import DirPath, NonNegativeInt, PositiveInt, Secret, SecretText
+from nnilite.services.section_fields import (
+    EnvironmentVariables,
+    ManagerIp,
+    TrialGpuNumber,
+    check_variables,
+    field_place,
+)
+from nnilite.units import DirPath, PositiveInt, Secret, SecretText
 
 _KEYS = {
     "access_key_id": "ALIBABA_CLOUD_ACCESS_KEY_ID",
@@ -23,12 +30,7 @@ _KEYS = {
 """Where all of Alibaba's own programs look for a login."""
 _SIZES = {"cpu": "", "gpu": "", "gputype": "", "memory": "Gi", "shared_memory": "Gi"}
 """What NNI's resource description has, each with the unit of its numbers."""
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REGION = re.compile(r"[a-z0-9-]+")
-
-
-def _about(description: str) -> dict[str, str]:
-    return {"description": description}
 
 
 @dataclass(frozen=True)
@@ -44,89 +46,68 @@ class AccessKey:
 class DlcConfig(HttpConfig):
     """Which region and workspace it is, who calls, and what each trial gets there."""
 
-    type: str = field(default="Worker", metadata=_about("role of a trial's pods, one of those of `jobType`"))
-    image: str = field(metadata=_about("an image with Python 3.8 or later; nothing else needs to be in it"))
-    job_type: str = field(default="TFJob", metadata=_about("kind of job, such as TFJob or PyTorchJob"))
-    pod_count: PositiveInt = field(
-        default=1, metadata=_about("pods of each trial; more need `jobType: PyTorchJob`, whose pods know their rank")
-    )
-    ecs_spec: Any = field(
-        metadata=_about(
-            "what a pod gets: an instance type such as ecs.gn6e-c12g1.3xlarge, or, in a quota of one's own, "
-            "{resource_id: ID, cpu: 4, memory: 16, gpu: 1, gputype: TYPE, shared_memory: 8}, memory in GiB"
-        )
-    )
-    region: str = field(metadata=_about("such as cn-hangzhou; `share` as in NNI"))
-    workspace_id: str | None = field(default=None, metadata=_about("of PAI; the user's default workspace if not set"))
-    nas_data_source_id: str | None = field(
-        default=None, metadata=_about("a data set of PAI on NAS, mounted at containerStorageMountPoint")
-    )
-    oss_data_source_id: str | None = field(
-        default=None, metadata=_about("another one on OSS, mounted where the data set says")
-    )
-    access_key_id: str = field(default="", metadata=_about("of who calls; ALIBABA_CLOUD_ACCESS_KEY_ID if not set"))
-    access_key_secret: Secret = field(
-        default="", metadata=_about("of that key; better not set: then it is ALIBABA_CLOUD_ACCESS_KEY_SECRET")
-    )
-    security_token: Secret | None = field(
-        default=None, metadata=_about("of a temporary key; ALIBABA_CLOUD_SECURITY_TOKEN if not set")
-    )
-    local_storage_mount_point: DirPath | None = field(
-        default=None, metadata=_about("where the data set on NAS is mounted on the manager's machine, if it is")
-    )
-    container_storage_mount_point: str | None = field(
-        default=None, metadata=_about("where it is mounted in pods; where the data set says, if not set")
-    )
-    resource_id: str | None = field(
-        default=None, metadata=_about("the resource quota that pays; public resources if not set")
-    )
-    priority: PositiveInt | None = field(default=None, metadata=_about("1 to 9, of jobs in a quota; DLC's is 1"))
-    use_spot_instance: bool = field(
-        default=False, metadata=_about("cheap instances, which may be taken away at any time; trials are tried again")
-    )
-    vpc_id: str | None = field(default=None, metadata=_about("the VPC that pods are in; needed to reach a NAS there"))
-    switch_id: str | None = field(default=None, metadata=_about("with vpcId: the vSwitch"))
-    security_group_id: str | None = field(default=None, metadata=_about("with vpcId: the security group"))
-    environment_variables: dict[str, str] = field(default_factory=dict, metadata=_about("of trials"))
-    code_from: Literal["manager", "storage", "job"] | None = field(
-        default=None,
-        metadata=_about(
-            "where pods get the code; if not set: storage where the manager has it mounted, else the manager, and "
-            "with callback: log the job itself, which may have 200 kB"
-        ),
-    )
-    endpoint: str | None = field(
-        default=None, metadata=_about("address of DLC in place of the region's, such as that of a VPC")
-    )
-    nni_manager_ip: str | None = field(
-        default=None, metadata=_about("where trials reach the manager, unless `callback` is log")
-    )
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
+    type: Annotated[str, "role of a trial's pods, one of those of `jobType`"] = "Worker"
+    image: Annotated[str, "an image with Python 3.8 or later; nothing else needs to be in it"]
+    job_type: Annotated[str, "kind of job, such as TFJob or PyTorchJob"] = "TFJob"
+    pod_count: Annotated[
+        PositiveInt, "pods of each trial; more need `jobType: PyTorchJob`, whose pods know their rank"
+    ] = 1
+    ecs_spec: Annotated[
+        Any,
+        "what a pod gets: an instance type such as ecs.gn6e-c12g1.3xlarge, or, in a quota of one's own, "
+        "{resource_id: ID, cpu: 4, memory: 16, gpu: 1, gputype: TYPE, shared_memory: 8}, memory in GiB",
+    ]
+    region: Annotated[str, "such as cn-hangzhou; `share` as in NNI"]
+    workspace_id: Annotated[str | None, "of PAI; the user's default workspace if not set"] = None
+    nas_data_source_id: Annotated[str | None, "a data set of PAI on NAS, mounted at containerStorageMountPoint"] = None
+    oss_data_source_id: Annotated[str | None, "another one on OSS, mounted where the data set says"] = None
+    access_key_id: Annotated[str, "of who calls; ALIBABA_CLOUD_ACCESS_KEY_ID if not set"] = ""
+    access_key_secret: Annotated[Secret, "of that key; better not set: then it is ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = ""
+    security_token: Annotated[Secret | None, "of a temporary key; ALIBABA_CLOUD_SECURITY_TOKEN if not set"] = None
+    local_storage_mount_point: Annotated[
+        DirPath | None, "where the data set on NAS is mounted on the manager's machine, if it is"
+    ] = None
+    container_storage_mount_point: Annotated[
+        str | None, "where it is mounted in pods; where the data set says, if not set"
+    ] = None
+    resource_id: Annotated[str | None, "the resource quota that pays; public resources if not set"] = None
+    priority: Annotated[PositiveInt | None, "1 to 9, of jobs in a quota; DLC's is 1"] = None
+    use_spot_instance: Annotated[
+        bool, "cheap instances, which may be taken away at any time; trials are tried again"
+    ] = False
+    vpc_id: Annotated[str | None, "the VPC that pods are in; needed to reach a NAS there"] = None
+    switch_id: Annotated[str | None, "with vpcId: the vSwitch"] = None
+    security_group_id: Annotated[str | None, "with vpcId: the security group"] = None
+    environment_variables: EnvironmentVariables = field(default_factory=dict)
+    code_from: Annotated[
+        Literal["manager", "storage", "job"] | None,
+        "where pods get the code; if not set: storage where the manager has it mounted, else the manager, and "
+        "with callback: log the job itself, which may have 200 kB",
+    ] = None
+    endpoint: Annotated[str | None, "address of DLC in place of the region's, such as that of a VPC"] = None
+    nni_manager_ip: ManagerIp = None
+    trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
         if self.workspace_id in ("None", ""):  # as NNI has it
             object.__setattr__(self, "workspace_id", None)
         for name in ("type", "image", "job_type"):
             if not getattr(self, name).strip():
-                raise ConfigError("must not be empty", _place(name))
+                raise ConfigError("must not be empty", field_place(name))
         if not _REGION.fullmatch(self.region):
-            raise ConfigError(f"{self.region!r} is no region, such as cn-hangzhou", _place("region"))
+            raise ConfigError(f"{self.region!r} is no region, such as cn-hangzhou", field_place("region"))
         if self.pod_count > 1 and self.job_type != "PyTorchJob":
             raise ConfigError(
                 f"{self.pod_count} pods of a {self.job_type} cannot tell which of them reports: set jobType: "
                 "PyTorchJob, or podCount: 1",
-                _place("pod_count"),
+                field_place("pod_count"),
             )
         if self.priority is not None and self.priority > 9:
-            raise ConfigError("is 1 to 9 on DLC", _place("priority"))
+            raise ConfigError("is 1 to 9 on DLC", field_place("priority"))
         object.__setattr__(self, "ecs_spec", _spec(self.ecs_spec))
         self._check_storage()
         self._check_network()
-        for name in self.environment_variables:
-            if not _VARIABLE.fullmatch(name) or name.startswith("NNILITE_"):
-                raise ConfigError(
-                    f"{name!r} cannot be the name of a variable of trials", _place("environment_variables")
-                )
+        check_variables(self.environment_variables)
 
     def key(self) -> AccessKey:
         """Who calls: what the section says, else what the environment says. Raises: ConfigError if neither does.
@@ -140,29 +121,29 @@ class DlcConfig(HttpConfig):
                 continue
             found[name] = found[name] or os.environ.get(variable, "")
             if not found[name] and name != "security_token":
-                raise ConfigError(f"is not set, and neither is {variable} in the environment", _place(name))
+                raise ConfigError(f"is not set, and neither is {variable} in the environment", field_place(name))
         return AccessKey(*(SecretText(found[name]) for name in _KEYS))
 
     def _check_storage(self) -> None:
         there = self.container_storage_mount_point
         if there is not None and not there.startswith("/"):
-            raise ConfigError(f"{there!r} must begin with /", _place("container_storage_mount_point"))
+            raise ConfigError(f"{there!r} must begin with /", field_place("container_storage_mount_point"))
         if self.local_storage_mount_point is not None:
             for name in ("nas_data_source_id", "container_storage_mount_point"):
                 if not getattr(self, name):
-                    raise ConfigError("is needed with localStorageMountPoint", _place(name))
+                    raise ConfigError("is needed with localStorageMountPoint", field_place(name))
         elif self.code_from == "storage":
-            raise ConfigError("is needed for codeFrom: storage", _place("local_storage_mount_point"))
+            raise ConfigError("is needed for codeFrom: storage", field_place("local_storage_mount_point"))
 
     def _check_network(self) -> None:
         given = [name for name in ("vpc_id", "switch_id", "security_group_id") if getattr(self, name)]
         missing = [name for name in ("vpc_id", "switch_id", "security_group_id") if name not in given]
         if given and missing:
-            raise ConfigError("is needed: vpcId, switchId and securityGroupId go together", _place(missing[0]))
+            raise ConfigError("is needed: vpcId, switchId and securityGroupId go together", field_place(missing[0]))
         scheme, mark, host = (self.endpoint or "https://x").rpartition("://")
         if (mark and scheme not in ("http", "https")) or not host.strip("/"):
             raise ConfigError(
-                f"{self.endpoint!r} is no address, such as pai-dlc.cn-hangzhou.aliyuncs.com", _place("endpoint")
+                f"{self.endpoint!r} is no address, such as pai-dlc.cn-hangzhou.aliyuncs.com", field_place("endpoint")
             )
 
     @property
@@ -184,26 +165,21 @@ def _spec(given: Any) -> Json:
         try:
             found = ast.literal_eval(given.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-            raise ConfigError(f"{given!r:.80} is not a description of resources", _place("ecs_spec")) from error
+            raise ConfigError(f"{given!r:.80} is not a description of resources", field_place("ecs_spec")) from error
     if isinstance(found, str) and found.strip():
         return found.strip()
     if not isinstance(found, Mapping) or not found:
-        raise ConfigError("must be an instance type, or a description of resources", _place("ecs_spec"))
+        raise ConfigError("must be an instance type, or a description of resources", field_place("ecs_spec"))
     unknown = sorted(str(name) for name in found if name not in {*_SIZES, "resource_id"})
     if unknown:
         known = ", ".join(["resource_id", *_SIZES])
-        raise ConfigError(f"{unknown[0]!r} is not one of {known}", _place("ecs_spec"))
+        raise ConfigError(f"{unknown[0]!r} is not one of {known}", field_place("ecs_spec"))
     texts = {}
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
-            raise ConfigError(f"{name} must be a number or a text", _place("ecs_spec"))
+            raise ConfigError(f"{name} must be a number or a text", field_place("ecs_spec"))
         texts[str(name)] = f"{value}{_SIZES.get(name, '')}" if not isinstance(value, str) else value
     return {"cpu": "1", "memory": "2Gi", "gpu": "0", **texts}  # as in NNI
-
-
-def _place(name: str) -> Place:
-    first, *rest = name.split("_")
-    return Place(field=first + "".join(part.title() for part in rest))
 
 
 IGNORED = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -51,20 +52,21 @@ class DlcCall:
     """What a call asks for, in words, and how it may be made."""
 
     what: str
-    patience_s: float = 40.0  # for all tries; the engine gives up a call after 60 s. 0: there is one try only
+    patience_s: float = math.inf  # for all tries, but never more than the service has. 0: there is one try only
 
 
 class DlcCalls:
-    """For one event loop. Each try has `timeout_s`."""
+    """For one event loop. Each try has `timeout_s`, all tries of a call have `patience_s`."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, patience_s: float) -> None:
         self._timeout_s = timeout_s
+        self._patience_s = patience_s
         self._not_before = 0.0
         self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
 
     async def run(self, call: DlcCall, work: Callable[[], T]) -> T:
         """The result of a call. Raises: Problem."""
-        deadline = time.monotonic() + call.patience_s
+        deadline = time.monotonic() + min(call.patience_s, self._patience_s)
         pause_s, longest_s = _PAUSE_S
         while True:
             await self._await_turn(deadline)

@@ -62,7 +62,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     # ------------------------------------------------------------ lifecycle
 
     def connect(self) -> DlcApi:
-        return DlcApi(self._config)
+        return DlcApi(self._config, self.patience.call_s)
 
     async def log_in(self, api: DlcApi) -> None:
         self._delivery = {}

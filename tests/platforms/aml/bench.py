@@ -19,7 +19,7 @@ from platforms.aml.workspace import GROUP, NAME, SUBSCRIPTION
 
 GIVEN = os.environ.get("NNILITE_TEST_AML", "")
 """SUBSCRIPTION/GROUP/WORKSPACE/COMPUTE of a real workspace; who logs in is found as by any program of Azure's."""
-QUICK = AmlPatience(list_pause_s=0.1, log_pause_s=0.1, young_s=0.5, gone_s=0.5, log_lag_s=5.0)
+QUICK = AmlPatience(0.1, 0.1, young_s=0.5, gone_s=0.5, log_lag_s=5.0, soft_extra_s=0.0, call_s=1.5)
 # The stand-in takes long to start, so that all its tests share one process. Azure's library is warned by its own ones.
 MARKS = [
     pytest.mark.process,

@@ -355,6 +355,15 @@ class StandInWorkspace:
         if run is not None:
             run.kill(taken_away=True)
 
+    def forget(self, job: StandInJob) -> None:
+        """End it, and keep nothing of it."""
+        with self.lock:
+            del self.jobs[job.name.lower()]
+            run = job.run
+        if run is not None:
+            run.kill()
+            run.join()
+
     # ------------------------------------------------------------ run history
 
     def _history(self, method: str, path: str, body: Any) -> Found:

@@ -15,6 +15,7 @@ from nnilite_dlc import DlcConfig, DlcService
 from platforms.dlc.server import KEY, WORKSPACE, DlcServer
 
 IMAGE = "python:3.12-slim"
+QUICK = Patience(0.1, 0.1, young_s=0.5, gone_s=0.5, log_lag_s=3.0, soft_extra_s=0.0, call_s=1.5)
 
 
 def section(server: DlcServer) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def config(server: DlcServer, **fields: Any) -> DlcConfig:
 class QuickDlc(DlcService):
     """Does not wait long between questions. A cancellation reaches the keeper as the engine has the manager tell it."""
 
-    patience = Patience(list_pause_s=0.1, log_pause_s=0.1, young_s=0.5, gone_s=0.5, log_lag_s=3.0)
+    patience = QUICK
     settle_s = 2.0
     bench: ReadingBench | None = None
 
