@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,40 @@ def test_a_training_service_from_elsewhere_is_found_and_used(search: Any, run: A
 
 
 @pytest.mark.timeout(300)
-def test_the_example_of_a_training_service_passes_the_contract(run: Any) -> None:
-    folder = EXAMPLES / "plugin_training_service"
-    out = run("-m", "pytest", "-q", "-p", "no:cacheprovider", ".", cwd=folder, limit_s=280, PYTHONPATH=".")
+@pytest.mark.parametrize(
+    ("example", "cases"),
+    [
+        ("plugin_training_service", ""),
+        ("plugin_batch_platform", "Trouble or test_a_wrong or by_the_log"),
+        pytest.param("plugin_batch_platform", "", marks=pytest.mark.long),
+    ],
+)
+def test_the_example_of_a_training_service_passes_the_contract(run: Any, example: str, cases: str) -> None:
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", cases, "."]
+    out = run(*words, cwd=EXAMPLES / example, limit_s=280, PYTHONPATH=".")
     assert " passed" in out
     assert "failed" not in out
+
+
+@pytest.fixture
+def jobyard(tmp_path: Path) -> Iterator[str]:
+    """The platform of the example plugin_batch_platform in a process of its own; its address."""
+    program = [sys.executable, str(EXAMPLES / "plugin_batch_platform" / "jobyard.py"), str(tmp_path / "yard"), "0"]
+    environment = {**os.environ, "JOBYARD_TOKEN": "secret"}
+    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as yard:
+        try:
+            assert yard.stdout is not None
+            yield yard.stdout.readline().strip()
+        finally:
+            yard.terminate()
+
+
+def test_a_batch_platform_from_elsewhere_is_used(run: Any, tmp_path: Path, jobyard: str) -> None:
+    path = str(installed("plugin_batch_platform", tmp_path / "site"))
+    folder = tmp_path / "copy"
+    shutil.copytree(EXAMPLES / "plugin_batch_platform", folder)
+    config = folder / "config.yaml"
+    config.write_text(config.read_text("utf-8").replace("http://127.0.0.1:8765", jobyard))
+    words = ["create", "-c", config, "-p", "0", "--foreground", "--json"]
+    profile = json.loads(run("-m", "nnilite._cli", *words, PYTHONPATH=path, JOBYARD_TOKEN="secret"))
+    assert succeeded(profile) == 4
