@@ -11,10 +11,8 @@ from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.services.cluster.job_script import SETTLE_S
-from nnilite.services.cluster.login import LoginConfig
-from nnilite.services.section_fields import ManagerIp, TrialGpuNumber, field_place
-from nnilite.units import Duration, MemoryMb, PositiveInt
+from nnilite.services.cluster.queue_config import QueueConfig, check_paths, check_words
+from nnilite.services.section_fields import field_place
 from nnilite_batch._answer_reader import PHASES
 from nnilite_batch._presets import PRESETS
 from nnilite_batch._scheduler import BatchCommands, BatchPatterns, Scheduler, overlaid
@@ -28,43 +26,24 @@ _RESOURCES = {"queue": "queue", "account": "account", "cpus": "cpus", "memory": 
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchConfig:
+class BatchConfig(QueueConfig):
     """Which scheduler it is, where, and what each trial asks it for. Raises: ConfigError."""
 
     scheduler: Annotated[
         Literal["gridengine", "pbs", "torque", "lsf", "htcondor"] | None,
         "a scheduler that is known; without it, `commands`, `patterns` and `states` have to say all",
     ] = None
-    login: Annotated[LoginConfig | None, "the login node, reached by SSH; this machine if not set"] = None
-    directory: Annotated[
-        str, "for all files of trials, where login node and compute nodes see it; relative to the home"
-    ] = "nnilite"
     queue: Annotated[str | None, "the scheduler's default if not set"] = None
-    account: Annotated[str | None, "account or project that pays"] = None
-    cpus: Annotated[PositiveInt | None, "of each trial, on one node"] = None
-    memory: Annotated[MemoryMb | None, "of each trial"] = None
-    time_limit: Annotated[
-        Duration | None, "of the scheduler for a trial; it gets SIGTERM a minute and its gracePeriod before that"
-    ] = None
     submit_options: Annotated[list[str], "further words for `submit`, such as [-l, arch=lx-amd64]"] = field(
         default_factory=list
     )
     values: Annotated[dict[str, str], "of further fields in templates, such as parallelEnvironment"] = field(
         default_factory=dict
     )
-    set_up: Annotated[list[str], "shell commands before the trial; it fails if one of them fails"] = field(
-        default_factory=list
-    )
     login_set_up: Annotated[
         list[str], "shell commands before those of the scheduler, such as `. /opt/sge/default/common/settings.sh`"
     ] = field(default_factory=list)
     scheduler_path: Annotated[str | None, "folder of the scheduler's commands there, if PATH has it not"] = None
-    python_path: Annotated[
-        str | None, "on the nodes: Python 3.8 or later, or its folder; looked for in PATH if not set"
-    ] = None
-    keep: Annotated[Literal["nothing", "outputs"], "what stays in `directory` when the experiment has stopped"] = (
-        "outputs"
-    )
     commands: Annotated[BatchCommands | None, "templates of commands, in place of those of the preset"] = None
     patterns: Annotated[BatchPatterns | None, "by which answers are read, in place of those of the preset"] = None
     states: Annotated[
@@ -73,25 +52,13 @@ class BatchConfig:
         "waiting, preparing, running, ended, canceled, timedOut, killed, lost; the first that matches counts",
     ] = field(default_factory=dict)
     job_variable: Annotated[str | None, "variable that has a job's id, in the job"] = None
-    nni_manager_ip: ManagerIp = None
-    trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
-        for name in ("directory", "python_path", "scheduler_path"):
-            value = getattr(self, name)
-            if value is not None and (not value or "\0" in value):
-                raise ConfigError(f"{value!r} cannot be used", field_place(name))
-        for name in ("queue", "account"):
-            value = getattr(self, name)
-            if value is not None and not _WORD.fullmatch(value):
-                raise ConfigError(f"{value!r} cannot be used: it has to be one word", field_place(name))
+        super().__post_init__()
+        check_paths(self, "scheduler_path")
+        check_words(self, _WORD, "queue", "account")
         if self.job_variable is not None and not _VARIABLE.fullmatch(self.job_variable):
             raise ConfigError(f"{self.job_variable!r} cannot be the name of a variable", field_place("job_variable"))
-        if self.time_limit is not None and self.time_limit <= SETTLE_S:
-            raise ConfigError(
-                f"has to be above {SETTLE_S} s: a trial is ended that long, and its gracePeriod, before the limit",
-                Place(field="timeLimit"),
-            )
         _check(self.described, self._values("nni-test", 1))
 
     @cached_property

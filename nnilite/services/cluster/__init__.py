@@ -3,6 +3,7 @@
 A service of such a scheduler inherits `QueueService` and gives it a `SchedulerApi`, its scheduler's name, and the
 script of a job. `nnilite_slurm` and `nnilite_batch` do.
 
+queue_config     the fields of the section of a scheduler
 queue_service    the service: all verbs of a training service
 scheduler_api    what it asks of a scheduler, by the scheduler's commands
 queued_job       what a scheduler says of one job
