@@ -46,6 +46,8 @@ lint: $(VENV)/packages.stamp node_modules/.package-lock.json
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 	$(RUN)/lint-imports
+	$(RUN)/codespell
+	$(RUN)/python scripts/prose_meter.py --quiet
 	PATH="$(CURDIR)/$(RUN):$$PATH" scripts/lint-scripts
 	node_modules/@biomejs/cli-linux-*/biome check --error-on-warnings
 	$(NODE) node_modules/.bin/tsc -p .
