@@ -47,7 +47,6 @@ __all__ = [
     "Secret",
     "SecretText",
     "Unit",
-    "checked_number",
     "format_duration",
     "format_size",
     "parse_duration_s",
@@ -346,14 +345,3 @@ AnyPath = Annotated[Path, PathRule.ANY]
 """A path that may be missing; relative to the YAML file's folder."""
 GivenPath = Annotated[Path | str, PathRule.ANY]
 """The same for a field that programs set, as a text too; once it is checked it holds a Path."""
-
-
-def checked_number(value: int | str) -> int:
-    """The seconds or bytes of a field of a checked config, in which a `GivenDuration` is no text any more.
-
-    >>> checked_number(3600)
-    3600
-    """
-    if isinstance(value, str):
-        raise TypeError(f"{value!r} has not been checked yet")
-    return value

@@ -12,17 +12,20 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
 from nnilite._keeper.storage import MARKER, StorageError, code_name, fits
 from nnilite._keeper.storage_choice import open_storage
 from nnilite.codedir import CodePackage
-from nnilite.config import ExperimentConfig, SharedStorageConfig
+from nnilite.config import CheckedConfig
 from nnilite.config.shared_storage_config import account_key
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
-from nnilite.units import checked_number
+
+if TYPE_CHECKING:
+    from nnilite.config import CheckedStorage
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ _AZURE_VERSION = "2020-12-06"
 class SharedStorage:
     """An experiment's part of the storage of its config. Raises: ConfigError if there are no credentials for it."""
 
-    def __init__(self, config: SharedStorageConfig, experiment: str, keep: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, config: CheckedStorage, experiment: str, keep: str, environment: Mapping[str, str]) -> None:
         self._config = config
         self._folder = f"nni/{experiment}"
         self._keep = keep
@@ -48,7 +51,7 @@ class SharedStorage:
         """What a keeper gets that is started now, with credentials. Those of Azure end some time later."""
         return {
             "parts": list(self._config.contents),
-            "save_every_s": checked_number(self._config.save_every),
+            "save_every_s": self._config.save_every,
             # Where the manager cannot reach it, keepers delete what is not to be kept, as far as they can tell.
             "keep": "all" if self._reached else self._keep,
             **_ENTRIES[self._config.storage_type](self._config, self._folder, self._environment),
@@ -153,14 +156,14 @@ class SharedStorage:
             raise ConfigError(f"{self._where}: {fault}", _PLACE) from fault
 
 
-def shared_storage(config: ExperimentConfig, experiment: str) -> SharedStorage | None:
+def shared_storage(config: CheckedConfig, experiment: str) -> SharedStorage | None:
     """The shared storage of an experiment, with credentials of the config or the environment. Raises: ConfigError."""
     if config.shared_storage is None:
         return None
     return SharedStorage(config.shared_storage, experiment, config.checkpoint.keep, os.environ)
 
 
-def _folder(config: SharedStorageConfig, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
+def _folder(config: CheckedStorage, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
     points = [str(config.remote_mount_point)]
     if config.local_mount_point is not None and config.local_mounted != "nomount":
         points.append(str(config.local_mount_point))
@@ -168,7 +171,7 @@ def _folder(config: SharedStorageConfig, folder: str, environment: Mapping[str, 
     return {"kind": "folder", "paths": paths, "marked": config.local_mounted != "nomount"}
 
 
-def _s3(config: SharedStorageConfig, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
+def _s3(config: CheckedStorage, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
     bucket, region = str(config.bucket), config.region
     if config.endpoint:
         url = f"{config.endpoint.rstrip('/')}/{bucket}"
@@ -184,7 +187,7 @@ def _s3(config: SharedStorageConfig, folder: str, environment: Mapping[str, str]
     return {"kind": "s3", "url": url, "prefix": _prefixed(config, folder), "region": region, **credentials}
 
 
-def _azure(config: SharedStorageConfig, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
+def _azure(config: CheckedStorage, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
     account, container = str(config.storage_account_name), str(config.container_name)
     base = (config.endpoint or f"https://{account}.blob.core.windows.net").rstrip("/")
     key = config.storage_account_key or environment.get("AZURE_STORAGE_KEY")
@@ -197,7 +200,7 @@ def _azure(config: SharedStorageConfig, folder: str, environment: Mapping[str, s
     return {"kind": "azure", "url": f"{base}/{container}", "prefix": _prefixed(config, folder), "sas_token": token}
 
 
-def _prefixed(config: SharedStorageConfig, folder: str) -> str:
+def _prefixed(config: CheckedStorage, folder: str) -> str:
     return "/".join(part for part in (config.prefix.strip("/"), folder) if part)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nnilite._cli.long_work import Work
     from nnilite._experiments.registry import RegistryEntry
     from nnilite._running.manager_process import ManagerProcess
-    from nnilite.config import ExperimentConfig
+    from nnilite.config import CheckedConfig
 
 
 FIRST_PORT = 8080
@@ -89,7 +89,7 @@ def packed(work: Work, done: int, total: int) -> None:
         work.goes_on("Starting")
 
 
-def _checked(path: Path, *, dry_run: bool = False) -> ExperimentConfig:
+def _checked(path: Path, *, dry_run: bool = False) -> CheckedConfig:
     """Return the checked config of a file. A dry run tells itself what has no effect. Raises: ConfigError."""
     from nnilite._cli.nnictl import warn
     from nnilite.config import load

@@ -21,7 +21,7 @@ from nnilite._experiments import registry
 
 if TYPE_CHECKING:
     from nnilite._doctor.finding import Finding
-    from nnilite.config import ExperimentConfig
+    from nnilite.config import CheckedConfig
 
 TRIAL_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
@@ -81,7 +81,7 @@ def _findings(options: argparse.Namespace) -> Iterable[Finding]:
         yield from _of_config(config, options, taken)
 
 
-def _of_config(config: ExperimentConfig, options: argparse.Namespace, taken: bool) -> Iterable[Finding]:
+def _of_config(config: CheckedConfig, options: argparse.Namespace, taken: bool) -> Iterable[Finding]:
     from nnilite._doctor import platform_checks, rehearsal, setup
     from nnilite._manager import port_choice
 
@@ -98,7 +98,7 @@ def _of_config(config: ExperimentConfig, options: argparse.Namespace, taken: boo
     yield from rehearsal.rehearse(options.config, config, manager, options.timeout)
 
 
-def _local_gpus(config: ExperimentConfig | None) -> tuple[int, tuple[int, ...] | None]:
+def _local_gpus(config: CheckedConfig | None) -> tuple[int, tuple[int, ...] | None]:
     """How many GPUs of this machine a trial needs, and which ones it may have."""
     if config is None:
         return 0, None

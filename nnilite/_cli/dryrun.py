@@ -34,10 +34,10 @@ from nnilite.errors import ServiceError, SpaceError
 from nnilite.platform_http import OUTAGE_S, patience_of_at_most
 from nnilite.records import Attempt, Json, Trial
 from nnilite.space import SearchSpace
-from nnilite.units import checked_number, format_size
+from nnilite.units import format_size
 
 if TYPE_CHECKING:
-    from nnilite.config import ExperimentConfig
+    from nnilite.config import CheckedConfig
     from nnilite.service import TrainingService
 
 HIDDEN = "********"
@@ -46,7 +46,7 @@ LARGEST = 10
 """How many files of the code package are listed."""
 
 
-def show(config: ExperimentConfig, options: ManagerOptions, *, as_json: bool) -> int:
+def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> int:
     """Print what `create` would do. Raises: NniliteError where it would fail."""
     with tempfile.TemporaryDirectory(prefix="nnilite-dry-run-") as folder:
         directory = Path(folder) / launch.new_id()
@@ -72,7 +72,7 @@ def show(config: ExperimentConfig, options: ManagerOptions, *, as_json: bool) ->
     return 0
 
 
-def space_warnings(config: ExperimentConfig) -> list[str]:
+def space_warnings(config: CheckedConfig) -> list[str]:
     """What in the search space of a checked config is hardly meant; nothing for a tuner with spaces of its own kind."""
     try:
         space = SearchSpace.parse(config.search_space)
@@ -88,12 +88,12 @@ def _runs_in_place(described: Json) -> bool:
     return isinstance(code, dict) and "in_place" in code
 
 
-def _limit(duration: int | str | None) -> str | None:
-    return "no limit" if duration is None else screen.span(checked_number(duration))
+def _limit(duration: int | None) -> str | None:
+    return "no limit" if duration is None else screen.span(duration)
 
 
-def _packed(directory: Path, config: ExperimentConfig, *, quiet: bool) -> CodePackage:
-    limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
+def _packed(directory: Path, config: CheckedConfig, *, quiet: bool) -> CodePackage:
+    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     with long_work.shown("Packing the code", quiet=quiet) as work:
         return codedir.pack(config.trial_code_directory, directory / "code", limits, progress=work.stands_at)
 
@@ -108,7 +108,7 @@ def _moved(value: Json, before: str, after: str) -> Json:
 
 
 async def _rehearse(
-    directory: Path, config: ExperimentConfig, options: ManagerOptions
+    directory: Path, config: CheckedConfig, options: ManagerOptions
 ) -> tuple[Json, dict[str, Json], str]:
     """The first parameters, what each service would submit for a trial with them, and what could not be checked."""
     scheme = "https" if options.tls_cert else "http"
@@ -142,7 +142,7 @@ async def _unchecked(service: TrainingService) -> str:
     return ""
 
 
-def _storage_unchecked(directory: Path, config: ExperimentConfig) -> str:
+def _storage_unchecked(directory: Path, config: CheckedConfig) -> str:
     """Why the shared storage could not be asked; "" if it can be used, or there is none. Raises: ConfigError."""
     storage = shared_storage(config, directory.name)
     try:
@@ -153,7 +153,7 @@ def _storage_unchecked(directory: Path, config: ExperimentConfig) -> str:
     return ""
 
 
-async def _first_parameters(directory: Path, config: ExperimentConfig) -> Json:
+async def _first_parameters(directory: Path, config: CheckedConfig) -> Json:
     """The parameters that the tuner proposes first. Raises: TunerError, ConfigError."""
     tuner = TunerHost(assembly.tuner_plan(directory, config), _nothing, _nothing)
     try:
@@ -178,7 +178,7 @@ def _package_json(package: CodePackage) -> dict[str, Json]:
     }
 
 
-def _show(config: ExperimentConfig, package: CodePackage | None, found: dict[str, Any]) -> None:
+def _show(config: CheckedConfig, package: CodePackage | None, found: dict[str, Any]) -> None:
     screen.show_facts(
         {
             "Experiment": config.experiment_name or "(without a name)",

@@ -14,12 +14,12 @@ from pathlib import Path
 from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
-from nnilite.config import ExperimentConfig
+from nnilite.config import CheckedConfig
 from nnilite.errors import NniliteError
 from nnilite.platform_http import OUTAGE_S, patience_of_at_most
 
 
-def ask(config: ExperimentConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:
+def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:
     """One finding for the platforms of the config. `host` and `port` are the manager's address to be."""
     names = ", ".join(name for name, _, _ in config.services)
     check = f"platform {names}"

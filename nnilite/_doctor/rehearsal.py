@@ -21,7 +21,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch, managers
 from nnilite._running.launch import ManagerOptions
-from nnilite.config import ExperimentConfig, load
+from nnilite.config import CheckedConfig, load
 from nnilite.errors import NniliteError
 
 MISSING = 127
@@ -31,7 +31,7 @@ _POLL_S = 0.2
 _COMMANDS = ("trialCommand", "trial_command", "command", "taskRoles", "task_roles", "roles")
 
 
-def rehearse(path: Path, config: ExperimentConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
+def rehearse(path: Path, config: CheckedConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
     """Run one trial on each training service of the config, for up to `limit_s` seconds each."""
     sections: Any = load(path).training_service
     sections = sections if isinstance(sections, list) else [sections]
@@ -53,7 +53,7 @@ def _has_own_command(section: Any) -> bool:
     return any(given.get(word) for word in _COMMANDS)
 
 
-def _single(path: Path, section: Any, command: str) -> ExperimentConfig:
+def _single(path: Path, section: Any, command: str) -> CheckedConfig:
     """The user's config with one platform, one trial, and the doctor's command. Raises: ConfigError."""
     config = load(path)
     config.training_service = section
@@ -85,7 +85,7 @@ def program_of(command: str) -> str:
     return "sh"
 
 
-def _try(check: str, config: ExperimentConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
+def _try(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
     began = time.monotonic()
     entry = launch.create(config, options=options, detach=False)
     try:

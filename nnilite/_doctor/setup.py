@@ -10,15 +10,14 @@ from pathlib import Path
 from nnilite import codedir
 from nnilite._doctor.finding import Finding, divided, ok, warning
 from nnilite._space_hints import space_hints
-from nnilite.config import ExperimentConfig, load
+from nnilite.config import CheckedConfig, load
 from nnilite.errors import ConfigError, NniliteError, SpaceError
 from nnilite.space import SearchSpace
-from nnilite.units import checked_number
 
 _CURE = "correct it there; `nnictl config schema` and the reference list all fields"
 
 
-def read_config(path: Path, findings: list[Finding]) -> ExperimentConfig | None:
+def read_config(path: Path, findings: list[Finding]) -> CheckedConfig | None:
     """The checked config; None if it has a fault, which is then among the findings."""
     try:
         config = load(path).checked()
@@ -32,7 +31,7 @@ def read_config(path: Path, findings: list[Finding]) -> ExperimentConfig | None:
     return config
 
 
-def check_space(config: ExperimentConfig) -> Iterator[Finding]:
+def check_space(config: CheckedConfig) -> Iterator[Finding]:
     """What in the search space is hardly meant."""
     try:
         space = SearchSpace.parse(config.search_space)
@@ -42,14 +41,10 @@ def check_space(config: ExperimentConfig) -> Iterator[Finding]:
         yield warning("search space", hint.what, hint.cure)
 
 
-def check_code(config: ExperimentConfig) -> Iterator[Finding]:
+def check_code(config: CheckedConfig) -> Iterator[Finding]:
     """Whether the code directories can be sent. Trials of `local` run in their folder itself, so it may be larger."""
-    limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
-    sent = {
-        Path(config.settings(name).trial_code_directory or config.trial_code_directory)
-        for name, platform, _ in config.services
-        if platform != "local"
-    }
+    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
+    sent = {config.settings(name).trial_code_directory for name, platform, _ in config.services if platform != "local"}
     for folder in sorted(sent):
         with tempfile.TemporaryDirectory(prefix="nnilite-doctor-") as draft:
             pack = partial(codedir.pack, folder, Path(draft), limits)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
-from nnilite.config import ConfigErrors, ExperimentConfig, parse
+from nnilite.config import CheckedConfig, ConfigErrors, parse
 from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.records import Json
 
@@ -21,7 +21,7 @@ class Draft:
     text: str
     folder: str
 
-    def read(self) -> ExperimentConfig:
+    def read(self) -> CheckedConfig:
         """The checked config. Raises: NniliteError, ConfigErrors if several things are wrong."""
         config = parse(self.text, self._base()).checked()
         config.check_algorithms()

@@ -44,10 +44,9 @@ from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._views.experiment_view import assemble_view, located
 from nnilite._views.viewer import Viewer
 from nnilite._webhooks import webhooks_of
-from nnilite.config import ExperimentConfig, load_stored
+from nnilite.config import CheckedConfig, load_stored
 from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
 from nnilite.records import ExperimentState
-from nnilite.units import checked_number
 
 log = logging.getLogger("nnilite.manager")
 
@@ -135,7 +134,7 @@ class Program:
         self._files.guard = Guard(self._directory, lock, parts.keeper, files)
         await self._serve(parts, new)
 
-    def _prepare(self, config: ExperimentConfig) -> str:
+    def _prepare(self, config: CheckedConfig) -> str:
         """Take over what the config says of this manager itself; returns the token that opens it."""
         self._end_when_idle(config.idle_timeout)
         token = self._access(config.secrets, config.require_token)
@@ -146,10 +145,10 @@ class Program:
         self._obey_signals()
         return token
 
-    def _end_when_idle(self, after: int | str) -> None:
+    def _end_when_idle(self, after: int) -> None:
         """Have `_idle` end this manager, unless it belongs to a program and ends with that."""
         if not self._options.with_parent:
-            self._idle_timeout_s = checked_number(after)
+            self._idle_timeout_s = after
 
     def _access(self, secrets: Iterable[str], require_token: bool) -> str:
         """Decide who needs the token, which is returned, and keep it and the secrets out of the log."""
@@ -173,7 +172,7 @@ class Program:
             raise Conflict(registry.cannot_go_on(self._directory.name))
         from nnilite._manager import nni_view
 
-        self._end_when_idle(ExperimentConfig.idle_timeout)  # NNI's configuration has no such field
+        self._end_when_idle(CheckedConfig.idle_timeout)  # NNI's configuration has no such field
         viewer, store = nni_view.open_view(self._directory, self._access((), False))
         self._obey_signals()
         await self._serve_view(viewer, store)

@@ -32,12 +32,11 @@ from nnilite._store.writer import Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._views.experiment_view import about_experiment
-from nnilite.config import ExperimentConfig, ServiceShare, TrialSettings
+from nnilite.config import CheckedConfig, ServiceShare
 from nnilite.errors import NniliteError
-from nnilite.records import CallKind, ExperimentState, Json
+from nnilite.records import CallKind, ExperimentState
 from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
-from nnilite.units import checked_number
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class Assembled:
     keeper: KeeperFile
 
 
-def take_results(config: ExperimentConfig, store: Store) -> None:
+def take_results(config: CheckedConfig, store: Store) -> None:
     """Give a new experiment what its tuner is to learn first. Raises: NniliteError if a source cannot be read."""
     known = search_from.collect(config.search_from)
     if known:
@@ -71,7 +70,7 @@ def take_results(config: ExperimentConfig, store: Store) -> None:
         log.info("the tuner learns from %d results of %s", len(known), ", ".join(config.search_from))
 
 
-def prepare_storage(directory: Path, config: ExperimentConfig, new: bool) -> None:
+def prepare_storage(directory: Path, config: CheckedConfig, new: bool) -> None:
     """Check the shared storage. Raises: NniliteError if it cannot be used, for a new experiment; else that is logged.
 
     Blocks for a minute at most.
@@ -88,7 +87,7 @@ def prepare_storage(directory: Path, config: ExperimentConfig, new: bool) -> Non
 
 def assemble(
     directory: Path,
-    config: ExperimentConfig,
+    config: CheckedConfig,
     store: Store,
     address: Address,
     token: str,
@@ -112,7 +111,6 @@ def assemble(
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
     tidiers = checkpoint_tidiers(directory, config, store, rules)
     publisher = Publisher(rules, tidiers, state_changed)
-    grace_s = float(config.grace_period)
     for one in config.without_effect:
         log.warning("%s", one.sentence)
     engine = Engine(
@@ -126,7 +124,7 @@ def assemble(
             new_trial_id,
             clock,
             wake,
-            grace_s,
+            config.grace_period,
             services_by_log(config),
         )
     )
@@ -134,16 +132,15 @@ def assemble(
     reader = Reader(store.path)
     manager = Manager(about, Machinery(engine, jobs, service, async_store, tuner, publisher), reader, token)
     return Assembled(
-        manager, engine, publisher, tidiers, tuner, service, async_store, reader, float(config.grace_period), keeper
+        manager, engine, publisher, tidiers, tuner, service, async_store, reader, config.grace_period, keeper
     )
 
 
 def checkpoint_tidiers(
-    directory: Path, config: ExperimentConfig, store: Store, rules: Rules
+    directory: Path, config: CheckedConfig, store: Store, rules: Rules
 ) -> Sequence[CheckpointTidier]:
     """What tidies up the checkpoints; nothing does if all are kept."""
-    size = config.checkpoint.max_size
-    rule = CheckpointRule(config.checkpoint.keep, None if size is None else checked_number(size))
+    rule = CheckpointRule(config.checkpoint.keep, config.checkpoint.max_size)
     if rule.keeps_everything:
         return ()
     places: list[CheckpointPlace] = [CheckpointFolders(directory / CHECKPOINTS)]
@@ -154,18 +151,18 @@ def checkpoint_tidiers(
     return [CheckpointTidier(rules, rule, place, store.ended_trials()) for place in places]
 
 
-def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: Address) -> JobMaker:
+def job_maker(directory: Path, config: CheckedConfig, store: Store, address: Address) -> JobMaker:
     # With several services, the hybrid service gives each job the settings of its own service.
     own = config.settings(config.services[0].name)
     storage = shared_storage(config, directory.name)
     return JobMaker(
         experiment=directory.name,
         secret=store.secret(),
-        command=own.trial_command or config.trial_command,
+        command=own.trial_command,
         platform=config.services[0].platform,
         gpus=own.trial_gpu_number,
-        grace_s=checked_number(config.grace_period),
-        max_output_bytes=checked_number(config.max_output_size),
+        grace_s=config.grace_period,
+        max_output_bytes=config.max_output_size,
         linger_s=_LINGER_S,
         checkpoints=directory / CHECKPOINTS,
         report="stdout" if config.services[0].name in services_by_log(config) else "rest",
@@ -175,7 +172,7 @@ def job_maker(directory: Path, config: ExperimentConfig, store: Store, address: 
     )
 
 
-def services_by_log(config: ExperimentConfig) -> frozenset[str]:
+def services_by_log(config: CheckedConfig) -> frozenset[str]:
     """Return the names of the services whose trials report by their logs: `callback: log`, where it has an effect."""
     if config.callback != "log":
         return frozenset()
@@ -183,7 +180,7 @@ def services_by_log(config: ExperimentConfig) -> frozenset[str]:
     return frozenset(name for name, cls in classes.items() if cls.honours("callback"))
 
 
-def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
+def tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
     raw = config.json(secrets=True)
     gpus = config.tuner_gpu_indices
     return TunerPlan(
@@ -191,7 +188,7 @@ def tuner_plan(directory: Path, config: ExperimentConfig) -> TunerPlan:
         assessor=raw.get("assessor"),
         space=config.search_space,
         directory=directory,
-        timeout_s=checked_number(config.tuner_timeout),
+        timeout_s=config.tuner_timeout,
         gpus=",".join(map(str, gpus or ())),
     )
 
@@ -207,20 +204,20 @@ async def tuner_process_ahead(directory: Path) -> TunerProcess | None:
 
 def make_service(
     directory: Path,
-    config: ExperimentConfig,
+    config: CheckedConfig,
     address: Address,
     wake: Callable[[], None],
     packing: codedir.Progress | None = None,
 ) -> TrainingService:
     """Make the training service of the experiment; several are wrapped into a hybrid service."""
-    limits = codedir.PackageLimits(config.code_limits.max_files, checked_number(config.code_limits.max_size))
+    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     keeper = directory / KEEPER
     storage = shared_storage(config, directory.name)
     by_log = services_by_log(config)
     members: list[Member] = []
     for name, platform, section in config.services:
         own = config.settings(name)
-        code = Path(own.trial_code_directory or config.trial_code_directory)
+        code = own.trial_code_directory
         pack = partial(codedir.pack, code, directory / "code", limits, progress=packing)
         context = ServiceContext(
             experiment=directory.name,
@@ -230,13 +227,12 @@ def make_service(
             keeper=keeper,
             callback_url=lambda: address.url,
             wake=wake,
-            defaults={**config.json(secrets=True), **_given(own), "callback": "log" if name in by_log else "rest"},
+            defaults={**config.json(secrets=True), **own.json(), "callback": "log" if name in by_log else "rest"},
             stored_code=(lambda package: None) if storage is None else storage.stored_code,
         )
         service = lookup.training_service_class(platform)(name, section, context)
         report = "stdout" if name in by_log else "rest"
-        command = own.trial_command or config.trial_command
-        members.append(Member(service, command, own.trial_gpu_number, _share(config.share(name)), report))
+        members.append(Member(service, own.trial_command, own.trial_gpu_number, _share(config.share(name)), report))
     if len(members) == 1 and members[0].share.max_trials is None:
         return members[0].service
     return HybridService("hybrid", members, context, Placement(config.placement))
@@ -244,13 +240,3 @@ def make_service(
 
 def _share(given: ServiceShare) -> Share:
     return Share(given.max_trials, 1.0 if given.weight is None else given.weight, given.cost)
-
-
-def _given(settings: TrialSettings) -> dict[str, Json]:
-    """A service's own trial settings, under the names that they have at the top level of the config."""
-    known = {
-        "trialCommand": settings.trial_command,
-        "trialGpuNumber": settings.trial_gpu_number,
-        "nniManagerIp": settings.nni_manager_ip,
-    }
-    return {name: value for name, value in known.items() if value is not None}

@@ -11,7 +11,7 @@ from nnilite._experiments.address import Address
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.file_guard import Guard, Kept
 from nnilite._views.about import About
-from nnilite.config import ExperimentConfig, stored
+from nnilite.config import CheckedConfig, stored
 from nnilite.records import ExperimentState, Json
 
 log = logging.getLogger("nnilite.manager")
@@ -59,7 +59,7 @@ class OwnFiles:
             log.error("cannot write %s: %s", name, error)
 
 
-def files_of(directory: Path, config: ExperimentConfig, token: str, about: About) -> dict[Path, Kept]:
+def files_of(directory: Path, config: CheckedConfig, token: str, about: About) -> dict[Path, Kept]:
     """The files by which the next manager and others find the experiment."""
     entry, platform = registry.entry(about.id), ",".join(about.platforms)
     started = entry.started if entry is not None and entry.started is not None else about.created

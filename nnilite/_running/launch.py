@@ -25,7 +25,7 @@ from nnilite.errors import ConfigError, Conflict, NniliteError
 
 if TYPE_CHECKING:
     from nnilite.codedir import Progress
-    from nnilite.config import ExperimentConfig
+    from nnilite.config import CheckedConfig
 
 _LOG_TAIL_BYTES = 2000
 
@@ -46,7 +46,7 @@ class ManagerOptions:
 
 
 def create(
-    config: ExperimentConfig,
+    config: CheckedConfig,
     *,
     options: ManagerOptions | None = None,
     detach: bool = True,
@@ -90,7 +90,7 @@ def _forget(experiment: str, directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _make(config: ExperimentConfig, experiment: str, directory: Path) -> None:
+def _make(config: CheckedConfig, experiment: str, directory: Path) -> None:
     from nnilite.config import stored
 
     directory.mkdir(parents=True)

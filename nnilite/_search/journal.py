@@ -29,7 +29,7 @@ from nnilite._store import shared
 from nnilite._store.settings_of_config import is_maximizing, settings_of
 from nnilite._store.shared import News, SharedCursor, SharedStore
 from nnilite._store.writer import FILE_NAME
-from nnilite.config import ExperimentConfig, load_stored, stored
+from nnilite.config import CheckedConfig, load_stored, stored
 from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
 from nnilite.records import (
     Attempt,
@@ -287,7 +287,7 @@ def _make(folder: Path, plan: Plan) -> None:
     known = registry.entry(folder.name)
     if known is not None and known.directory != folder and known.directory.is_dir():
         raise Conflict(f"experiment {folder.name} is in {known.directory}; give the folder another name.")
-    config: ExperimentConfig = plan.config(folder)
+    config: CheckedConfig = plan.config(folder)
     folder.chmod(0o700)
     registry.make_folders(folder)
     (folder / search_folder.PROCESSES).mkdir(mode=0o700, exist_ok=True)

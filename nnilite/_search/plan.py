@@ -20,7 +20,7 @@ from nnilite.tuning.class_args import construct
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nnilite.config import AlgorithmConfig, ExperimentConfig
+    from nnilite.config import AlgorithmConfig, CheckedConfig
 
 _NO_COMMAND = "true  # the trials of a search are calls of a Python function"
 
@@ -56,7 +56,7 @@ class Plan:
         cls = lookup.assessor_class(self.assessor)
         return construct(cls, _known(cls, optimize_mode=self.optimize))
 
-    def config(self, folder: Path) -> ExperimentConfig:
+    def config(self, folder: Path) -> CheckedConfig:
         """The config of a new experiment, with a seed that all processes of the search share. Raises: ConfigError."""
         from nnilite.config import ExperimentConfig
 
@@ -81,7 +81,7 @@ class Plan:
             raise Conflict("tuner arguments are for a tuner given by name: give tuner, too.")
         return replace(self, tuner=_best_installed(self.space, self.optimize))
 
-    def agreed(self, stored: ExperimentConfig, folder: Path) -> Plan:
+    def agreed(self, stored: CheckedConfig, folder: Path) -> Plan:
         """This plan with the tuner and the seed of the search that is stored, where it names none.
 
         Raises: Conflict if that is another search, ConfigError
@@ -91,7 +91,7 @@ class Plan:
         seed = plan._compare(stored, folder)
         return replace(plan, seed=seed) if plan.seed is None and isinstance(plan.tuner, str) else plan
 
-    def _compare(self, stored: ExperimentConfig, folder: Path) -> int | None:
+    def _compare(self, stored: CheckedConfig, folder: Path) -> int | None:
         """The stored seed."""
         given = self.config(folder)
         kept = dict(stored.tuner.class_args)

@@ -12,14 +12,14 @@ from typing import IO
 
 from nnilite._experiments.documents import read_document
 from nnilite._logging.secret_filter import SecretFilter
-from nnilite.config import ExperimentConfig, from_dict
+from nnilite.config import CheckedConfig, from_dict
 
 log = logging.getLogger("nnilite.tracker")
 
 _EVERY_S = 1.0
 
 
-def prepared(directory: Path) -> ExperimentConfig:
+def prepared(directory: Path) -> CheckedConfig:
     """The config of the experiment in `directory`; the log is set up to hide its secrets."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the manager, which ends this process in good order
     stored = read_document(directory / "config.json", "restore it from a copy")

@@ -6,38 +6,33 @@ from collections.abc import Mapping
 
 from nnilite._engine import messages as s
 from nnilite._plugins import lookup
-from nnilite.config import ExperimentConfig
+from nnilite.config import CheckedConfig
 from nnilite.errors import PluginError
 from nnilite.records import Json
 from nnilite.tuning.class_args import default_of
 from nnilite.tuning.objectives import configured
-from nnilite.units import checked_number
 
 
-def settings_of(config: ExperimentConfig, maximize: bool) -> s.Settings:
+def settings_of(config: CheckedConfig, maximize: bool) -> s.Settings:
     """The settings of the rules, from the config."""
     return s.Settings(
         concurrency=config.trial_concurrency,
         max_trials=config.max_trial_number,
-        max_duration_s=_number(config.max_experiment_duration),
-        max_trial_duration_s=_number(config.max_trial_duration),
+        max_duration_s=config.max_experiment_duration,
+        max_trial_duration_s=config.max_trial_duration,
         max_cost=config.max_cost,
         prices={name: cost for name, _, _ in config.services if (cost := config.share(name).cost) is not None},
-        move_after_s=_number(config.move_after),
+        move_after_s=config.move_after,
         retries_lost=config.max_trial_retries,
         retries_failed=config.retry_failed,
         retry_exit_codes=frozenset(config.retry_on),
         max_failed=config.max_failed_trials,
         stop_on_same_error=config.stop_on_same_error,
-        silence_s=checked_number(config.worker_silence),
+        silence_s=checkedconfig.worker_silence,
         maximize=maximize,
         objectives=tuple(configured(config.tuner.class_args)) or ("default",),
         assess=config.assessor is not None,
     )
-
-
-def _number(value: int | str | None) -> int | None:
-    return None if value is None else checked_number(value)
 
 
 def is_maximizing(tuner: Mapping[str, Json]) -> bool:

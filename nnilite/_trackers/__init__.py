@@ -17,10 +17,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnilite._side_processes.keeping import Feeder
-from nnilite.config import ExperimentConfig
+from nnilite.config import CheckedConfig
 
 
-def trackers_of(directory: Path, config: ExperimentConfig) -> list[Feeder]:
+def trackers_of(directory: Path, config: CheckedConfig) -> list[Feeder]:
     """The processes that feed the trackers of a config."""
     return [
         Feeder(

@@ -15,14 +15,14 @@ from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.writer import FILE_NAME
 from nnilite._trackers.feed import FOLDER, Feed, position_of
 from nnilite._trackers.runs import Runs
-from nnilite.config import ExperimentConfig, TrackerConfig
+from nnilite.config import CheckedConfig, TrackerConfig
 
 log = logging.getLogger("nnilite.tracker")
 
 _LAST_S = 60
 
 
-def runs_of(tracker: TrackerConfig, config: ExperimentConfig, directory: Path) -> Runs:
+def runs_of(tracker: TrackerConfig, config: CheckedConfig, directory: Path) -> Runs:
     """The tracker that a config describes. Raises: ImportError if its library is missing, and what that raises."""
     project = tracker.project or config.experiment_name or "nnilite"
     folder = Path(tracker.directory or directory / FOLDER / tracker.name)

@@ -15,11 +15,11 @@ from nnilite._store.writer import Store
 from nnilite._views.about import About, ExperimentProgress
 from nnilite._views.search_view import SearchView
 from nnilite._views.viewer import Viewer
-from nnilite.config import ExperimentConfig
+from nnilite.config import CheckedConfig
 from nnilite.tuning.objectives import directions
 
 
-def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token: str) -> Viewer:
+def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: str) -> Viewer:
     """Put a read-only manager together."""
     maximize = is_maximizing(config.json().get("tuner") or {})
     about, reader = about_experiment(directory, config, store, maximize), Reader(store.path)
@@ -30,7 +30,7 @@ def assemble_view(directory: Path, config: ExperimentConfig, store: Store, token
     return Viewer(about, _progress(config, store, maximize), reader, token)
 
 
-def _progress(config: ExperimentConfig, store: Store, maximize: bool) -> ExperimentProgress:
+def _progress(config: CheckedConfig, store: Store, maximize: bool) -> ExperimentProgress:
     settings = store.settings(settings_of(config, maximize))
     known = store.snapshot(maximize)
     return ExperimentProgress(
@@ -46,7 +46,7 @@ def _progress(config: ExperimentConfig, store: Store, maximize: bool) -> Experim
     )
 
 
-def about_experiment(directory: Path, config: ExperimentConfig, store: Store, maximize: bool) -> About:
+def about_experiment(directory: Path, config: CheckedConfig, store: Store, maximize: bool) -> About:
     return About(
         id=directory.name,
         directory=directory,
@@ -63,7 +63,7 @@ def about_experiment(directory: Path, config: ExperimentConfig, store: Store, ma
     )
 
 
-def service_states(config: ExperimentConfig) -> tuple[ServiceState, ...]:
+def service_states(config: CheckedConfig) -> tuple[ServiceState, ...]:
     """The services of an experiment as its config has them."""
     shares = [(name, platform, config.share(name)) for name, platform, _ in config.services]
     return tuple(

@@ -15,10 +15,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnilite._side_processes.keeping import Feeder
-from nnilite.config import ExperimentConfig
+from nnilite.config import CheckedConfig
 
 
-def webhooks_of(directory: Path, config: ExperimentConfig, maximize: bool) -> list[Feeder]:
+def webhooks_of(directory: Path, config: CheckedConfig, maximize: bool) -> list[Feeder]:
     """The processes for the webhooks of a config. What they have to say goes to the manager's log."""
     better = "maximize" if maximize else "minimize"
     return [

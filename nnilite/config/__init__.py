@@ -1,13 +1,14 @@
 """The experiment's config: its fields and rules, loading, NNI's older format, the places of errors, JSON Schema.
 
-A file (or Python) fills in an `ExperimentConfig`; `checked()` gives the copy that the manager works with, or a
-ConfigError that has every fault with file, line and field. The type hints of the dataclasses are the only list of
-fields: reading, writing, JSON Schema and reference all follow from them, for plugins' `Config` classes too.
+A file (or Python) fills in an `ExperimentConfig`; `checked()` parses it into the `CheckedConfig` that the manager works
+with, or raises a ConfigError that has every fault with file, line and field. The type hints of the dataclasses are the
+only list of fields: reading, writing, JSON Schema and reference follow from them, for plugins' `Config` classes too.
 
     config = load("config.yaml").checked()
     for name, platform, section in config.services: ...
 
-_experiment_config      every field of an experiment, with its type, default and description
+_experiment_config      every field of an experiment, with its type, default and description; the parsed config
+_nested_configs         the configs inside it: algorithms, limits, trackers, webhooks
 _fields                 the names of fields, and the base of config classes
 _kinds                  what a field may hold, derived from its type hint
 _record                 dataclasses as kinds, with a field of the YAML for each field of the class
@@ -30,17 +31,13 @@ _schema                 JSON Schema for editors, and the reference page
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nnilite.config._config_reading import ConfigErrors
-from nnilite.config._experiment_config import (
-    AlgorithmConfig,
-    CheckpointConfig,
-    CodeLimits,
-    ExperimentConfig,
-    TrackerConfig,
-    WebhookConfig,
-)
+from nnilite.config._experiment_config import CheckedConfig, ExperimentConfig
 from nnilite.config._ignored_options import BY_MANAGER, BY_WORKERS, OptionWithoutEffect
 from nnilite.config._load import from_dict, load, parse
+from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, CodeLimits, TrackerConfig, WebhookConfig
 from nnilite.config._nni_form import nni_form
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
@@ -48,10 +45,14 @@ from nnilite.config._stored import from_stored, load_stored, stored
 from nnilite.config.secrets import masked
 from nnilite.config.shared_storage_config import SharedStorageConfig
 
+if TYPE_CHECKING:
+    from nnilite.config._experiment_config import CheckedStorage as CheckedStorage
+
 __all__ = [
     "BY_MANAGER",
     "BY_WORKERS",
     "AlgorithmConfig",
+    "CheckedConfig",
     "CheckpointConfig",
     "CodeLimits",
     "ConfigErrors",

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._ignored_options import OptionWithoutEffect, options_without_effect
 from nnilite.config._kinds import Free, ListOf, Union
+from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, CodeLimits, TrackerConfig, WebhookConfig
 from nnilite.config._nni_form import nni_form
 from nnilite.config._record import Record, record_of
 from nnilite.config._services import (
+    CheckedServices,
     Service,
     ServiceConfig,
     ServiceField,
@@ -28,10 +28,9 @@ from nnilite.config._services import (
 )
 from nnilite.config._source import ConfigSource
 from nnilite.config.shared_storage_config import SharedStorageConfig
-from nnilite.errors import ConfigError, Place
+from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.units import (
-    AnyPath,
     Concurrency,
     FilePath,
     GivenBytes,
@@ -42,99 +41,11 @@ from nnilite.units import (
     NonNegativeInt,
     NonNegativeNumber,
     PositiveInt,
-    Secret,
 )
 
 _MIB = 1024**2
 _UNCHECKED = "this config is not checked yet; call checked() and use what it returns"
 SERVICES = Union([ServiceKind(), ListOf(ServiceKind())], "object with a platform, or list of such")
-
-
-@dataclass
-class AlgorithmConfig(Fields):
-    """A tuner, assessor or advisor: `name` of an installed one, or `class_name` of your own."""
-
-    name: Annotated[str | None, "name of an installed algorithm, case does not matter; or use className"] = None
-    class_name: Annotated[str | None, "`module.Class` of your own algorithm"] = None
-    code_directory: Annotated[GivenDirPath | None, "where the module of className is; default: the config's folder"] = (
-        None
-    )
-    class_args: Annotated[dict[str, Any], "keyword arguments of the algorithm, such as `optimize_mode: maximize`"] = (
-        field(default_factory=dict)
-    )
-
-    def __bool__(self) -> bool:
-        return bool(self.name or self.class_name or self.class_args or self.code_directory)
-
-
-@dataclass
-class CheckpointConfig(Fields):
-    """What is kept of what trials write to NNILITE_CHECKPOINT_DIR."""
-
-    keep: Annotated[
-        Literal["last", "best", "all", "none"], "the latest file of each trial, those of the best trial, all, or none"
-    ] = "all"
-    max_size: Annotated[GivenBytes | None, "largest total size of all checkpoints; default: no limit"] = None
-
-
-@dataclass
-class CodeLimits(Fields):
-    """Limits for what is uploaded from the code directory."""
-
-    max_files: Annotated[PositiveInt, "largest number of files"] = 2000
-    max_size: Annotated[GivenBytes, "largest total size before packing"] = 300 * _MIB
-
-
-@dataclass
-class TrackerConfig(Fields):
-    """A tracker in which each trial becomes a run, with its parameters, curves and result."""
-
-    name: Annotated[Literal["mlflow", "tensorboard", "wandb"], "which tracker"]
-    project: Annotated[str | None, "MLflow's experiment, or W&B's project; default: experimentName"] = None
-    uri: Annotated[str | None, "mlflow: its server, such as http://host:5000"] = None
-    directory: Annotated[
-        AnyPath | None, "tensorboard, wandb: where files go; default: trackers/ in the experiment's folder"
-    ] = None
-    mode: Annotated[Literal["offline", "online"], "wandb: write files for `wandb sync`, or send at once"] = "offline"
-
-    def __post_init__(self) -> None:
-        if self.name == "mlflow" and not self.uri:
-            raise ConfigError("is needed for mlflow: its tracking server, such as http://host:5000", Place(field="uri"))
-
-
-@dataclass
-class WebhookConfig(Fields):
-    """An address that is told when something happens, by a POST with JSON."""
-
-    url: Annotated[Secret, "where to send it; hidden as secrets are, since to know it is often enough to write there"]
-    events: Annotated[
-        list[Literal["best", "failure", "end"]], "a new best result, a failed trial, the end of the experiment; all"
-    ] = field(default_factory=lambda: ["best", "failure", "end"])
-    secret: Annotated[Secret | None, "signs what is sent; `whsec_` and base64, as by Standard Webhooks"] = None
-
-    def __post_init__(self) -> None:
-        if "${env:" not in self.url:
-            _check_hook(self.url)
-        if self.secret and "${env:" not in self.secret:
-            try:
-                size = len(base64.b64decode(self.secret.removeprefix("whsec_"), validate=True))
-            except ValueError:
-                size = 0
-            if not 24 <= size <= 64:
-                raise ConfigError("must be `whsec_` and base64 of 24 to 64 bytes", Place(field="secret"))
-
-
-def _check_hook(url: str) -> None:
-    """Raises: ConfigError, which does not show the address."""
-    try:
-        parts = urlsplit(url)
-        wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
-    except ValueError:
-        wrong = True
-    if wrong or not url.isprintable() or " " in url:
-        raise ConfigError("must be an address such as https://host:port/path", Place(field="url"))
-    if parts.username or parts.password or parts.fragment:
-        raise ConfigError("must have neither a login nor a part after #", Place(field="url"))
 
 
 @dataclass(init=False, repr=False)
@@ -149,7 +60,7 @@ class ExperimentConfig(Fields):
         config.tuner.name = "TPE"
         config.tuner.class_args["optimize_mode"] = "maximize"
 
-    Before `checked()` a field holds what was assigned, afterwards a plain value in its unit (seconds, bytes, Path).
+    A field holds what was assigned to it. `checked()` returns plain values in their units (seconds, bytes, Path).
     """
 
     if TYPE_CHECKING:
@@ -245,16 +156,6 @@ class ExperimentConfig(Fields):
         self._source = source
         self._base = base
         self._warnings = warnings
-        self._checked = False
-        self._services: tuple[Service, ...] = ()
-        self._settings: dict[str, TrialSettings] = {}
-        self._shares: dict[str, ServiceShare] = {}
-        self._secrets: frozenset[str] = frozenset()
-
-    def _assign(self, name: str, value: Any) -> None:
-        super()._assign(name, value)
-        if not name.startswith("_"):
-            self.__dict__["_checked"] = False
 
     def _fill(self, key: str, value: Any) -> None:
         """Set a field, whatever the spelling of its name. Mappings become the objects that they describe."""
@@ -283,15 +184,15 @@ class ExperimentConfig(Fields):
 
         return filled_from_file(cls(), path)
 
-    def checked(self, *, paths: bool = True) -> ExperimentConfig:
-        """A copy with all values checked, in their units, paths absolute and secrets resolved.
+    def checked(self, *, paths: bool = True) -> CheckedConfig:
+        """Return the parsed config: all values in their units, paths absolute and secrets resolved.
 
         Without `paths`, files and folders may be missing, for an experiment that is only viewed.
         Raises: ConfigError with all that is wrong.
         """
         return self._check(ConfigReading(self._source, self._base, paths=paths))
 
-    def canonical_copy(self) -> ExperimentConfig:
+    def canonical_copy(self) -> CheckedConfig:
         """NNI's name of `checked`."""
         return self.checked()
 
@@ -299,68 +200,34 @@ class ExperimentConfig(Fields):
         """NNI's way to ask for the errors of `checked` alone. Raises: ConfigError."""
         self.checked()
 
-    def _check(self, reading: ConfigReading) -> ExperimentConfig:
+    def _check(self, reading: ConfigReading) -> CheckedConfig:
         from nnilite.config._field_rules import complete
 
         raw = self.as_mapping()
         reading.shortcuts = shortcuts(raw)
         at = At(reading)
         values = record_of(ExperimentConfig).read_fields(raw, at)
-        services, settings, shares = complete(values, at)
+        services = complete(values, at)
         reading.finish()
-        copied = ExperimentConfig()
-        copied._begin(self._source, self._base, self._warnings)
-        for name, value in values.items():
-            setattr(copied, name, value)
-        copied._services, copied._settings, copied._shares = services, settings, shares
-        copied._secrets = frozenset(reading.secrets)
-        copied._checked = True
-        return copied
+        return CheckedConfig(self, values, services, frozenset(reading.secrets))
 
     @property
     def services(self) -> list[Service]:
         """The training services, as (name, platform, the plugin's Config). Only of a checked config."""
-        if not self._checked:
-            raise ConfigError(_UNCHECKED)
-        return list(self._services)
-
-    def settings(self, service: str) -> TrialSettings:
-        """Command, code directory, GPU number and manager address for a service's trials. Only of a checked config."""
-        if not self._checked:
-            raise ConfigError(_UNCHECKED)
-        return self._settings[service]
-
-    def share(self, service: str) -> ServiceShare:
-        """A service's limit, weight and cost. Only of a checked config."""
-        if not self._checked:
-            raise ConfigError(_UNCHECKED)
-        return self._shares[service]
+        raise ConfigError(_UNCHECKED)
 
     @property
     def warnings(self) -> list[str]:
         """Sentences on fields that are set but have no effect, or another one; once checked, its services' too."""
         storage = self.shared_storage.hints() if isinstance(self.shared_storage, SharedStorageConfig) else []
-        said = [warning for service in self._services for warning in getattr(service.config, "warnings", ())]
-        return [*self._warnings, *storage, *said, *(one.sentence for one in self.without_effect)]
-
-    @property
-    def without_effect(self) -> list[OptionWithoutEffect]:
-        """What was set and has no effect, with the reasons; [] before the config is checked."""
-        return options_without_effect(self) if self._checked else []
-
-    @property
-    def secrets(self) -> frozenset[str]:
-        """All secret texts of a checked config, to keep them out of logs."""
-        return self._secrets
+        return [*self._warnings, *storage]
 
     def json(self, secrets: bool = False) -> dict[str, Json]:
         """All set fields in camelCase, checked first if necessary. Secrets are hidden without `secrets`.
 
         Raises: ConfigError.
         """
-        config = self if self._checked else self.checked()
-        written: dict[str, Json] = record_of(ExperimentConfig).write(config, secrets)
-        return written
+        return self.checked().json(secrets)
 
     def to_json(self) -> dict[str, Json]:
         """NNI's canonical form: as `json`, with trialCommand and the like in each training service's part, too."""
@@ -389,6 +256,107 @@ class ExperimentConfig(Fields):
 
         look_for_libraries([tracker.name for tracker in self.trackers], webhooks=bool(self.webhooks))
         self._warnings = (*self._warnings, *construct_all(self, self._source))
+
+
+if TYPE_CHECKING:
+
+    class CheckedAlgorithm(AlgorithmConfig):
+        """A tuner or assessor whose code directory, if it has one, is absolute."""
+
+        code_directory: Path | None
+
+    class CheckedCheckpoints(CheckpointConfig):
+        """The rule for checkpoints, in bytes."""
+
+        max_size: int | None
+
+    class CheckedCodeLimits(CodeLimits):
+        """The limits of the code, in bytes."""
+
+        max_size: int
+
+    class CheckedStorage(SharedStorageConfig):
+        """The shared storage, with its pause in seconds."""
+
+        save_every: int
+
+
+class CheckedConfig(ExperimentConfig):
+    """A parsed config, which does not change any more.
+
+    Its fields hold plain values: seconds, bytes, absolute paths, and words of a closed list. The types say so, so that
+    no reader checks a value again, and a function that asks for a `CheckedConfig` gets no other.
+    """
+
+    if TYPE_CHECKING:
+        trial_code_directory: Path
+        max_experiment_duration: int | None
+        max_trial_duration: int | None
+        move_after: int | None
+        experiment_working_directory: Path
+        tuner: CheckedAlgorithm
+        assessor: CheckedAlgorithm | None
+        shared_storage: CheckedStorage | None
+        tuner_timeout: int
+        worker_silence: int
+        grace_period: int
+        checkpoint: CheckedCheckpoints
+        code_limits: CheckedCodeLimits
+        max_output_size: int
+        idle_timeout: int
+
+    def __init__(
+        self, given: ExperimentConfig, values: Mapping[str, Any], services: CheckedServices, secrets: frozenset[str]
+    ) -> None:
+        super().__init__()
+        self._begin(given._source, given._base, given._warnings)
+        for name, value in values.items():
+            super()._assign(name, value)
+        self._services = services
+        self._secrets = secrets
+
+    def _assign(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise AttributeError(f"{name} cannot be set in a checked config; set it before you call checked()")
+        super()._assign(name, value)
+
+    def checked(self, *, paths: bool = True) -> CheckedConfig:
+        """Return this config, which is checked already."""
+        return self
+
+    @property
+    def services(self) -> list[Service]:
+        """The training services, as (name, platform, the plugin's Config)."""
+        return list(self._services.services)
+
+    def settings(self, service: str) -> TrialSettings:
+        """Return command, code directory, GPU number and manager address for a service's trials."""
+        return self._services.settings[service]
+
+    def share(self, service: str) -> ServiceShare:
+        """Return a service's limit, weight and cost."""
+        return self._services.shares[service]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on fields that are set but have no effect, or another one, those of the services included."""
+        said = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
+        return [*super().warnings, *said, *(one.sentence for one in self.without_effect)]
+
+    @property
+    def without_effect(self) -> list[OptionWithoutEffect]:
+        """What was set and has no effect, with the reasons."""
+        return options_without_effect(self)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """All secret texts, to keep them out of logs."""
+        return self._secrets
+
+    def json(self, secrets: bool = False) -> dict[str, Json]:
+        """All set fields in camelCase. Secrets are hidden without `secrets`."""
+        written: dict[str, Json] = record_of(ExperimentConfig).write(self, secrets)
+        return written
 
 
 def _names() -> list[str]:

@@ -11,7 +11,14 @@ from nnilite._space_checks import check
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import plain
 from nnilite.config._record import record_of
-from nnilite.config._services import SHORTCUTS, Service, ServiceConfig, ServiceShare, TrialSettings
+from nnilite.config._services import (
+    SHORTCUTS,
+    CheckedServices,
+    Service,
+    ServiceConfig,
+    ServiceShare,
+    TrialSettings,
+)
 from nnilite.config._source import ConfigSource
 from nnilite.config.secrets import masked_space, masked_text
 from nnilite.errors import ConfigError, PluginError, SpaceError
@@ -24,7 +31,7 @@ _GROUPS = {"tuner": lookup.TUNERS, "assessor": lookup.ASSESSORS}
 _LOOKUPS = {"tuner": "tuner_class", "assessor": "assessor_class"}
 
 
-def complete(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings], dict[str, ServiceShare]]:
+def complete(values: Values, at: At) -> CheckedServices:
     """Check the rules, note faults, and set the values that depend on other fields."""
     if values.get("use_annotation") is True:
         at.below("useAnnotation").fault("annotations are not supported; write the search space to searchSpace")
@@ -163,10 +170,10 @@ def _space_content(space: Json, values: Values, source: ConfigSource, at: At) ->
             at.below(*path).space_fault(message, source)
 
 
-def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, TrialSettings], dict[str, ServiceShare]]:
+def _services(values: Values, at: At) -> CheckedServices:
     given = values.get("training_service", INVALID)
     if given is INVALID:
-        return (), {}, {}
+        return CheckedServices()
     sections: list[ServiceConfig] = given if isinstance(given, list) else [given]
     if not sections:
         at.below("trainingService").fault("is an empty list; name at least one platform")
@@ -181,15 +188,12 @@ def _services(values: Values, at: At) -> tuple[tuple[Service, ...], dict[str, Tr
             here.fault(f"two services are called {name!r}; give each a name of its own")
         shares[name] = section._share
         services.append(Service(name, section.platform, section._config))
-        settings[name] = _settings(section, values)
-        if settings[name].trial_command is None:
-            at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
-            break
+        settings[name] = _settings(section, values, at)
     _settle(values, list(settings.values()))
     classes = [lookup.training_service_class(section.platform) for section in sections]
     told = any(getattr(cls, "tells_cost", False) for cls in classes)
     _money(values, shares, told, at)
-    return tuple(services), settings, shares
+    return CheckedServices(tuple(services), settings, shares)
 
 
 def _money(values: Values, shares: dict[str, ServiceShare], told: bool, at: At) -> None:
@@ -201,14 +205,16 @@ def _money(values: Values, shares: dict[str, ServiceShare], told: bool, at: At) 
         at.below("maxCost").fault("no service has a cost, so nothing would ever be spent; give the services their cost")
 
 
-def _settings(section: ServiceConfig, values: Values) -> TrialSettings:
+def _settings(section: ServiceConfig, values: Values, at: At) -> TrialSettings:
     """A service's own settings, completed by those at the top level."""
-    found = {}
+    found: dict[str, Any] = {}
     for entry in SHORTCUTS.entries:
         own = getattr(section._settings, entry.name)
-        found[entry.name] = values.get(entry.name) if own is None else own
+        found[entry.name] = values.get(entry.name) if own in (None, "") else own
     if found["trial_command"] is None:
         found["trial_command"] = _plugin_default(section)
+    if found["trial_command"] is None:
+        at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
     return TrialSettings(**found)
 
 

@@ -17,7 +17,7 @@ from nnilite.errors import NniliteError
 from nnilite.records import Json
 
 if TYPE_CHECKING:
-    from nnilite.config._experiment_config import ExperimentConfig
+    from nnilite.config._experiment_config import CheckedConfig
     from nnilite.service import IgnoredOption
 
 BY_WORKERS = (
@@ -85,13 +85,13 @@ class OptionWithoutEffect(NamedTuple):
         return f"{self.option} has no effect{where}: {self.why}"
 
 
-def options_without_effect(config: ExperimentConfig) -> list[OptionWithoutEffect]:
+def options_without_effect(config: CheckedConfig) -> list[OptionWithoutEffect]:
     """Return what was set in a checked config and has no effect, each option once for each service."""
     found = [*_of_the_manager(config)]
     shown = config.json()
     for service in config.services:
         cls = lookup.training_service_class(service.platform)
-        settings = {**shown, **_own(config, service)}
+        settings = {**shown, **config.settings(service.name).json()}
         for one in getattr(cls, "ignores", ()):
             if _is_set(one.option, service, config) and _holds(one, service, settings):
                 found.append(OptionWithoutEffect(one.option, service.name, one.why))
@@ -106,14 +106,7 @@ def _holds(one: IgnoredOption, service: Service, settings: Mapping[str, Json]) -
         return False
 
 
-def _own(config: ExperimentConfig, service: Service) -> dict[str, Json]:
-    """A service's own trial settings, under the names that they have at the top level."""
-    settings = config.settings(service.name)
-    pairs = ((entry.key, getattr(settings, entry.name)) for entry in SHORTCUTS.entries)
-    return {key: value for key, value in pairs if value is not None}
-
-
-def _is_set(option: str, service: Service, config: ExperimentConfig) -> bool:
+def _is_set(option: str, service: Service, config: CheckedConfig) -> bool:
     """Whether an option of a service's section, or else of the experiment, is not as it would be by default."""
     first, *rest = option.split(".")
     own = _entry(service.config, first)
@@ -146,7 +139,7 @@ def _entry(value: object, key: str) -> ConfigField | None:
     return record_of(cls).entry(key)
 
 
-def _of_the_manager(config: ExperimentConfig) -> Iterator[OptionWithoutEffect]:
+def _of_the_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
     """What the manager itself ignores, whatever the platforms."""
     of_a_service = any(section._settings.debug for section in _sections(config))
     if config.debug and config.log_level != "debug" and not of_a_service:
@@ -160,12 +153,12 @@ def _of_the_manager(config: ExperimentConfig) -> Iterator[OptionWithoutEffect]:
         yield from _of_a_section(config, section, service)
 
 
-def _sections(config: ExperimentConfig) -> Sequence[Any]:
+def _sections(config: CheckedConfig) -> Sequence[Any]:
     given: Any = config.training_service
     return given if isinstance(given, list) else [given]
 
 
-def _of_a_section(config: ExperimentConfig, section: Any, service: Service) -> Iterator[OptionWithoutEffect]:
+def _of_a_section(config: CheckedConfig, section: Any, service: Service) -> Iterator[OptionWithoutEffect]:
     if section._settings.debug:
         yield OptionWithoutEffect("debug", service.name, "set it, or logLevel, at the top level")
     weighted = len(config.services) > 1 and config.placement == "weighted"

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nnilite._plugins import lookup
-from nnilite.config._experiment_config import (
-    AlgorithmConfig,
-    CheckpointConfig,
-    CodeLimits,
-    ExperimentConfig,
-)
+from nnilite.config._experiment_config import ExperimentConfig
 from nnilite.config._kinds import Quantity
+from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, CodeLimits
 from nnilite.config._record import ConfigField, record_of
 from nnilite.config._services import SHARE, SHORTCUTS, platforms, service_record
 from nnilite.config.shared_storage_config import SharedStorageConfig

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -28,8 +28,8 @@ _OVERRIDES = "as at the top level, for this service alone"
 
 
 @dataclass(frozen=True)
-class TrialSettings:
-    """The settings of a service's trials, from its section or else from the top level."""
+class TrialOverrides:
+    """The settings of trials that a service's section may have, too."""
 
     trial_command: Annotated[str | None, _OVERRIDES] = None
     trial_code_directory: Annotated[DirPath | None, _OVERRIDES] = None
@@ -53,7 +53,7 @@ class ServiceShare:
             raise ConfigError(f"{self.name!r} is no name of a service: {why}", Place(field="name"))
 
 
-SHORTCUTS = record_of(TrialSettings)
+SHORTCUTS = record_of(TrialOverrides)
 SHARE = record_of(ServiceShare)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
@@ -64,6 +64,31 @@ class Service(NamedTuple):
     name: str  # unique in the experiment: the platform's name, with a number from its second service on
     platform: str
     config: Any  # an instance of the plugin's Config
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """The settings of a service's trials, from its section or else from the top level."""
+
+    trial_command: str
+    trial_code_directory: Path
+    trial_gpu_number: int | None = None
+    nni_manager_ip: str | None = None
+    debug: bool | None = None
+
+    def json(self) -> dict[str, Json]:
+        """Return what is set, under the names of the YAML."""
+        written: dict[str, Json] = SHORTCUTS.write(self, secrets=True)
+        return written
+
+
+@dataclass(frozen=True)
+class CheckedServices:
+    """The training services of a checked config, with the settings and the share of each by its name."""
+
+    services: Sequence[Service] = ()
+    settings: Mapping[str, TrialSettings] = field(default_factory=dict)
+    shares: Mapping[str, ServiceShare] = field(default_factory=dict)
 
 
 class ServiceField:
@@ -243,7 +268,7 @@ def _canonical(platform: str) -> str:
 
 
 def _checked_section(
-    platform: str, config: Any, shared: tuple[TrialSettings, ServiceShare], given: Mapping[str, Any]
+    platform: str, config: Any, shared: tuple[TrialOverrides, ServiceShare], given: Mapping[str, Any]
 ) -> ServiceConfig:
     section = ServiceConfig.__new__(ServiceConfig)
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config) if field.init}

@@ -17,14 +17,14 @@ from nnilite.config._load import from_dict
 from nnilite.errors import ConfigError, DamagedFile
 
 if TYPE_CHECKING:
-    from nnilite.config._experiment_config import ExperimentConfig
+    from nnilite.config._experiment_config import CheckedConfig, ExperimentConfig
     from nnilite.records import Json
 
 _DEFAULTS = 2  # the number of these defaults; files without a mark have the first ones
 _NICENESS = 10  # the first default for local trials, which starved beside other programs
 
 
-def stored(config: ExperimentConfig) -> dict[str, Json]:
+def stored(config: CheckedConfig) -> dict[str, Json]:
     """Return what is to be kept of a config, passwords included."""
     return {**config.json(secrets=True), MARK: _DEFAULTS}
 
@@ -37,7 +37,7 @@ def from_stored(fields: Mapping[str, Json], base: Path) -> ExperimentConfig:
     return from_dict(given, base)
 
 
-def load_stored(directory: Path, *, paths: bool = True) -> ExperimentConfig:
+def load_stored(directory: Path, *, paths: bool = True) -> CheckedConfig:
     """Load the experiment's own copy of its config. `paths`: its folders must still exist.
 
     Raises: ConfigError, DamagedFile, UnreadableFile.

@@ -8,12 +8,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import yaml
 
 from fake_platforms import CloudConfig, Machine, Size
 from nnilite.config import ConfigErrors, ExperimentConfig, ServiceConfig, from_dict, load
+from nnilite.config._fields import camel
 from nnilite.errors import ConfigError, SpaceError
 
 pytestmark = pytest.mark.usefixtures("platforms")
@@ -199,6 +201,21 @@ def test_python_fills_in_a_config_as_in_nni():
     found = config.checked()
     assert (found.max_experiment_duration, found.services[0].config.use_active_gpu) == (3600, False)
     assert found.tuner.class_args == {"optimize_mode": "maximize"}
+
+
+def test_a_checked_config_has_numbers_and_paths_where_people_may_write_text():
+    hints = get_type_hints(ExperimentConfig, include_extras=True)
+    given = {name for name, hint in hints.items() if "int | str" in str(hint) or "Path | str" in str(hint)}
+    assert len(given) == 10
+    found = checked(**{camel(name): "2h" for name in given if "duration" in str(hints[name])}, maxOutputSize="1gb")
+    assert {type(getattr(found, name)) for name in given} == {int, type(Path())}
+
+
+def test_a_checked_config_does_not_change():
+    found = checked()
+    with pytest.raises(AttributeError, match="trial_concurrency cannot be set in a checked config"):
+        found.trial_concurrency = 5
+    assert found.checked() is found
 
 
 def test_python_may_give_several_platforms_objects_and_keyword_arguments():
