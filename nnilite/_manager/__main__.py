@@ -128,6 +128,8 @@ class Program:
         await asyncio.to_thread(assembly.prepare_storage, self._directory, config, new)
         place = (self._directory, config, store, self._address, token)
         parts = assembly.assemble(*place, self._files.write_state, self._starter.packed)
+        for one in config.without_effect:
+            log.warning("%s", one.sentence)
         if tuner is not None:
             parts.tuner.take(tuner)
         files = files_of(self._directory, config, token, parts.manager.about)

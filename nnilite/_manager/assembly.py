@@ -54,6 +54,7 @@ class Assembled:
     publisher: Publisher
     tidiers: Sequence[CheckpointTidier]
     tuner: TunerHost
+    jobs: JobMaker
     service: TrainingService
     store: AsyncStore
     reader: Reader
@@ -111,8 +112,6 @@ def assemble(
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
     tidiers = checkpoint_tidiers(directory, config, store, rules)
     publisher = Publisher(rules, tidiers, state_changed)
-    for one in config.without_effect:
-        log.warning("%s", one.sentence)
     engine = Engine(
         Parts(
             rules,
@@ -132,7 +131,7 @@ def assemble(
     reader = Reader(store.path)
     manager = Manager(about, Machinery(engine, jobs, service, async_store, tuner, publisher), reader, token)
     return Assembled(
-        manager, engine, publisher, tidiers, tuner, service, async_store, reader, config.grace_period, keeper
+        manager, engine, publisher, tidiers, tuner, jobs, service, async_store, reader, config.grace_period, keeper
     )
 
 

@@ -28,7 +28,7 @@ def settings_of(config: CheckedConfig, maximize: bool) -> s.Settings:
         retry_exit_codes=frozenset(config.retry_on),
         max_failed=config.max_failed_trials,
         stop_on_same_error=config.stop_on_same_error,
-        silence_s=checkedconfig.worker_silence,
+        silence_s=config.worker_silence,
         maximize=maximize,
         objectives=tuple(configured(config.tuner.class_args)) or ("default",),
         assess=config.assessor is not None,
