@@ -299,7 +299,7 @@ def test_foreign_zip_files_are_refused(saved: Path, home: Path, about: Any, caps
     assert nothing_is_left(home)
 
 
-@pytest.mark.parametrize("broken", ["_registry.add", "write_json", "Path.rename"])
+@pytest.mark.parametrize("broken", ["registry.add", "write_json", "Path.rename"])
 def test_a_load_that_fails_at_any_step_leaves_nothing_behind(
     saved: Path, home: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
