@@ -63,17 +63,9 @@ _views         shows an experiment from its folder, without an engine
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _webhooks      tells addresses of new best results, failures and the end
 _tuner_host    tuner and assessor in a process of their own
-_shapes        from a record's type hints to its JSON and its schema
 _states        the words for states and kinds, without the records that have them
 _nni_records   what NNI's Python API returns, made from the REST interface's answers
-_nniignore     which files `.nniignore` leaves out
-_http_problems  the errors of platform_http, and how they are worded
 _blocking      waits on the event loop for what blocks
-_oversize      what to say of a code directory that is too large
-_parameter     one parameter of a search space
-_optuna_study  an experiment or a search as a study of optuna
-_space_checks  what is wrong with a search space
-_space_hints   what is allowed in a search space but is hardly meant
 _cpython       what the SDK and the keeper use of CPython's own modules
 _version       the version of this package
 """

@@ -76,10 +76,10 @@ class SearchResult:
 
     def to_optuna(self) -> Study:
         """A study of optuna with all trials, for `optuna.visualization`, optuna's analyses, or to go on with it."""
-        from nnilite import _optuna_study
+        from nnilite.plot import optuna_study
 
-        ran = [_optuna_study.Ran(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
-        return _optuna_study.study_of("search", self.space, self.objectives, ran)
+        ran = [optuna_study.Ran(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
+        return optuna_study.study_of("search", self.space, self.objectives, ran)
 
     def to_dataframe(self) -> DataFrame:
         """One row a trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.

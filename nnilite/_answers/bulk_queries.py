@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from nnilite._shapes import wire_names
 from nnilite.records import Attempt, Trial
+from nnilite.records.shapes import wire_names
 
 # What rows have of the records, by the names here and on the wire: all fields but those that no chart needs.
 TRIAL_FIELDS = {name: key for name, key in wire_names(Trial).items() if name != "parameter_id"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
-from nnilite._shapes import HIDDEN, TIME, Form, Key
 from nnilite.records import COUNT, ExperimentLimits, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.records.shapes import HIDDEN, TIME, Form, Key
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from nnilite._experiments.address import Address
 from nnilite._manager.preview import preview
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
-from nnilite._space_hints import space_hints
 from nnilite.codedir import CodePackage
 from nnilite.errors import SpaceError
 from nnilite.records import Json
 from nnilite.space import SearchSpace
+from nnilite.space.space_hints import space_hints
 from nnilite.units import format_size
 
 if TYPE_CHECKING:

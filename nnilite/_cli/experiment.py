@@ -166,14 +166,14 @@ def export(options: argparse.Namespace) -> None:
 
 
 def _export_study(options: argparse.Namespace, target: Path | None) -> None:
-    from nnilite import _optuna_study
     from nnilite._running import optuna_export
+    from nnilite.plot import optuna_study
 
     if target is None:
         raise ConfigError("--type optuna writes a file: give --filename study.db, or any other name for a journal.")
     with access.reading(options) as manager, long_work.shown("Exporting", quiet=options.json):
         study = optuna_export.study_of(manager)
-        _optuna_study.write_study(study, target)
+        optuna_study.write_study(study, target)
     count = len(study.trials)
     if options.json:
         screen.show_json({"file": str(target), "trials": count, "study": study.study_name})

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from nnilite import codedir
 from nnilite._doctor.finding import Finding, divided, ok, warning
-from nnilite._space_hints import space_hints
 from nnilite.config import CheckedConfig, load
 from nnilite.errors import ConfigError, NniliteError, SpaceError
 from nnilite.space import SearchSpace
+from nnilite.space.space_hints import space_hints
 
 _CURE = "correct it there; `nnictl config schema` and the reference list all fields"
 

@@ -2,8 +2,8 @@
 
     request -> Gate (Host, Origin, token) -> handler -> Backend (the manager) -> wire -> answer
 
-The table `routes.ROUTES` lists all routes. Records become JSON by `nnilite._shapes`; `wire` has what else is to be
-known of the JSON. Of the manager only `nnilite._answers.backend.Backend` is known. A handler holds no state. The
+The table `routes.ROUTES` lists all routes. Records become JSON by `nnilite.records.shapes`; `wire` has what else is
+to be known of the JSON. Of the manager only `nnilite._answers.backend.Backend` is known. A handler holds no state. The
 manager refuses a request by raising an error of `nnilite.errors`.
 
 application          puts the interface together and listens

@@ -29,9 +29,9 @@ from nnilite._rest.handler import JOB_NAME
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import BODY_MAX
 from nnilite._rest.server_connections import room
-from nnilite._shapes import to_json
 from nnilite.errors import NniliteError
 from nnilite.records import Json
+from nnilite.records.shapes import to_json
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from nnilite._rest.events import parse_batch
 from nnilite._rest.files import send_file
 from nnilite._rest.handler import ApiHandler
 from nnilite._rest.refusal import HttpRefusal
-from nnilite._shapes import to_json
+from nnilite.records.shapes import to_json
 
 
 class ProofHandler(ApiHandler):

@@ -9,9 +9,9 @@ from nnilite._rest import wire
 from nnilite._rest.changeable_fields import read_changes
 from nnilite._rest.handler import ApiHandler
 from nnilite._rest.trials import oddity, send_piece
-from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
+from nnilite.records.shapes import to_json
 
 IMPORT_MAX = 100_000
 

@@ -13,10 +13,10 @@ from typing import Any
 from nnilite._answers.queries import Listed, Profile
 from nnilite._rest import wire
 from nnilite._rest.wire import Object
-from nnilite._shapes import to_json
 from nnilite.config import nni_form
 from nnilite.errors import ConfigError, Place
 from nnilite.records import ExperimentState, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.records.shapes import to_json
 
 # The field of `params` that each update changes, by NNI's name of the update.
 UPDATES = {

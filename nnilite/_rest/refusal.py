@@ -7,7 +7,6 @@ from http import HTTPStatus
 from tornado.web import HTTPError
 
 from nnilite._answers.backend import FencedConflict, GapConflict
-from nnilite._shapes import to_json
 from nnilite.errors import (
     CodeDirError,
     ConfigError,
@@ -20,6 +19,7 @@ from nnilite.errors import (
     TunerError,
 )
 from nnilite.records import Json
+from nnilite.records.shapes import to_json
 
 
 class HttpRefusal(NniliteError):

@@ -8,9 +8,9 @@ from nnilite._answers.backend import Backend, RemarksQuery, TrialRemarks
 from nnilite._experiments.experiment_remarks import checked
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
-from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
+from nnilite.records.shapes import to_json
 
 BODY_MAX = 256 * 1024
 _FIELDS = ("tags", "note", "revision")

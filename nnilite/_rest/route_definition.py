@@ -14,9 +14,9 @@ from tornado.web import RequestHandler
 
 from nnilite._rest import wire
 from nnilite._rest.auth import Access
-from nnilite._shapes import camel
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
+from nnilite.records.shapes import camel
 
 Schema = Mapping[str, Json]
 

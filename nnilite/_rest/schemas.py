@@ -21,7 +21,6 @@ from nnilite._rest.events import EVENTS_MAX
 from nnilite._rest.experiment_handlers import IMPORT_MAX
 from nnilite._rest.route_definition import Schema
 from nnilite._rest.trials import RERUN_MAX, WORKERS_MAX
-from nnilite._shapes import properties_of, required_of, schema_of
 from nnilite.records import (
     EVENT_TYPES,
     Attempt,
@@ -34,6 +33,7 @@ from nnilite.records import (
     Trial,
     TrialState,
 )
+from nnilite.records.shapes import properties_of, required_of, schema_of
 
 ANYTHING: Schema = {"description": "any JSON value, with NaN and infinities as strings"}
 TEXT: Schema = {"type": "string"}

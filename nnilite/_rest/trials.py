@@ -10,9 +10,9 @@ from nnilite._rest import wire
 from nnilite._rest.files import parts_of, send_inside
 from nnilite._rest.handler import ApiHandler
 from nnilite._rest.remark_handlers import remarks_of
-from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.records import Json, MetricKind, TrialState
+from nnilite.records.shapes import to_json
 from nnilite.space import SearchSpace
 from nnilite.tuner import EXTRAS
 

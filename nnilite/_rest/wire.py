@@ -1,6 +1,6 @@
 """JSON on the wire: bodies are read strictly, numbers spelt, and records joined to answers.
 
-The fields of a record get their names from `nnilite._shapes`.
+The fields of a record get their names from `nnilite.records.shapes`.
 
 Names are camelCase. Times are seconds since the epoch, durations seconds, both as numbers. JSON has no NaN and no
 infinity: in values of trials and metrics these are the strings "NaN", "Infinity" and "-Infinity".
@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 
 from nnilite._answers.changes import Change
 from nnilite._answers.queries import Profile, TrialPage, TrialRemarks, TrialUse
-from nnilite._shapes import to_json
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Attempt, Json, Metric, Trial
+from nnilite.records.shapes import to_json
 from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 
 Object = dict[str, Json]

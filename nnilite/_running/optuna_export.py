@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nnilite import _optuna_study
-from nnilite._optuna_study import Ran
 from nnilite._running.manager_client import Client
+from nnilite.plot import optuna_study
+from nnilite.plot.optuna_study import Ran
 from nnilite.records import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def study_of(manager: Client) -> Study:
     """All trials of the experiment, with its name, objectives and directions. Raises: NniliteError."""
     profile = manager.profile()
-    return _optuna_study.study_of(profile["id"], profile["searchSpace"], profile["objectives"], _ran(manager))
+    return optuna_study.study_of(profile["id"], profile["searchSpace"], profile["objectives"], _ran(manager))
 
 
 def _ran(manager: Client) -> Iterator[Ran]:

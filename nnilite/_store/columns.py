@@ -17,10 +17,10 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Annotated, Any, get_args, get_origin
 
-from nnilite._shapes import TIME, Form, to_json
 from nnilite._store import stored_values as checks
 from nnilite._store.stored_values import Check, stored_value
 from nnilite.records import COUNT, RUN_MAX, Attempt, Exited, Trial, TrialState, storable
+from nnilite.records.shapes import TIME, Form, to_json
 
 Convert = Callable[[Any], Any]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnilite._space_checks import dotted
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place, SpaceError
+from nnilite.space.space_checks import dotted
 
 Where = tuple[str | int, ...]
 """Keys and list positions from the top of the config."""

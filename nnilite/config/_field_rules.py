@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._plugins import lookup
-from nnilite._space_checks import check
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import plain
 from nnilite.config._record import record_of
@@ -23,6 +22,7 @@ from nnilite.config._source import ConfigSource
 from nnilite.config.secrets import masked_space, masked_text
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
+from nnilite.space.space_checks import check
 
 Values = dict[str, Any]
 """Checked values by field name. INVALID means that a fault was noted; fields that are not set are missing."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nnilite._space_checks import dotted
 from nnilite.config._fields import plain
 from nnilite.config.secrets import masked_text
 from nnilite.errors import Place
+from nnilite.space.space_checks import dotted
 
 if TYPE_CHECKING:
     import yaml

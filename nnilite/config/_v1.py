@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from nnilite._plugins import lookup
-from nnilite._space_checks import dotted
 from nnilite.config._fields import did_you_mean, plain
 from nnilite.config._source import ConfigSource
 from nnilite.config.secrets import masked, masked_text
 from nnilite.errors import ConfigError
 from nnilite.records import Json
+from nnilite.space.space_checks import dotted
 
 Where = tuple[str | int, ...]
 

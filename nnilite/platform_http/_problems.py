@@ -79,7 +79,7 @@ def kind_and_cure(status: int) -> tuple[type[Problem], str]:
     """What an answer with this status means, where it is no success, and what helps; "" where nothing in general does.
 
     >>> kind_and_cure(429)
-    (<class 'nnilite._http_problems.Throttled'>, 'the platform wants fewer calls')
+    (<class 'nnilite.platform_http._problems.Throttled'>, 'the platform wants fewer calls')
     """
     return _KINDS.get(status, (Outage, "") if status >= 500 else (CallRefused, ""))
 

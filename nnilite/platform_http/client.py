@@ -1,40 +1,4 @@
-"""HTTP to the REST interface of a platform, for services that have no better client. Needs the extra `http`.
-
-    class MyConfig(HttpConfig):
-        host: str
-        token: Secret | None = None
-
-    http = PlatformHttp("OpenPAI", config.host, config, Credential(config.token or "", renew=self._log_in))
-    jobs = (await http.get("/api/v2/jobs", query={"username": user})).json()
-
-It uses `requests` in threads of its own, and not tornado's AsyncHTTPClient, which is here anyway: machines on which
-managers run often reach a platform only through the proxy that the environment names (HTTPS_PROXY, NO_PROXY), which
-tornado's own client cannot use; and a connection that is kept saves a TLS handshake with each call. What requests does
-not do is done here: a limit for the whole time of a call, a limit for the size of an answer, and no credentials for
-anybody but the platform (no .netrc, no cookies, redirects only to the platform's own address).
-
-Each call has an end: `timeout_s` for one try, and `patience_s` for all tries together. Calls that may be repeated
-safely (GET, HEAD, PUT, DELETE, and others with `repeat=True`) are tried again, with growing pauses, where the platform
-cannot be reached or answers 429, 500, 502, 503 or 504; all other calls only where the platform has certainly done
-nothing yet: it could not be connected to, or it said 429. `Retry-After` is heeded, by later calls too. After a 401
-the credential is renewed, once, and one renewal serves all calls that wait for it.
-
-What a call may raise. Each error has `status`, 0 where there was no answer, and `reply`, the platform's own words:
-
-| error | kind | means |
-| --- | --- | --- |
-| `Outage` | ServiceError | no answer, 5xx, or an answer that makes no sense: nothing is known of the jobs, so UNKNOWN |
-| `Throttled` | ServiceError | 429; `retry_after_s` |
-| `Untrusted` | ServiceError | the platform's certificate is not one that this machine trusts |
-| `AccessRefused` | ServiceError | 401 or 403: a login that has expired says nothing of the jobs that run |
-| `Missing` | NotFound | 404 or 410 |
-| `Contradiction` | Conflict | 409 or 412, as a rule because there is something of this name already |
-| `CallRefused` | ConfigError | 400, 413, 422 and others: the same request can never work |
-
-A service whose platform has a client of its own, which blocks, can raise the same errors, and call it by `in_thread`.
-
-When a service opens, a wrong address, login or certificate can never work either: see `as_config_error`.
-"""
+"""The calls to the REST interface of a platform."""
 
 from __future__ import annotations
 
@@ -57,10 +21,10 @@ import requests
 import urllib3
 
 from nnilite._blocking import in_thread
-from nnilite._http_problems import (
+from nnilite._logging.redaction import hide, redact
+from nnilite.errors import ConfigError, Place
+from nnilite.platform_http._problems import (
     AccessRefused,
-    CallRefused,
-    Contradiction,
     Missing,
     Outage,
     Problem,
@@ -71,35 +35,9 @@ from nnilite._http_problems import (
     retry_after_s,
     words,
 )
-from nnilite._http_problems import reply as reply_of
-from nnilite._logging.redaction import hide, redact
-from nnilite.errors import ConfigError, Place
+from nnilite.platform_http._problems import reply as reply_of
 from nnilite.records import Json
 from nnilite.units import Duration, FilePath, SecretText
-
-__all__ = [
-    "OUTAGE_S",
-    "AccessRefused",
-    "CallRefused",
-    "Contradiction",
-    "Credential",
-    "HttpAnswer",
-    "HttpConfig",
-    "HttpRequest",
-    "Missing",
-    "Outage",
-    "PlatformHttp",
-    "Problem",
-    "Throttled",
-    "Untrusted",
-    "as_config_error",
-    "hide",
-    "in_thread",
-    "kind_and_cure",
-    "patience_of_at_most",
-    "redact",
-    "retry_after_s",
-]
 
 log = logging.getLogger(__name__)
 

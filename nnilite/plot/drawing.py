@@ -1,43 +1,17 @@
-"""What optuna draws, of experiments and searches.
-
-    from nnilite import plot
-
-    plot.history(experiment)                       # in a notebook the figure shows itself
-    plot.importance(result, objective="accuracy").write_html("importance.html")
-
-Each function takes whatever has `to_optuna()` (an `Experiment`, a `SearchResult`) or a study of optuna, and returns a
-figure of plotly. `parameters` are names as in the study: those of the search space, inside a nested choice with dots,
-as `model.cnn.layers`. `objective` names one of several; without it, the first one is drawn.
-
-Raises, each: PluginError if plotly is missing, NotFound for an unknown objective or parameter, Conflict if there is
-nothing to draw yet.
-"""
+"""The figures of experiments and searches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from nnilite import _optuna_study
 from nnilite.errors import Conflict, NotFound, PluginError
+from nnilite.plot import optuna_study
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
     from plotly.graph_objects import Figure
-
-__all__ = [
-    "contour",
-    "edf",
-    "front",
-    "history",
-    "importance",
-    "intermediate_values",
-    "parallel_coordinates",
-    "rank",
-    "slices",
-    "timeline",
-]
 
 
 class HasStudy(Protocol):
@@ -137,7 +111,7 @@ def _draw(
     if plot != "plot_edf" and plot != "plot_optimization_history":
         given["params"] = None if parameters is None else list(parameters)
     # Told of a target, optuna would not know which direction is better: each objective is a study of its own.
-    drawn = [_optuna_study.of_one_objective(one, at) for one in (study, *map(_study, more))]
+    drawn = [optuna_study.of_one_objective(one, at) for one in (study, *map(_study, more))]
     return _call(plot, drawn if more else drawn[0], **given)
 
 

@@ -1,7 +1,4 @@
-"""The nouns of nnilite, as frozen records without behaviour. Times are seconds since the epoch (float).
-
-This is the only description of a record's JSON: see `nnilite._shapes`.
-"""
+"""The nouns of nnilite, as frozen records without behaviour."""
 
 from __future__ import annotations
 
@@ -9,43 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from nnilite._shapes import BYTES, HIDDEN, TIME, Form, Key, choice, seconds_since_epoch, text, whole_number
-from nnilite._states import CallKind, EndCause, ExperimentState, JobState, MetricKind, TrialState
-
-__all__ = [
-    "COUNT",
-    "DRILLED",
-    "EVENT_TYPES",
-    "EXIT_CODE_MAX",
-    "GPUS_MAX",
-    "HOST_MAX",
-    "INTEGER_MAX",
-    "MESSAGE_MAX",
-    "PRIORITY_MAX",
-    "PROCESSORS_MAX",
-    "RUN_MAX",
-    "TIME_MAX",
-    "UNSTARTED",
-    "Attempt",
-    "CallKind",
-    "EndCause",
-    "Exited",
-    "ExperimentLimits",
-    "ExperimentState",
-    "Host",
-    "JobState",
-    "Json",
-    "KeeperEvent",
-    "Metric",
-    "MetricKind",
-    "Output",
-    "Reported",
-    "Started",
-    "Trial",
-    "TrialState",
-    "Used",
-    "storable",
-]
+from nnilite._states import EndCause, JobState, MetricKind, TrialState
+from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, choice, seconds_since_epoch, text, whole_number
 
 Json = Any
 """Any JSON value that only passes through, such as the parameters and metrics of users."""

@@ -14,9 +14,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nnilite._shapes import Mismatch, read_fields
 from nnilite.errors import ConfigError, Place
 from nnilite.records import EVENT_TYPES, Json, KeeperEvent, Output, Reported, Started, Used, storable
+from nnilite.records.shapes import Mismatch, read_fields
 
 __all__ = ["check_value", "deeper", "parse_event", "read_batch", "read_value"]
 

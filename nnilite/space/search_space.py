@@ -1,15 +1,4 @@
-"""The search space: NNI's JSON, checked, and the two forms that parameters take.
-
-*Nested* is what a trial gets: `{"lr": 0.1, "layer": {"_name": "Conv", "size": 3}}`. *Flat* is what a
-tuner works with: `{("lr",): 0.1, ("layer",): 1, ("layer", 1, "size"): 0}`, paths to raw values. A path
-has the number of the chosen option between two names; a parameter is active if its parent chose that
-option. The raw value of a choice is the option's number, of everything else the value itself (not its
-logarithm). `build` and `flatten` go from one to the other.
-
-    space = SearchSpace.parse({"lr": {"_type": "loguniform", "_value": [1e-5, 0.1]}})
-    parameters = space.sample(random.Random(0))
-    assert space.build(space.flatten(parameters)) == parameters
-"""
+"""One search space, checked, and the forms of its parameters."""
 
 from __future__ import annotations
 
@@ -20,14 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nnilite._parameter import Key, Parameter, ParameterKind, brief, shown, whole
-from nnilite._space_checks import check, dotted
 from nnilite.errors import Place, SpaceError
+from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, shown, whole
+from nnilite.space.space_checks import check, dotted
 
 if TYPE_CHECKING:
     from nnilite.records import Json
-
-__all__ = ["Key", "Parameter", "ParameterKind", "SearchSpace", "SpaceError"]
 
 
 @dataclass(frozen=True)

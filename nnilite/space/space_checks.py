@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nnilite._parameter import Key, Parameter, ParameterKind, text_of
+from nnilite.space._parameter import Key, Parameter, ParameterKind, text_of
 
 if TYPE_CHECKING:
     from nnilite.records import Json

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nnilite._parameter import Parameter, ParameterKind, shown
 from nnilite.records import Json
-from nnilite.space import SearchSpace
+from nnilite.space._parameter import Parameter, ParameterKind, shown
+from nnilite.space.search_space import SearchSpace
 
 LARGEST_GRID = 1_000_000
 WIDE = 1000

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from nnilite._shapes import to_json
 from nnilite.records import EVENT_TYPES, Json, KeeperEvent, Reported
+from nnilite.records.shapes import to_json
 from nnilite.service import Job, JobStatus, ServiceContext, TrainingService
 from nnilite.testing.bench import ServiceBench
 from nnilite.testing.receiver import Received

@@ -17,9 +17,9 @@ from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._rest import Options
 from nnilite._rest.changeable_fields import CHANGEABLE
-from nnilite._shapes import schema_of
 from nnilite.errors import ServiceError, StoreError
 from nnilite.records import ExperimentLimits, TrialState
+from nnilite.records.shapes import schema_of
 from nnilite.testing import eventually
 
 

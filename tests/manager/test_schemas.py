@@ -86,7 +86,7 @@ def test_the_trials_of_an_older_database_take_remarks(store: Store) -> None:
 
 FIELD = '    cost: Annotated[float | None, "of its attempts'
 PLACES = {
-    "nnilite/records.py": (FIELD, f'    mood: Annotated[str, "how its user feels about it"] = "calm"\n{FIELD}'),
+    "nnilite/records": (FIELD, f'    mood: Annotated[str, "how its user feels about it"] = "calm"\n{FIELD}'),
     "nnilite/_store/database_schema.py": (
         "\n}\n",
         f"""\n    {SCHEMA_VERSION}: f"ALTER TABLE trials ADD COLUMN {{TRIALS.declaration('mood')}}",\n}}\n""",
@@ -98,7 +98,7 @@ from dataclasses import replace
 from pathlib import Path
 from nnilite._answers.bulk_queries import PageCursor, Table
 from nnilite._engine import messages as s
-from nnilite._shapes import schema_of, to_json
+from nnilite.records.shapes import schema_of, to_json
 from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.database_schema import SCHEMA
 from nnilite._store.reader import Reader

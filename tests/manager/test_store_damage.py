@@ -19,12 +19,12 @@ from nnilite._cli.nnictl import run
 from nnilite._engine import messages as s
 from nnilite._experiments import registry
 from nnilite._rest import wire
-from nnilite._shapes import to_json
 from nnilite._store.writer import FILE_NAME, Store, open_store
 from nnilite._views.experiment_view import assemble_view
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError
 from nnilite.records import Attempt, CallKind, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
+from nnilite.records.shapes import to_json
 from nnilite.tuner import Call
 
 CONFIG = {

@@ -363,14 +363,14 @@ def no_packing(monkeypatch):
         def refuse(*_):
             raise AssertionError("was packed again")
 
-        monkeypatch.setattr(codedir, "_write", refuse)
+        monkeypatch.setattr(codedir.code_package, "_write", refuse)
 
     return forbid
 
 
 def age(root: Path, monkeypatch) -> None:
     """Let the code be older than the time in which an edit may not show in a file's times."""
-    monkeypatch.setattr(codedir.time, "time", lambda: max(p.stat().st_ctime for p in root.rglob("*")) + 60)
+    monkeypatch.setattr(codedir.code_package.time, "time", lambda: max(p.stat().st_ctime for p in root.rglob("*")) + 60)
 
 
 def test_unchanged_code_is_neither_packed_nor_read_again(code, tmp_path, monkeypatch, no_packing):
@@ -378,7 +378,7 @@ def test_unchanged_code_is_neither_packed_nor_read_again(code, tmp_path, monkeyp
     age(code, monkeypatch)
     first = pack(code, tmp_path / "cache")
     no_packing()
-    monkeypatch.setattr(codedir, "_digest", lambda _: pytest.fail("was read again"))
+    monkeypatch.setattr(codedir.code_package, "_digest", lambda _: pytest.fail("was read again"))
     assert pack(code, tmp_path / "cache") == first
 
 
@@ -422,16 +422,16 @@ def test_a_removed_archive_is_made_again(code, tmp_path, monkeypatch):
 
 def meddle(monkeypatch, times: int, change) -> None:
     """Call `change` in the middle of reading, `times` times."""
-    real = codedir._SourceFile.read
+    real = codedir.code_package._SourceFile.read
     left = [times]
 
-    def read(self, n_bytes=codedir._CHUNK):
+    def read(self, n_bytes=codedir.code_package._CHUNK):
         if left[0]:
             left[0] -= 1
             change()
         return real(self, n_bytes)
 
-    monkeypatch.setattr(codedir._SourceFile, "read", read)
+    monkeypatch.setattr(codedir.code_package._SourceFile, "read", read)
 
 
 def test_a_file_that_changes_once_is_packed_in_its_new_state(code, tmp_path, monkeypatch):
@@ -469,7 +469,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(code, tmp_path, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(codedir, "_fill", full)
+    monkeypatch.setattr(codedir.code_package, "_fill", full)
     with pytest.raises(CodeDirError, match=r"cannot write .*: No space left on device"):
         pack(code, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []

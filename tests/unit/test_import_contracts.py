@@ -20,8 +20,8 @@ SOURCES = ("nnilite", "training_services", "tuners")
 FORBIDDEN = {
     "a plugin imports what is not public": (
         "tuners/nnilite_basic/_random.py",
-        "nnilite._parameter",
-        "nnilite_basic._random -> nnilite._parameter",
+        "nnilite.space._parameter",
+        "nnilite_basic._random -> nnilite.space._parameter",
     ),
     "the keeper imports what a worker lacks": (
         "nnilite/_keeper/spec.py",

@@ -103,7 +103,7 @@ def uses(platform: str) -> Uses:
     bases = {Path(inspect.getfile(base)).parent for base in cls.__mro__ if "nnilite.services." in base.__module__}
     shared = [ROOT / "nnilite/ssh", *bases]
     places = [*package.rglob("*.py"), *(place for folder in shared for place in folder.glob("*.py"))]
-    places.append(ROOT / "nnilite/platform_http.py")
+    places.append(ROOT / "nnilite/platform_http")
     nodes = [node for place in places for node in _nodes(ast.parse(place.read_text("utf-8")))]
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

@@ -87,7 +87,7 @@ class Config(HttpConfig):
 
 @pytest.fixture
 def platform(monkeypatch):
-    monkeypatch.setattr("nnilite.platform_http._PAUSE_S", (0.02, 0.1))
+    monkeypatch.setattr("nnilite.platform_http.client._PAUSE_S", (0.02, 0.1))
     state = State()
     server = Listener(Platform, state)
     server.start()
@@ -165,7 +165,7 @@ def test_a_platform_that_cannot_be_connected_to_has_done_nothing(platform, monke
             platform.server.start()
         return 1.0
 
-    monkeypatch.setattr(http.random, "uniform", come_back)  # it is asked for the pause before the second try
+    monkeypatch.setattr(http.client.random, "uniform", come_back)  # it is asked for the pause before the second try
     assert run(platform, POST)[0].json() == {"ok": True}
     assert len(platform.seen) == 1
 

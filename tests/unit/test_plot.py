@@ -11,9 +11,9 @@ import pytest
 from nnilite import Search, plot
 from nnilite._cli.nnictl import run as nnictl
 from nnilite._experiments import registry
-from nnilite._optuna_study import Ran, study_of
 from nnilite._running import offline, optuna_export
 from nnilite.errors import Conflict, NotFound
+from nnilite.plot.optuna_study import Ran, study_of
 from nnilite.records import Trial, TrialState
 from nnilite.search import SearchResult
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nnilite._space_hints import space_hints
 from nnilite.space import SearchSpace
+from nnilite.space.space_hints import space_hints
 
 CONV = {"_name": "conv", "size": {"_type": "randint", "_value": [1, 5]}}
 

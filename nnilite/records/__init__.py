@@ -1,0 +1,74 @@
+"""The nouns of nnilite, as frozen records without behaviour. Times are seconds since the epoch (float).
+
+This is the only description of a record's JSON: see `nnilite.records.shapes`.
+
+nouns   the records
+shapes  from a record's type hints to its JSON and its schema
+"""
+
+from __future__ import annotations
+
+from nnilite._states import CallKind, EndCause, ExperimentState, JobState, MetricKind, TrialState
+from nnilite.records.nouns import (
+    COUNT,
+    DRILLED,
+    EVENT_TYPES,
+    EXIT_CODE_MAX,
+    GPUS_MAX,
+    HOST_MAX,
+    INTEGER_MAX,
+    MESSAGE_MAX,
+    PRIORITY_MAX,
+    PROCESSORS_MAX,
+    RUN_MAX,
+    TIME_MAX,
+    UNSTARTED,
+    Attempt,
+    Exited,
+    ExperimentLimits,
+    Host,
+    Json,
+    KeeperEvent,
+    Metric,
+    Output,
+    Reported,
+    Started,
+    Trial,
+    Used,
+    storable,
+)
+
+__all__ = [
+    "COUNT",
+    "DRILLED",
+    "EVENT_TYPES",
+    "EXIT_CODE_MAX",
+    "GPUS_MAX",
+    "HOST_MAX",
+    "INTEGER_MAX",
+    "MESSAGE_MAX",
+    "PRIORITY_MAX",
+    "PROCESSORS_MAX",
+    "RUN_MAX",
+    "TIME_MAX",
+    "UNSTARTED",
+    "Attempt",
+    "CallKind",
+    "EndCause",
+    "Exited",
+    "ExperimentLimits",
+    "ExperimentState",
+    "Host",
+    "JobState",
+    "Json",
+    "KeeperEvent",
+    "Metric",
+    "MetricKind",
+    "Output",
+    "Reported",
+    "Started",
+    "Trial",
+    "TrialState",
+    "Used",
+    "storable",
+]

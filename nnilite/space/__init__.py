@@ -1,0 +1,31 @@
+"""The search space: NNI's JSON, checked, and the two forms that parameters take.
+
+*Nested* is what a trial gets: `{"lr": 0.1, "layer": {"_name": "Conv", "size": 3}}`. *Flat* is what a
+tuner works with: `{("lr",): 0.1, ("layer",): 1, ("layer", 1, "size"): 0}`, paths to raw values. A path
+has the number of the chosen option between two names; a parameter is active if its parent chose that
+option. The raw value of a choice is the option's number, of everything else the value itself (not its
+logarithm). `build` and `flatten` go from one to the other.
+
+    space = SearchSpace.parse({"lr": {"_type": "loguniform", "_value": [1e-5, 0.1]}})
+    parameters = space.sample(random.Random(0))
+    assert space.build(space.flatten(parameters)) == parameters
+
+search_space  the search space
+_parameter    one parameter of it
+space_checks  what is wrong with a search space
+space_hints   what is allowed in a search space but is hardly meant
+"""
+
+from __future__ import annotations
+
+from nnilite.errors import SpaceError
+from nnilite.space._parameter import Key, Parameter, ParameterKind
+from nnilite.space.search_space import SearchSpace
+
+__all__ = [
+    "Key",
+    "Parameter",
+    "ParameterKind",
+    "SearchSpace",
+    "SpaceError",
+]
