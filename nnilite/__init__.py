@@ -49,6 +49,7 @@ _doctor        finds out why experiments do not work here
 _experiments   what lies on this machine's disk of experiments
 _hub           serves one page for all experiments of a user
 _manager       the manager's program, which puts engine, store and REST interface together
+_nni           experiments and programs of Microsoft NNI
 _nni_shim      what `import nni` finds
 _rest          the REST interface
 _running       managers that run on this machine, seen from outside
@@ -64,7 +65,6 @@ _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biase
 _webhooks      tells addresses of new best results, failures and the end
 _tuner_host    tuner and assessor in a process of their own
 _states        the words for states and kinds, without the records that have them
-_nni_records   what NNI's Python API returns, made from the REST interface's answers
 _blocking      waits on the event loop for what blocks
 _cpython       what the SDK and the keeper use of CPython's own modules
 _version       the version of this package

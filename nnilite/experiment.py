@@ -32,11 +32,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _nni_records
 from nnilite._experiments import registry
 from nnilite._experiments.documents import read_document
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
+from nnilite._nni import nni_records
+from nnilite._nni.nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._notebook import live_output
 from nnilite._running import handing_over, launch, managers
 from nnilite._running.launch import ManagerOptions
@@ -363,13 +363,13 @@ class Experiment:
         """One trial. Raises: NotFound."""
         trial = self._reader.trial(trial_job_id)
         final = list(self._reader.metrics(trial_job_id, kind="FINAL"))
-        return _nni_records.job(trial, self._directory(), final[-1] if final else None)
+        return nni_records.job(trial, self._directory(), final[-1] if final else None)
 
     def list_trial_jobs(self) -> list[TrialJob]:
         """All trials, in the order in which they were made."""
         directory = self._directory()
         finals = {one["trial"]: one for one in self._reader.metrics(kind="FINAL")}
-        return [_nni_records.job(one, directory, finals.get(one["id"])) for one in self._reader.trials()]
+        return [nni_records.job(one, directory, finals.get(one["id"])) for one in self._reader.trials()]
 
     def get_job_statistics(self) -> list[dict[str, Any]]:
         """How many trials are in which state: `{"trialJobStatus": ..., "trialJobNumber": ...}` each."""
@@ -383,20 +383,20 @@ class Experiment:
         found: dict[str, list[TrialMetricData]] = {}
         for one in self._reader.metrics(trial_job_id):
             trial = one["trial"]
-            found.setdefault(trial, []).append(_nni_records.metric(one, parameter_ids.get(trial)))
+            found.setdefault(trial, []).append(nni_records.metric(one, parameter_ids.get(trial)))
         return found
 
     def get_experiment_profile(self) -> dict[str, Any]:
         """NNI's profile: params (the config), id, execDuration (seconds), startTime, endTime, ..."""
-        return _nni_records.profile(self._reader.profile())
+        return nni_records.profile(self._reader.profile())
 
     def get_experiment_metadata(self, exp_id: str | None = None) -> dict[str, Any]:
         """What this machine knows of an experiment, running or not; this one by default. Raises: NotFound."""
-        return _nni_records.metadata(registry.find(exp_id, read_only=True) if exp_id else self._known())
+        return nni_records.metadata(registry.find(exp_id, read_only=True) if exp_id else self._known())
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
         """What this machine knows of all its experiments."""
-        return [_nni_records.metadata(entry) for entry in registry.everything()]
+        return [nni_records.metadata(entry) for entry in registry.everything()]
 
     def export_data(self) -> list[TrialResult]:
         """Parameters and final metric of all succeeded trials."""

@@ -82,7 +82,7 @@ def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
 
 def _opened(path: Path, directory: Path) -> RegistryEntry:
     """The experiment, once its database has been read. Raises: ConfigError, and then nothing of it is left."""
-    from nnilite._manager import nni_taken
+    from nnilite._nni import nni_taken
 
     entry = registry.at(directory)
     try:

@@ -11,8 +11,6 @@
     log_limits      keeps the logs of an experiment below a limit
     assembly        makes a manager from an experiment's folder
     preview         says what such a manager would do first, for a dry run
-    nni_view        shows an experiment of Microsoft NNI
-    nni_taken       takes the results of such an experiment into a database of ours
     search_from     collects the results from which the tuner of a new experiment learns
 
 `python -m nnilite._manager` is started by `nnilite._running.manager_process`.

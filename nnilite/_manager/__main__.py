@@ -28,12 +28,13 @@ from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.registry import user_token
 from nnilite._keeper.niceness import go_first
 from nnilite._logging.secret_filter import SecretFilter
-from nnilite._manager import assembly, nni_taken, standing_by
+from nnilite._manager import assembly, standing_by
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
 from nnilite._network.host_names import is_loopback
+from nnilite._nni import nni_taken
 from nnilite._plugins import lookup
 from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
 from nnilite._side_processes.keeping import Feeder, keep_fed
@@ -172,7 +173,7 @@ class Program:
         """Show an experiment of Microsoft NNI. Raises: NniliteError if it cannot be read, or is to be resumed."""
         if self._options.mode != "view":
             raise Conflict(registry.cannot_go_on(self._directory.name))
-        from nnilite._manager import nni_view
+        from nnilite._nni import nni_view
 
         self._end_when_idle(CheckedConfig.idle_timeout)  # NNI's configuration has no such field
         viewer, store = nni_view.open_view(self._directory, self._access((), False))

@@ -14,7 +14,7 @@ from pathlib import Path
 from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.documents import read_json
 from nnilite._experiments.nni_folders import NniExperiment
-from nnilite._manager import nni_taken
+from nnilite._nni import nni_taken
 from nnilite._store.results import results_of
 from nnilite._store.writer import FILE_NAME
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
@@ -70,7 +70,7 @@ def _of_folder(folder: Path) -> list[Json]:
     origin = nni_folders.at(folder)
     if origin is None:
         raise NotFound(f"{folder} is no experiment's folder: it has neither {FILE_NAME} nor {nni_folders.DATABASE}")
-    from nnilite._store import nni_copy
+    from nnilite._nni import nni_copy
 
     with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
         database = Path(copy, FILE_NAME)

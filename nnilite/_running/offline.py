@@ -80,7 +80,7 @@ class _Serving:
         store.close()
 
     def _open(self) -> tuple[Viewer, Store]:
-        from nnilite._manager import nni_taken, nni_view
+        from nnilite._nni import nni_taken, nni_view
         from nnilite._store.writer import open_store
         from nnilite._views.experiment_view import assemble_view
         from nnilite.config import load_stored

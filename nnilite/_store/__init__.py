@@ -19,6 +19,4 @@ tables              answers questions about many trials at once, inside SQLite
 rows                makes records from rows of the database
 importance          the program that computes how much each parameter matters
 results             the results of an experiment that need not be this one
-nni_rows            makes records from rows of a database of Microsoft NNI
-nni_copy            makes a database of ours from one of Microsoft NNI
 """

@@ -15,8 +15,8 @@ from nni_experiment import NniFolder, NniTrial, fingerprint, make
 from nnilite import Experiment
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
-from nnilite._manager import nni_taken
 from nnilite._manager.__main__ import main, parse
+from nnilite._nni import nni_taken
 from nnilite._running import managers
 from nnilite.config import ExperimentConfig
 

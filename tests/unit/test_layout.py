@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("nnilite", "training_services", "tuners")
 PACKAGES = sorted(path.parent for source in SOURCES for path in (ROOT / source).rglob("__init__.py"))
 METHODS_MAX = 25
+FLAT_MAX = 15
 INTERFACES = {
     "TrainingService",
     "BatchService",
@@ -42,6 +43,11 @@ WITH_BASES = {
     "tuners/nnilite_sklearn/_surrogate.py:SurrogateTuner": "as PBTTuner",
 }
 """Classes that have more than 25 methods with those of their bases in this repository, and so have their subclasses."""
+
+
+def test_modules_lie_in_rooms_by_subject() -> None:
+    flat = [path.stem for path in (ROOT / "nnilite").glob("*.py") if not path.stem.startswith("__")]
+    assert len(flat) <= FLAT_MAX, f"give what belongs to one subject a package: {sorted(flat)}"
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -181,7 +181,7 @@ def test_an_outage_that_lasts_is_told_as_one_within_the_time(platform):
 def test_where_a_person_waits_a_call_has_less_patience(platform, monkeypatch):
     platform.server.stop()
     tries = []
-    monkeypatch.setattr(http.random, "uniform", lambda *bounds: tries.append(bounds) or 10.0)
+    monkeypatch.setattr("nnilite.platform_http.client.random.uniform", lambda *bounds: tries.append(bounds) or 10.0)
     with http.patience_of_at_most(0.2):
         failure(platform, HttpRequest("GET", "/jobs"))
     assert len(tries) == 1  # the pause before a second try would be longer than that

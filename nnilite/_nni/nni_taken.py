@@ -16,8 +16,8 @@ from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
 
 if TYPE_CHECKING:
-    from nnilite._store.nni_copy import Stamp
-    from nnilite._store.nni_rows import NniProfile
+    from nnilite._nni.nni_copy import Stamp
+    from nnilite._nni.nni_rows import NniProfile
 
 
 def is_copy(directory: Path) -> bool:
@@ -30,7 +30,7 @@ def prepare(origin: NniExperiment, directory: Path) -> None:
 
     Raises: StoreError if NNI's database cannot be read, OSError.
     """
-    from nnilite._store import nni_copy
+    from nnilite._nni import nni_copy
 
     stamp = nni_copy.stamp(origin.directory)
     known = _known(directory)

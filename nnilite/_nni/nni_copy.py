@@ -12,8 +12,8 @@ from pathlib import Path
 
 from nnilite._engine import messages as s
 from nnilite._experiments.nni_folders import DATABASE
+from nnilite._nni.nni_rows import NniProfile, NniRows
 from nnilite._store.contents import foreign_objects
-from nnilite._store.nni_rows import NniProfile, NniRows
 from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
 from nnilite.errors import NotFound, ServiceError, StoreError

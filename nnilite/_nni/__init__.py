@@ -1,0 +1,12 @@
+"""Experiments and programs of Microsoft NNI.
+
+nni_taken    takes the results of an experiment of NNI's into a database of ours
+nni_copy     makes that database
+nni_rows     makes records from rows of NNI's database
+nni_view     shows such an experiment
+nni_records  what NNI's Python API returns, made from the REST interface's answers
+
+Elsewhere are the folders that NNI has left (`nnilite._experiments.nni_folders`, which the registry reads), NNI's
+routes (`nnilite._rest.nni_routes`), its form of a config (`nnilite.config`), and what `import nni` finds
+(`nnilite._nni_shim`).
+"""
