@@ -101,9 +101,8 @@ def uses(platform: str) -> Uses:
     package = Path(inspect.getfile(cls)).parent
     # Services inherit from what `nnilite.services` has for several of them.
     bases = {Path(inspect.getfile(base)).parent for base in cls.__mro__ if "nnilite.services." in base.__module__}
-    shared = [ROOT / "nnilite/ssh", *bases]
+    shared = [ROOT / "nnilite/ssh", ROOT / "nnilite/platform_http", *bases]
     places = [*package.rglob("*.py"), *(place for folder in shared for place in folder.glob("*.py"))]
-    places.append(ROOT / "nnilite/platform_http")
     nodes = [node for place in places for node in _nodes(ast.parse(place.read_text("utf-8")))]
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
