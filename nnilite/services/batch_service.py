@@ -76,6 +76,15 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     async def check_trials(self, api: ApiT) -> None:
         """See whether a trial could ever run. Raises: ConfigError if it could not, Problem."""
 
+    async def check_way_back(self, api: ApiT) -> None:
+        """See whether the trials of a new experiment can reach this manager, which listens by now.
+
+        Raises: ConfigError if they cannot, Problem.
+        """
+
+    async def take_over(self, api: ApiT) -> None:
+        """Do what the jobs of an earlier manager need, such as learning where this one is. Raises: Problem."""
+
     @abstractmethod
     async def list_jobs(self, api: ApiT, wanted: frozenset[str]) -> Mapping[str, JobT]:
         """List the jobs of the experiment by the ids of their watches; at least `wanted`, if they are there."""
@@ -94,9 +103,12 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         self._client = self.connect()
         try:
             await self.log_in(self._client)
-            if not await self.jobs():
-                # With jobs there are trials to be watched, whatever has changed since they began.
+            if await self.jobs():
+                # There are trials to be watched, whatever has changed since they began.
+                await self.take_over(self._client)
+            else:
                 await self.check_trials(self._client)
+                await self.check_way_back(self._client)
         except BaseException:
             await self.close()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,8 @@ from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import quoted
-from nnilite_openpai import _api, _service
+from nnilite_openpai import _api
+from platforms.pai.bench import QuickService
 from platforms.pai.server import Answered, Fault, refused
 
 pytestmark = pytest.mark.process
@@ -20,8 +22,6 @@ pytestmark = pytest.mark.process
 def impatient(monkeypatch):
     """Ten minutes of an outage are a second here."""
     monkeypatch.setattr(_api, "_PATIENCE_S", 0.3)
-    monkeypatch.setattr(_service, "_SOFT_EXTRA_S", 0.0)
-    monkeypatch.setattr(_service, "_LOG_PATIENCE_S", 0.0)
 
 
 def fault(status, code="", message="", method="GET", path="/api/v2/jobs", times=1):
@@ -53,8 +53,6 @@ def test_what_can_never_work_is_told_before_anything_starts(open_pai, monkeypatc
 
 
 def _with_gpus(number):
-    from dataclasses import replace
-
     from nnilite.testing import ServiceBench
 
     context = ServiceBench.context
@@ -207,8 +205,9 @@ def test_a_job_that_vanishes_is_lost(pai, open_pai):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     pai.jobs.pop(name).stop()
-    bench.service._known[name].submitted = float("-inf")
-    assert bench.wait(name).reason == "PAI has no such job any more"
+    bench.eventually(lambda: bench.status(name).reason == "PAI does not know it at the moment")
+    status = bench.wait(name)
+    assert (status.state, status.reason) == (JobState.LOST, "PAI has no such job (any more)")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +249,7 @@ def test_without_a_log_the_platforms_exit_code_counts(pai, open_pai, code, state
 
 
 def test_a_log_that_cannot_be_read_now_is_waited_for(pai, open_pai, monkeypatch):
-    monkeypatch.setattr(_service, "_LOG_PATIENCE_S", 60.0)
+    monkeypatch.setattr(QuickService, "patience", replace(QuickService.patience, log_lag_s=60.0))
     bench = open_pai()
     pai.faults.append(fault(503, "", "away", "GET", "/log-manager/.*", 99))
     name = bench.run("exit 137")
@@ -259,14 +258,16 @@ def test_a_log_that_cannot_be_read_now_is_waited_for(pai, open_pai, monkeypatch)
     assert bench.wait(name).exit_code == 137
 
 
-def test_a_job_that_the_platform_begins_anew_is_lost_and_stopped(pai, open_pai):
+def test_a_job_that_the_platform_starts_again_is_lost_and_stopped(pai, open_pai):
     bench = open_pai()
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     bench.status(name)
-    pai.job(name).start_again()
-    assert "PAI has started it anew" in bench.wait(name).reason
-    assert eventually(lambda: pai.job(name).state == "STOPPED")
+    pai.holds = True
+    pai.start_again(name)
+    assert "PAI has taken it off its node, to start it again" in bench.wait(name).reason
+    bench.call(bench.service.remove(bench.handles[name]))
+    assert pai.job(name).state == "STOPPED"
 
 
 def test_a_job_that_the_platform_began_anew_while_no_manager_was_there_is_lost_and_stopped(pai, open_pai):
@@ -274,9 +275,10 @@ def test_a_job_that_the_platform_began_anew_while_no_manager_was_there_is_lost_a
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     bench.restart()
-    pai.job(name).start_again()
-    assert "PAI has started it anew" in bench.wait(name).reason
-    assert eventually(lambda: pai.job(name).state == "STOPPED")
+    pai.start_again(name)
+    assert "PAI has started it again" in bench.wait(name, JobState.LOST).reason
+    bench.call(bench.service.remove(bench.handles[name]))
+    assert pai.job(name).state == "STOPPED"
 
 
 def test_a_keeper_that_does_not_hear_its_manager_is_stopped_by_the_platform(pai, open_pai):

@@ -6,11 +6,11 @@ import pytest
 
 from nnilite.config import ServiceConfig, from_dict
 from nnilite.errors import ConfigError
+from nnilite.records import Exited
 from nnilite.service import JobState
 from nnilite_openpai import OpenPaiConfig, convert
 from nnilite_openpai._config import PaiRoleConfig
-from nnilite_openpai._log import TaskLog
-from nnilite_openpai._status import ended, keepers_word, retried, waiting
+from nnilite_openpai._status import ended, retried, waiting
 
 GIVEN = {"host": "pai.example.com", "username": "mei", "token": "t"}
 
@@ -111,23 +111,9 @@ def test_answers_with_holes_are_read_as_far_as_they_go(detail):
     assert ended(detail, None, "main").state is JobState.FAILED
 
 
-def test_the_keepers_word_is_the_last_line_of_its_kind():
-    word = b'{"nnilite": {"code": 3, "message": ""}}\n'
-    assert keepers_word(b"text\n" + word + b'{"nnilite": {"code": 4}}\n{"nnilite": {\n[INFO] END\n') == {"code": 4}
-    assert keepers_word(b"") is None
-
-
 def test_the_word_of_a_stopped_job_is_a_cancellation():
     detail = {"jobStatus": {"state": "STOPPED", "appExitCode": -210}}
-    assert ended(detail, {"code": 0}, "main").state is JobState.CANCELED
-
-
-def test_a_log_is_read_on_from_where_it_was():
-    log = TaskLog()
-    first = b'one\nNNILITE_EVENT {"type": "exit", "time": 1, "code": 0}\nhal'
-    assert [type(event).__name__ for event in log.take(first, with_output=True)] == ["Output", "Exited"]
-    assert [event.data for event in log.take(first + b"f\n", with_output=True)] == [b"half\n"]
-    assert log.output == b"one\nhalf\n"
+    assert ended(detail, Exited(1.0, 0), "main").state is JobState.CANCELED
 
 
 # ------------------------------------------------------------ NNI's files

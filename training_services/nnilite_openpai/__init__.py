@@ -11,7 +11,8 @@ _delivery  where jobs get keeper and code: the job itself, a storage, or the man
 _api       the calls to OpenPAI's REST server
 _checks    what can be known before anything starts: login, virtual cluster, storage
 _status    what OpenPAI's answers tell of a job
-_log       the log of a job: its keeper's events, and the trial's output between them
+_watch     what becomes of a job
+_log       the log of a job
 _classic   from the job files of OpenPAI before 1.0 to a section of a configuration
 """
 

@@ -34,6 +34,9 @@ _FULL_S = 60.0
 _NEWEST = 5000
 _LARGEST_LOG = 64_000_000
 
+PaiJob = Mapping[str, Json]
+"""All that PAI knows of a job; from a list, its `jobStatus` alone."""
+
 
 class Pai:
     """One user's view of one cluster.
@@ -121,28 +124,22 @@ class Pai:
             self._refused.add(name)
             raise NoCapacity(reason) from error
 
-    async def jobs(self, keyword: str) -> Mapping[str, Mapping[str, Json]]:
+    async def jobs(self, keyword: str) -> Mapping[str, PaiJob]:
         """The newest jobs with this in their names, by their names. Raises: Problem."""
         query: dict[str, str | int] = {"username": self._user, "keyword": keyword, "limit": _NEWEST}
         query["order"] = "submissionTime,DESC"
         answer = await self._lists.call(HttpRequest("GET", f"{_API}/jobs", query, patience_s=_PATIENCE_S))
         found = answer.json()
-        return {str(entry["name"]): entry for entry in _mappings(found) if "name" in entry}
+        return {str(entry["name"]): {"jobStatus": entry} for entry in _mappings(found) if "name" in entry}
 
-    async def job(self, name: str) -> Mapping[str, Json] | None:
-        """All of one job, None if there is none. Raises: Problem."""
-        try:
-            return _mapping(await self._get(self._place(name)))
-        except Missing:
-            return None
+    async def job(self, name: str) -> PaiJob:
+        """All of one job. Raises: Missing if there is none, Problem."""
+        return _mapping(await self._get(self._place(name)))
 
     async def stop(self, name: str) -> None:
-        """Ask for the end of a job; nothing happens if it has ended, or is not there. Raises: Problem."""
-        try:
-            place = f"{self._place(name)}/executionType"
-            await self._rest.call(HttpRequest("PUT", place, body={"value": "STOP"}, patience_s=_PATIENCE_S))
-        except Missing:
-            log.debug("the job %s is not there any more", name)
+        """Ask for the end of a job; nothing happens if it has ended. Raises: Missing if there is none, Problem."""
+        place = f"{self._place(name)}/executionType"
+        await self._rest.call(HttpRequest("PUT", place, body={"value": "STOP"}, patience_s=_PATIENCE_S))
 
     async def warnings(self, name: str) -> list[Mapping[str, Json]]:
         """What Kubernetes warns of; nothing from servers that do not tell. Raises: Problem."""
@@ -161,18 +158,17 @@ class Pai:
 
     # ------------------------------------------------------------ logs
 
-    async def log(self, name: str, task: str, stream: str) -> bytes | None:
-        """The log of one task, None if there is none (any more). Raises: Problem.
+    async def log(self, name: str, task: str, stream: str) -> bytes:
+        """The log of one task. Raises: Missing if there is none (any more), Problem.
 
         `task` is its part of the path: attempts/0/taskRoles/worker/taskIndex/0/attempts/0.
         """
-        try:
-            answer = await self._get(f"{self._place(name)}/{task}/logs", {"tail-mode": "false"})
-            locations = _mappings(_mapping(answer).get("locations"))
-            place = next((str(entry.get("uri")) for entry in locations if _names(entry, stream)), None)
-            return await self._content(place) if place else None
-        except Missing:
-            return None
+        answer = await self._get(f"{self._place(name)}/{task}/logs", {"tail-mode": "false"})
+        locations = _mappings(_mapping(answer).get("locations"))
+        place = next((str(entry.get("uri")) for entry in locations if _names(entry, stream)), None)
+        if not place:
+            raise Missing(f"{_NAME} has no log of {name}")
+        return await self._content(place)
 
     async def _content(self, place: str) -> bytes:
         """What stands at a location; its query holds a token, or a signature."""

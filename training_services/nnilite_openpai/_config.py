@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.services.section_fields import TrialGpuNumber, field_place
 from nnilite.units import DirPath, FilePath, MemoryMb, NonNegativeInt, PositiveInt, Secret
 from nnilite_openpai._template import check_template, read_template
 
@@ -21,40 +22,33 @@ _ROLE_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
 _PORT_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def about(description: str) -> dict[str, str]:
-    """A field's metadata."""
-    return {"description": description}
-
-
 @dataclass(frozen=True, kw_only=True)
 class RoleCompletion:
     """When the tasks of a role end the job."""
 
-    min_failed_instances: int = field(default=1, metadata=about("so many failed tasks fail the trial; -1: never"))
-    min_succeeded_instances: int | None = field(
-        default=None, metadata=about("so many that succeed end it; -1: never; if not set, all")
-    )
+    min_failed_instances: Annotated[int, "so many failed tasks fail the trial; -1: never"] = 1
+    min_succeeded_instances: Annotated[int | None, "so many that succeed end it; -1: never; if not set, all"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaiRoleConfig:
     """One task role of a trial."""
 
-    name: str = field(metadata=about("small letters and digits, a letter first; it is part of PAI's variables"))
-    instances: PositiveInt = field(default=1, metadata=about("how many tasks"))
-    command: str = field(default="", metadata=about("run in each task; trialCommand if not set"))
-    docker_image: str | None = field(default=None, metadata=about("the section's dockerImage if not set"))
-    cpu_number: PositiveInt | None = field(default=None, metadata=about("the section's trialCpuNumber if not set"))
-    memory_size: MemoryMb | None = field(default=None, metadata=about("the section's trialMemorySize if not set"))
-    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("the trialGpuNumber if not set"))
-    gpu_type: str | None = field(default=None, metadata=about("the section's gpuType if not set"))
-    shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm; PAI gives 64 MB if not set"))
-    ports: dict[str, int] = field(
-        default_factory=dict, metadata=about("how many host ports a task gets, by label: {grpc: 1}")
+    name: Annotated[str, "small letters and digits, a letter first; it is part of PAI's variables"]
+    instances: Annotated[PositiveInt, "how many tasks"] = 1
+    command: Annotated[str, "run in each task; trialCommand if not set"] = ""
+    docker_image: Annotated[str | None, "the section's dockerImage if not set"] = None
+    cpu_number: Annotated[PositiveInt | None, "the section's trialCpuNumber if not set"] = None
+    memory_size: Annotated[MemoryMb | None, "the section's trialMemorySize if not set"] = None
+    gpu_number: Annotated[NonNegativeInt | None, "the trialGpuNumber if not set"] = None
+    gpu_type: Annotated[str | None, "the section's gpuType if not set"] = None
+    shm_size: Annotated[MemoryMb | None, "of /dev/shm; PAI gives 64 MB if not set"] = None
+    ports: Annotated[dict[str, int], "how many host ports a task gets, by label: {grpc: 1}"] = field(
+        default_factory=dict
     )
-    completion: RoleCompletion | None = field(
-        default=None, metadata=about("when tasks of this role end the trial; if not set, the reporting role decides")
-    )
+    completion: Annotated[
+        RoleCompletion | None, "when tasks of this role end the trial; if not set, the reporting role decides"
+    ] = None
 
     def __post_init__(self) -> None:
         if not _ROLE_NAME.fullmatch(self.name):
@@ -72,66 +66,56 @@ class PaiRoleConfig:
 class RegistryLogin:
     """How PAI gets an image that is not public."""
 
-    username: str = field(metadata=about("at the registry"))
-    password: Secret = field(metadata=about('of that user; better "${env:REGISTRY_PASSWORD}"'))
-    registry_uri: str | None = field(default=None, metadata=about("of the registry; Docker Hub if not set"))
+    username: Annotated[str, "at the registry"]
+    password: Annotated[Secret, 'of that user; better "${env:REGISTRY_PASSWORD}"']
+    registry_uri: Annotated[str | None, "of the registry; Docker Hub if not set"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenPaiConfig(HttpConfig):
     """The section of `platform: openpai`."""
 
-    host: str = field(metadata=about("address of the cluster; https if it does not say"))
-    username: str = field(metadata=about("whose jobs these are"))
-    token: Secret | None = field(
-        default=None,
-        metadata=about('an application token of the user\'s page, which does not expire; better "${env:PAI_TOKEN}"'),
+    host: Annotated[str, "address of the cluster; https if it does not say"]
+    username: Annotated[str, "whose jobs these are"]
+    token: Annotated[
+        Secret | None, 'an application token of the user\'s page, which does not expire; better "${env:PAI_TOKEN}"'
+    ] = None
+    password: Annotated[
+        Secret | None, "in place of token, on clusters with logins of their own: tokens are got by it"
+    ] = None
+    docker_image: Annotated[str, "an image with Python 3.8 or later; nothing else needs to be in it"] = DEFAULT_IMAGE
+    registry_login: Annotated[RegistryLogin | None, "for images that are not public"] = None
+    trial_cpu_number: Annotated[PositiveInt, "CPU cores of each task"] = 1
+    trial_memory_size: Annotated[MemoryMb, "memory of each task"] = 4096
+    trial_gpu_number: TrialGpuNumber = None
+    gpu_type: Annotated[str | None, "the SKU of tasks, on clusters with the hived scheduler"] = None
+    shm_size: Annotated[MemoryMb | None, "of /dev/shm; PAI gives 64 MB if not set"] = None
+    virtual_cluster: Annotated[str | None, "PAI's default if not set"] = None
+    job_priority: Annotated[
+        Literal["prod", "test", "oppo"] | None,
+        "of jobs, on clusters with the hived scheduler; oppo may be preempted at any time",
+    ] = None
+    storage_config_name: Annotated[str | None, "a storage of the cluster that is mounted into tasks"] = None
+    local_storage_mount_point: Annotated[DirPath | None, "where that storage is mounted on the manager's machine"] = (
+        None
     )
-    password: Secret | None = field(
-        default=None, metadata=about("in place of token, on clusters with logins of their own: tokens are got by it")
+    container_storage_mount_point: Annotated[str | None, "where it is mounted in tasks; /mnt/NAME if not set"] = None
+    code_from: Annotated[
+        Literal["manager", "storage", "job"] | None,
+        "where tasks get the code; if not set: storage where the manager has it mounted, else the manager, and "
+        "with callback: log the job itself, which may have 100 kB",
+    ] = None
+    trial_command: Annotated[str, "of task roles that have no command of their own"] = ""
+    task_roles: Annotated[list[PaiRoleConfig], "for trials of several roles; the first one reports"] = field(
+        default_factory=list
     )
-    docker_image: str = field(
-        default=DEFAULT_IMAGE, metadata=about("an image with Python 3.8 or later; nothing else needs to be in it")
-    )
-    registry_login: RegistryLogin | None = field(default=None, metadata=about("for images that are not public"))
-    trial_cpu_number: PositiveInt = field(default=1, metadata=about("CPU cores of each task"))
-    trial_memory_size: MemoryMb = field(default=4096, metadata=about("memory of each task"))
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
-    gpu_type: str | None = field(default=None, metadata=about("the SKU of tasks, on clusters with the hived scheduler"))
-    shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm; PAI gives 64 MB if not set"))
-    virtual_cluster: str | None = field(default=None, metadata=about("PAI's default if not set"))
-    job_priority: Literal["prod", "test", "oppo"] | None = field(
-        default=None, metadata=about("of jobs, on clusters with the hived scheduler; oppo may be preempted at any time")
-    )
-    storage_config_name: str | None = field(
-        default=None, metadata=about("a storage of the cluster that is mounted into tasks")
-    )
-    local_storage_mount_point: DirPath | None = field(
-        default=None, metadata=about("where that storage is mounted on the manager's machine")
-    )
-    container_storage_mount_point: str | None = field(
-        default=None, metadata=about("where it is mounted in tasks; /mnt/NAME if not set")
-    )
-    code_from: Literal["manager", "storage", "job"] | None = field(
-        default=None,
-        metadata=about(
-            "where tasks get the code; if not set: storage where the manager has it mounted, else the manager, and "
-            "with callback: log the job itself, which may have 100 kB"
-        ),
-    )
-    trial_command: str = field(default="", metadata=about("of task roles that have no command of their own"))
-    task_roles: list[PaiRoleConfig] = field(
-        default_factory=list, metadata=about("for trials of several roles; the first one reports")
-    )
-    reporting_role: str | None = field(default=None, metadata=about("whose first task speaks for the trial"))
-    openpai_config: Any = field(
-        default=None, metadata=about("a whole job of protocol v2, of which trials are made; in place of taskRoles")
-    )
-    openpai_config_file: FilePath | None = field(default=None, metadata=about("the same, in a file"))
-    nni_manager_ip: str | None = field(
-        default=None, metadata=about("where tasks reach the manager: a name or an address; found out if not set")
-    )
-    reuse_mode: bool = field(default=False, metadata=about("accepted, as in NNI; has no effect here"))
+    reporting_role: Annotated[str | None, "whose first task speaks for the trial"] = None
+    openpai_config: Annotated[Any, "a whole job of protocol v2, of which trials are made; in place of taskRoles"] = None
+    openpai_config_file: Annotated[FilePath | None, "the same, in a file"] = None
+    nni_manager_ip: Annotated[
+        str | None, "where tasks reach the manager: a name or an address; found out if not set"
+    ] = None
+    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
 
     def __post_init__(self) -> None:
         self._check_login()
@@ -153,9 +137,7 @@ class OpenPaiConfig(HttpConfig):
         if self.storage_config_name is None:
             for name in ("local_storage_mount_point", "container_storage_mount_point"):
                 if getattr(self, name) is not None:
-                    raise ConfigError(
-                        "needs storageConfigName too: the name of the storage in PAI", Place(field=camel(name))
-                    )
+                    raise ConfigError("needs storageConfigName too: the name of the storage in PAI", field_place(name))
         mount = self.container_storage_mount_point
         if mount is not None and not mount.startswith("/"):
             raise ConfigError("must be a whole path, such as /mnt/data", Place(field="containerStorageMountPoint"))
@@ -203,12 +185,6 @@ def _last(given: list[bool]) -> Place:
     """The last of the fields that are given."""
     names = ("taskRoles", "openpaiConfig", "openpaiConfigFile")
     return Place(field=[name for name, there in zip(names, given, strict=True) if there][-1])
-
-
-def camel(name: str) -> str:
-    """A field as YAML spells it."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 _OF_ROLES = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,30 +18,28 @@ from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite.services.bootstrap import Instructions, JobProcess, command
-from nnilite.services.delivery import CODE_VARIABLE, KEEPER_VARIABLE
+from nnilite.services.delivery import CODE_VARIABLE, HIDDEN, KEEPER_VARIABLE, START_VARIABLE, Delivery
 from nnilite_openpai._config import OpenPaiConfig
-from nnilite_openpai._delivery import PaiDelivery, storage_folder
+from nnilite_openpai._delivery import work_folder
 from nnilite_openpai._roles import PaiRole, images_of, roles_of
 
-WORK_PLACE = "/tmp/nnilite"
-"""Where a task works that has no storage."""
-_END_PLACE = "/tmp/nnilite.end"
-_START_VARIABLE = "NNILITE_START"
 _INDEX_VARIABLE = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 _LARGEST_BODY = 102_400
 """Bytes: the REST server refuses what is longer."""
-_HIDDEN = "********"
-_SECRETS = {_START_VARIABLE: "nnilite_start", KEEPER_VARIABLE: "nnilite_keeper", CODE_VARIABLE: "nnilite_code"}
+_SECRETS = {START_VARIABLE: "nnilite_start", KEEPER_VARIABLE: "nnilite_keeper", CODE_VARIABLE: "nnilite_code"}
 _PASSWORD = "nnilite_registry_password"
 
 
-def submission(job: Job, config: OpenPaiConfig, delivery: PaiDelivery) -> dict[str, Json]:
-    """The job as PAI gets it."""
+def own_secrets(job: Job, config: OpenPaiConfig, delivery: Delivery) -> dict[str, bytes]:
+    """The variables by which the tasks of a job get their instructions, keeper and code."""
+    return {START_VARIABLE: _instructions(job, config, delivery).packed(), **delivery.contents}
+
+
+def submission(job: Job, config: OpenPaiConfig, own: Mapping[str, bytes]) -> dict[str, Json]:
+    """The job as PAI gets it. `own` are the variables that are ours."""
     roles = roles_of(config, job.gpus)
     found: dict[str, Json] = deepcopy(dict(config.template or {}))
-    instructions = _instructions(job, config, delivery, roles).packed()
-    data = {_START_VARIABLE: instructions, **delivery.variables}
-    values = {_SECRETS[name]: base64.b64encode(content).decode() for name, content in data.items()}
+    values = {_SECRETS[name]: base64.b64encode(content).decode() for name, content in own.items()}
     found.update(
         protocolVersion=2,
         name=job.name,
@@ -50,7 +48,7 @@ def submission(job: Job, config: OpenPaiConfig, delivery: PaiDelivery) -> dict[s
         jobRetryCount=0,
         prerequisites=[*(found.get("prerequisites") or []), *_images(config)],
         secrets={**(found.get("secrets") or {}), **values},
-        taskRoles={role.name: {**role.body, "commands": _commands(job, config, role, list(data))} for role in roles},
+        taskRoles={role.name: {**role.body, "commands": _commands(job, config, role, own)} for role in roles},
         extras=_extras(config, roles, found.get("extras") or {}),
     )
     if config.registry_login is not None and config.template is None:
@@ -71,62 +69,41 @@ def encoded(content: Mapping[str, Json]) -> bytes:
     return body
 
 
-def hidden(content: Mapping[str, Json]) -> dict[str, Json]:
+def without_secrets(content: Mapping[str, Json]) -> dict[str, Json]:
     """A job without its secrets."""
     shown = deepcopy(dict(content))
-    shown["secrets"] = dict.fromkeys(shown.get("secrets") or {}, _HIDDEN)
+    shown["secrets"] = dict.fromkeys(shown.get("secrets") or {}, HIDDEN)
     return shown
 
 
-def work_folder(job: Job, config: OpenPaiConfig) -> str:
-    """Where the tasks of a job work: in the storage, so that what a trial leaves there stays, or in the container."""
-    if config.storage_config_name is None:
-        return WORK_PLACE
-    return f"{config.container_mount}/{storage_folder(job.experiment)}/{job.trial}/{job.attempt}"
-
-
-def _instructions(job: Job, config: OpenPaiConfig, delivery: PaiDelivery, roles: Sequence[PaiRole]) -> Instructions:
-    more: dict[str, Json] = {"send_output": True, **delivery.code_for_keeper}
-    if delivery.callback:
-        more["callback"] = delivery.callback
-    if delivery.callback_file:
-        more["callback_file"] = delivery.callback_file
-    if job.gpus == 0 and not any(role.total("gpu") for role in roles):
-        more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
+def _instructions(job: Job, config: OpenPaiConfig, delivery: Delivery) -> Instructions:
+    roles = roles_of(config, job.gpus)
+    folder = work_folder(job, config)
+    # A role may have GPUs where the experiment asks for none.
+    more: dict[str, Json] = {"env": {}} if any(role.total("gpu") for role in roles) else {}
     each = {
         role.name: {"reports": role.reports, "spec": {"command": role.command} if role.command else {}}
         for role in roles
     }
-    return Instructions(
-        job.spec_for(work_folder(job, config), **more),
-        delivery.keeper,
-        delivery.keeper_sha256,
-        delivery.code,
-        delivery.code_hash,
-        each,
+    return delivery.instructions(
+        job,
+        folder,
+        spec=delivery.spec(job, folder, **more),
+        roles=each,
+        log_tells_end=True,
         shared=config.storage_config_name is not None,
     )
 
 
-def _commands(job: Job, config: OpenPaiConfig, role: PaiRole, variables: Sequence[str]) -> list[str]:
-    """Lines of the shell. Older servers join them by &&, newer ones by line ends.
-
-    PAI's runtime is no parent that hands signals on, so nothing is lost by a shell that waits here: it prints how the
-    keeper ended. PAI's own exit code cannot tell a trial that was killed from one that has ended with 137.
-    """
+def _commands(job: Job, config: OpenPaiConfig, role: PaiRole, variables: Iterable[str]) -> list[str]:
+    """Lines of the shell. Older servers join them by &&, newer ones by line ends."""
     exports = " ".join(f"{name}='<% $secrets.{_SECRETS[name]} %>'" for name in variables)
     checkpoints = ""
     if config.storage_config_name is not None:
-        checkpoints = f"{config.container_mount}/{storage_folder(job.experiment)}/checkpoints/{job.trial}"
-    words = command(
-        f"env:{_START_VARIABLE}",
-        work_folder(job, config),
-        JobProcess(role.name, _INDEX_VARIABLE),
-        message_file=_END_PLACE,
-        checkpoints=checkpoints,
-    )
-    show = f"test -s {_END_PLACE} && {{ echo; cat {_END_PLACE}; echo; }}"
-    return [f"export {exports}", f"{shlex.join(words)}; code=$?; {show}; exit $code"]
+        checkpoints = f"{config.container_mount}/nni/{job.experiment}/checkpoints/{job.trial}"
+    process = JobProcess(role.name, _INDEX_VARIABLE)
+    words = command(f"env:{START_VARIABLE}", work_folder(job, config), process, checkpoints=checkpoints)
+    return [f"export {exports}", f"exec {shlex.join(words)}"]
 
 
 def _images(config: OpenPaiConfig) -> list[Json]:

@@ -1,40 +1,35 @@
-"""The log of a job's reporting task: the events of its keeper, and the trial's output between them."""
+"""The log of a job's reporting task. PAI gives all of it each time, and it is whole when the job has ended."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import ClassVar
 
-from nnilite.records import KeeperEvent, Output
-from nnilite.services.keeper_folder import MARK, read_log
-from nnilite_openpai._status import END_MARK
+from nnilite.records import Json
+from nnilite.services.job_log import JobLog
+from nnilite_openpai._api import Pai
+from nnilite_openpai._status import Task, task_of
 
-_EVENT = MARK.encode()
 
+class TaskLog(JobLog):
+    """The standard output of the first task of the role that reports."""
 
-class TaskLog:
-    """`events` gives only what is new since the last time. PAI gives a log as a whole, each time."""
+    lags: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self.fetched = float("-inf")
-        """When, on the monotonic clock, the log was fetched for the last time."""
-        self._read = 0
-        self.output = b""
-        """What the trial has printed, as far as it is known."""
+    def __init__(self, api: Pai, job: str, role: str) -> None:
+        super().__init__()
+        self._api = api
+        self._job = job
+        self._role = role
+        self.task: Task | None = None
+        """Where it is, once that is known."""
 
-    def take(self, content: bytes, with_output: bool) -> Sequence[KeeperEvent]:
-        """New events; `with_output`: what the trial has printed as events, too."""
-        self.fetched = time.monotonic()
-        # Of a log that was cut or begun anew, all is read again: events have numbers.
-        begin = self._read if len(content) >= self._read else 0
-        whole = content.rfind(b"\n") + 1
-        lines = content[begin:whole].split(b"\n")[:-1]
-        self._read = max(begin, whole)
-        events: list[KeeperEvent] = list(read_log(b"\n".join(line for line in lines if line.startswith(_EVENT))))
-        text = b"".join(line + b"\n" for line in lines if line and not line.startswith((_EVENT, END_MARK)))
-        if begin == 0:
-            self.output = b""
-        if text and with_output:
-            events.insert(0, Output("stdout", len(self.output), text))
-        self.output += text
-        return events
+    def locate(self, detail: Mapping[str, Json]) -> None:
+        """Learn where it is from all that PAI knows of the job."""
+        self.task = task_of(detail, self._role) or self.task
+
+    async def read_on(self) -> None:
+        if self.task is None:
+            self.locate(await self._api.job(self._job))
+        if self.task is not None:
+            self.add_whole(await self._api.log(self._job, self.task.place, "stdout"))

@@ -35,14 +35,21 @@ class PaiRole:
         return self.instances * int(self.body["resourcePerInstance"].get(resource) or 0)
 
 
+def reporting_role(config: OpenPaiConfig) -> str:
+    """Return the role that speaks for the trial: the one that is named so, else the first."""
+    if config.reporting_role:
+        return config.reporting_role
+    if config.template is not None:
+        return str(next(iter(config.template["taskRoles"])))
+    return config.task_roles[0].name if config.task_roles else ONLY_ROLE
+
+
 def roles_of(config: OpenPaiConfig, gpus: int | None) -> Sequence[PaiRole]:
     """The roles of one trial; `gpus` is the number that the experiment asks for."""
-    template = config.template
+    template, speaker = config.template, reporting_role(config)
     if template is not None:
-        speaker = config.reporting_role or next(iter(template["taskRoles"]))
         return [_of_template(name, role, template, name == speaker) for name, role in template["taskRoles"].items()]
     given = config.task_roles or [PaiRoleConfig(name=ONLY_ROLE)]
-    speaker = config.reporting_role or given[0].name
     images = images_of(config)
     return [_of_section(role, config, gpus, role.name == speaker, images) for role in given]
 

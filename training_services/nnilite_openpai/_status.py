@@ -1,19 +1,18 @@
 """What OpenPAI's answers tell of a job. Pure: no clock, no network.
 
-The keeper's word, which the job prints at its end, comes first: it alone tells a trial that was killed from one that
-has ended with 137. Without it, PAI's exit code counts, as PAI's own table of exit codes explains it.
+The keeper's word, which is the last event in the job's log, comes first: it alone tells a trial that was killed from
+one that has ended with 137. Without it, PAI's exit code counts, as PAI's own table of exit codes explains it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nnilite.records import Json
+from nnilite.records import Exited, Json
 from nnilite.service import JobState, JobStatus
-from nnilite.services.keeper_folder import end_status
+from nnilite.services.job_watch import SeenJob, keeper_status
 
 _STATES = {
     "WAITING": JobState.WAITING,
@@ -37,8 +36,7 @@ _WAITS = {
 }
 _PREEMPTED = ("PodPreemptedForCriticalPod", "PodEvicted", "PodExternalDeleted")
 _REASON_CHARS = 1500
-_LATEST = 1e14
-"""Milliseconds, far in the future."""
+_STARTED_AGAIN = "PAI has started it again after a failure of its own; nnilite does so itself, as another attempt"
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,32 @@ def state_of(summary: Mapping[str, Json]) -> JobState:
     return _STATES.get(str(summary.get("state")), JobState.UNKNOWN)
 
 
-def waiting(summary: Mapping[str, Json], warnings: list[Mapping[str, Json]]) -> str:
+def waits(detail: Mapping[str, Json]) -> bool:
+    """Whether a job has yet to run."""
+    return state_of(_object(detail.get("jobStatus"))) is JobState.WAITING
+
+
+def seen(detail: Mapping[str, Json], reporting: str, warnings: Sequence[Mapping[str, Json]]) -> SeenJob:
+    """Return what PAI says of a job. `warnings` are those of Kubernetes while it waits."""
+    status = _object(detail.get("jobStatus"))
+    state = state_of(status)
+    task = task_of(detail, reporting)
+    host = task.host if task else ""
+    if state is JobState.WAITING:
+        return SeenJob(state, waiting(status, warnings), host=host)
+    if state.ended:
+        return SeenJob(state, started=_launched(status), host=host)
+    if state is JobState.UNKNOWN:
+        return SeenJob(state, "PAI itself does not know its state")
+    if status.get("retries"):
+        # The command may have run before, while no manager was there: then its reports would be mixed with new ones.
+        return SeenJob(JobState.LOST, _STARTED_AGAIN, _launched(status), host)
+    if status.get("state") == "STOPPING":
+        return SeenJob(state, "it is being stopped", _launched(status), host, is_stopping=True)
+    return SeenJob(state, started=_launched(status) or _seconds(status.get("createdTime")), host=host)
+
+
+def waiting(summary: Mapping[str, Json], warnings: Sequence[Mapping[str, Json]]) -> str:
     """Why a job waits, in words."""
     cluster = str(summary.get("virtualCluster") or "")
     words = _WAITS.get(str(summary.get("subState")), "")
@@ -88,7 +111,7 @@ def retried(summary: Mapping[str, Json]) -> str:
     return f"{text}, and waits {delay_s} s before the next" if delay_s else text
 
 
-def ended(detail: Mapping[str, Json], word: Mapping[str, Json] | None, reporting: str) -> JobStatus:
+def ended(detail: Mapping[str, Json], word: Exited | None, reporting: str) -> JobStatus:
     """How a job has ended. `word` is the keeper's; `reporting` is the role that speaks for the trial."""
     status = _object(detail.get("jobStatus"))
     task = task_of(detail, reporting)
@@ -96,7 +119,7 @@ def ended(detail: Mapping[str, Json], word: Mapping[str, Json] | None, reporting
     times = JobStatus(
         JobState.UNKNOWN,
         host=host,
-        started=_seconds(status.get("appLaunchedTime") or status.get("launchedTime")),
+        started=_launched(status),
         ended=_seconds(status.get("appCompletedTime") or status.get("completedTime")),
     )
     state = state_of(status)
@@ -115,10 +138,11 @@ def _is_of(status: Mapping[str, Json], reporting: str) -> bool:
     return role in (None, "", reporting)
 
 
-def _by_keeper(word: Mapping[str, Json], times: JobStatus, stopped: bool) -> JobStatus:
-    found = end_status({**word, "time": word.get("ended")}, times.host, _time(word.get("started")) or times.started)
+def _by_keeper(word: Exited, times: JobStatus, stopped: bool) -> JobStatus:
+    found = keeper_status(word, times.started)
     return replace(
         found,
+        host=times.host,
         state=JobState.CANCELED if stopped else found.state,
         reason=found.reason[:_REASON_CHARS],
         ended=found.ended or times.ended,
@@ -176,28 +200,8 @@ def task_of(detail: Mapping[str, Json], role: str, index: int = 0) -> Task | Non
     return None
 
 
-def keepers_word(log: bytes) -> Mapping[str, Json] | None:
-    """What the keeper has left in the log of its task: {"code": ..., "message": ..., "started": ..., "ended": ...}."""
-    for line in reversed(log[-200_000:].split(b"\n")):
-        if line.startswith(END_MARK):
-            try:
-                word = json.loads(line)["nnilite"]
-            except (ValueError, TypeError, KeyError, RecursionError):
-                continue
-            if isinstance(word, Mapping):
-                return word
-    return None
-
-
-END_MARK = b'{"nnilite": {'
-"""How the line begins with the keeper's word."""
-
-
-def running(summary: Mapping[str, Json]) -> JobStatus:
-    """A job that runs."""
-    reason = "it is being stopped" if summary.get("state") == "STOPPING" else retried(summary)
-    started = _seconds(summary.get("launchedTime") or summary.get("createdTime"))
-    return JobStatus(JobState.RUNNING, reason, started=started)
+def _launched(status: Mapping[str, Json]) -> float | None:
+    return _seconds(status.get("appLaunchedTime") or status.get("launchedTime"))
 
 
 def _object(value: Any) -> Mapping[str, Json]:
@@ -210,11 +214,4 @@ def _number(value: Any) -> int | None:
 
 def _seconds(value: Any) -> float | None:
     """PAI's times are in milliseconds."""
-    number = _time(value)
-    return number / 1000 if number else None
-
-
-def _time(value: Any) -> float | None:
-    """A time, if it can be one: a trial can print a line that looks like its keeper's."""
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _LATEST
-    return float(value) if fits else None
+    return value / 1000 if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None

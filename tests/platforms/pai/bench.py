@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.service import Handle, ServiceContext
+from nnilite.services.job_watch import Patience
 from nnilite.testing import ServiceBench
 from nnilite_openpai import OpenPaiConfig, OpenPaiService
 from platforms.pai.server import FakePai
@@ -15,9 +16,8 @@ from platforms.pai.server import FakePai
 class QuickService(OpenPaiService):
     """Does not wait long between questions. A cancellation reaches the keeper as the engine has the manager tell it."""
 
-    list_pause_s = 0.1
+    patience = Patience(list_pause_s=0.1, log_pause_s=0.2, young_s=0.5, gone_s=0.5, log_lag_s=0.0, soft_extra_s=0.0)
     ask_pause_s = 0.2
-    log_pause_s = 0.2
     bench: ServiceBench | None = None
 
     async def cancel(self, handle: Handle) -> None:

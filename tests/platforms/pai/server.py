@@ -115,6 +115,11 @@ class FakePai:
             self._advance()
             return self.jobs[name]
 
+    def start_again(self, name: str) -> None:
+        """A retry of PAI's own of the job of this name."""
+        with self._lock:
+            self.jobs[name].start_again()
+
     def count(self, start: str) -> int:
         """How many requests began so: `GET /api/v2/jobs?`."""
         return sum(line.startswith(start) for line in self.seen)
