@@ -81,14 +81,14 @@ class BatchTrouble(ABC):
 class BatchContract:
     """Requirements beyond those of `ServiceContract`:
 
-    - a platform that is away, refuses or makes no sense says nothing of jobs: they go on, and nothing is lost
+    - a platform that does not answer, or refuses a call, says nothing of jobs: they continue, and nothing is lost
     - a submission whose answer is lost is made once
     - what the platform says reaches the user in its own words
     - a job that is lost, taken away, or stopped by others is known as that, and does not run again
     """
 
     refusals: ClassVar[Sequence[int]] = (400, 401, 403, 404, 500, 503)
-    """The statuses by which the platform may refuse a list."""
+    """The statuses with which the platform may refuse a list."""
 
     @pytest.fixture
     def trouble(self) -> BatchTrouble:

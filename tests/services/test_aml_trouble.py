@@ -188,7 +188,7 @@ def test_a_refusal_of_a_job_is_told_with_its_words(bench, azure):
     azure.misbehave("PUT management.azure.com", 5, status=403, body=b'{"error": {"code": "x", "message": "no quota"}}')
     error = bench.refusal(bench.service.submit(bench.job("true")))
     assert isinstance(error, AccessRefused)
-    assert "no quota; whoever is logged in needs the role AzureML Data Scientist" in str(error)
+    assert "no quota; the user who is logged in needs the role AzureML Data Scientist" in str(error)
 
 
 def test_nobody_who_is_logged_in_is_told_how_to_log_in(tmp_path, azure, monkeypatch):
@@ -238,7 +238,7 @@ def test_a_job_that_azure_hears_nothing_of_is_unknown_and_may_come_back(bench, a
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     azure.workspace.of(name).status = "NotResponding"
-    assert bench.wait(name, JobState.UNKNOWN).reason == "Azure hears nothing of its node"
+    assert bench.wait(name, JobState.UNKNOWN).reason == "Azure has no contact with its node"
     azure.workspace.of(name).status = "Running"
     assert bench.wait(name, JobState.RUNNING).reason == ""
 

@@ -71,7 +71,9 @@ def test_the_sdk_page_names_all_that_trial_code_can_import() -> None:
 MAP = (ROOT / "docs/explanation/architecture.md").read_text()
 
 
-@pytest.mark.parametrize("page", ["docs/explanation/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/explanation/architecture.md", "docs/how-to/add-to-nnilite.md", "CONTRIBUTING.md"]
+)
 def test_every_file_that_a_map_names_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     named = set(re.findall(r"(?<![\w./])(?:nnilite|training_services|tuners|tests|scripts|docs)/[\w./-]*\w", text))

@@ -130,7 +130,10 @@ class AzureCalls:
 
     def _of_status(self, what: str, status: int, error: Exception) -> Problem:
         kind, _ = kind_and_cure(status)
-        cures = {401: self._cure, 403: "whoever is logged in needs the role AzureML Data Scientist on the workspace"}
+        cures = {
+            401: self._cure,
+            403: "the user who is logged in needs the role AzureML Data Scientist on the workspace",
+        }
         told = "; ".join(part for part in (_said(error), cures.get(status, "")) if part)
         problem = _made(kind, f"Azure answers {status} ({what}): {told}", status)
         problem.reply = _said(error)

@@ -48,7 +48,7 @@ def _unknown(error: Problem, config: AmlConfig) -> ConfigError:
         "resourceGroup": config.resource_group,
         "workspaceName": config.workspace_name,
     }
-    return ConfigError(f"Azure has no {part} {given[part]!r} for whoever is logged in: {said}", Place(field=part))
+    return ConfigError(f"Azure has no {part} {given[part]!r} for this login: {said}", Place(field=part))
 
 
 async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int) -> None:
@@ -107,7 +107,7 @@ def refuse_target(found: AmlTarget, config: AmlConfig) -> None:
         )
     if config.low_priority and found.kind == "amlcompute" and not found.low_priority:
         raise ConfigError(
-            f"is said in the cluster itself, and {found.name} is one of dedicated nodes: name another computeTarget",
+            f"is a setting of the cluster, and {found.name} is one of dedicated nodes: name another computeTarget",
             Place(field="lowPriority"),
         )
 

@@ -45,7 +45,7 @@ class AmlIdentity:
 
     type: Annotated[
         Literal["managed", "user", "token"],
-        "`managed`: the managed identity of the compute target; `user`: whoever has submitted the job; "
+        "`managed`: the managed identity of the compute target; `user`: the user who has submitted the job; "
         "`token`: the job's own token for the workspace",
     ]
     client_id: Annotated[str | None, "of managed: which one, where there are several"] = None
@@ -76,7 +76,7 @@ class AmlConfig:
     low_priority: Annotated[bool, "cheap nodes, which Azure may take away at any time; trials are tried again"] = False
     shm_size: Annotated[MemoryMb | None, "of /dev/shm"] = None
     environment_variables: EnvironmentVariables = field(default_factory=dict)
-    identity: Annotated[AmlIdentity | None, "as whom the trial's code calls Azure"] = None
+    identity: Annotated[AmlIdentity | None, "the identity with which the trial's code calls Azure"] = None
     experiment_name: Annotated[str | None, "under which jobs are shown on Azure; `nni_exp_` and the id if not set"] = (
         None
     )
@@ -106,9 +106,7 @@ class AmlConfig:
                 f"{self.environment!r} must be NAME:VERSION, or azureml://registries/...", field_place("environment")
             )
         if self.environment is not None and (self.conda_file or self.docker_image != DEFAULT_IMAGE):
-            raise ConfigError(
-                "stands in the place of dockerImage and condaFile: give one of them", field_place("environment")
-            )
+            raise ConfigError("replaces dockerImage and condaFile: set one of them", field_place("environment"))
         if self.experiment_name is not None and not _EXPERIMENT.fullmatch(self.experiment_name):
             raise ConfigError("may have letters, digits, _ and -, 255 at most", field_place("experiment_name"))
         self._check_nodes()

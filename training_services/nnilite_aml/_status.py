@@ -51,8 +51,8 @@ def seen(job: AmlJob, config: AmlConfig, facts: RunFacts) -> SeenJob:
         stopping = status == "CancelRequested"
         return SeenJob(JobState.RUNNING, RUNNING[status], facts.started, url=job.url, is_stopping=stopping)
     if status == NOT_RESPONDING:  # its node may come back
-        return SeenJob(JobState.UNKNOWN, "Azure hears nothing of its node", facts.started, url=job.url)
-    return SeenJob(JobState.UNKNOWN, f"Azure tells a state that is not known here: {status!r:.40}", url=job.url)
+        return SeenJob(JobState.UNKNOWN, "Azure has no contact with its node", facts.started, url=job.url)
+    return SeenJob(JobState.UNKNOWN, f"Azure reports a state that nnilite does not know: {status!r:.40}", url=job.url)
 
 
 def _why(status: str, config: AmlConfig, warnings: tuple[str, ...]) -> str:

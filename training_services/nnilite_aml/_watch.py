@@ -20,7 +20,7 @@ class AmlPatience(Patience):
     """Times that only Azure needs, in seconds."""
 
     silent_s: float = 600.0
-    """A job counts as lost when Azure has heard nothing of its node for so long."""
+    """A job counts as lost when Azure has had no contact with its node for so long."""
     upload_s: float = 40.0
     """`submit` waits so long for the code to be up, before it says that there is no room yet."""
 
@@ -45,7 +45,7 @@ class AmlWatch(JobWatch[AmlJob]):
     def words(self, found: AmlJob) -> SeenJob:
         silent_s = self.lasts_s("silent", found.status == _status.NOT_RESPONDING)
         if silent_s >= self.patience.silent_s:
-            reason = f"Azure has heard nothing of its node for {self.patience.silent_s:.0f} s"
+            reason = f"Azure has had no contact with its node for {self.patience.silent_s:.0f} s"
             return SeenJob(JobState.LOST, reason, self._facts.started, url=found.url)
         return _status.seen(found, self._config, self._facts)
 
