@@ -12,18 +12,17 @@ from nnilite.platform_http import Credential, HttpAnswer, HttpRequest, Missing, 
 from nnilite.records import Json
 from nnilite_ray._config import RayConfig
 
-_PATIENCE_S = 40.0
 _UPLOAD_TIMEOUT_S = 55.0  # a package may be large; the engine gives up a call after 60 s
-# A log that is gone with its node must not hold the status of the other jobs up.
-_LOG_TIMEOUT_S, _LOG_PATIENCE_S = 15.0, 5.0
+_LOG_TIMEOUT_S = 15.0
 _LOG_BYTES = 64_000_000
 _EXISTS = "already exists"
 
 
 class RayApi:
-    """One cluster. All calls raise Problem."""
+    """One cluster. All tries of a call have `patience_s`. All calls raise Problem."""
 
-    def __init__(self, config: RayConfig) -> None:
+    def __init__(self, config: RayConfig, patience_s: float, log_patience_s: float) -> None:
+        self._patience_s, self._log_patience_s = patience_s, log_patience_s
         self._token_file = config.token_file
         self._headers = {name: str(value) for name, value in config.headers.items()}
         for value in (str(config.token or ""), *self._headers.values()):
@@ -86,7 +85,7 @@ class RayApi:
     async def log(self, name: str) -> str:
         """The log of a job from its begin: Ray gives no parts of it. "" for a job that has not started."""
         try:
-            limits = {"max_bytes": _LOG_BYTES, "timeout_s": _LOG_TIMEOUT_S, "patience_s": _LOG_PATIENCE_S}
+            limits = {"max_bytes": _LOG_BYTES, "timeout_s": _LOG_TIMEOUT_S, "patience_s": self._log_patience_s}
             answer = await self._call("GET", f"{_job(name)}/logs", **limits)
         except Missing:
             return ""
@@ -114,7 +113,7 @@ class RayApi:
         return {str(node): given for node, given in found.items() if isinstance(given, dict)}
 
     async def _call(self, method: str, path: str, **more: Any) -> HttpAnswer:
-        given = {"patience_s": _PATIENCE_S, "headers": self._headers, **more}
+        given = {"patience_s": self._patience_s, "headers": self._headers, **more}
         return await self._http.call(HttpRequest(method, path, **given))
 
 

@@ -27,7 +27,7 @@ from nnilite_ray._api import RayApi
 from nnilite_ray._config import IGNORED, RayConfig
 from nnilite_ray._package import RayPackage, check_size, make_package
 from nnilite_ray._resources import Usage
-from nnilite_ray._watch import RayWatch
+from nnilite_ray._watch import RayPatience, RayWatch
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +42,7 @@ class RayService(TrainingService):
     ignores = IGNORED
     reports_aside = True
 
-    usage_pause_s: ClassVar[float] = 5.0
-    """So often at most the cluster is asked what of it is in use."""
-    log_pause_s: ClassVar[float] = 5.0
-    """So often at most the log of a running job is read, all of it each time."""
-
-    comes_back_s: ClassVar[float] = 3.0
-    """So long after its removal a job may come back."""
+    patience: ClassVar[RayPatience] = RayPatience()
 
     def __init__(self, name: str, config: RayConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -88,7 +82,7 @@ class RayService(TrainingService):
 
     async def _connect(self) -> RayApi:
         """Raises: ConfigError for a wrong address or login, and for a Ray that is too old; Problem."""
-        api = self._api = RayApi(self.config)
+        api = self._api = RayApi(self.config, self.patience.call_s, self.patience.log_call_s)
         found = await self._version(api)
         self._session = str(found.get("session_name") or "")
         version = str(found["ray_version"])
@@ -207,7 +201,7 @@ class RayService(TrainingService):
     def _watch(self, handle: Handle) -> RayWatch:
         name = str(handle["job"])
         if name not in self._watches:
-            self._watches[name] = RayWatch(handle, self._supply)
+            self._watches[name] = RayWatch(handle, self._supply, self.patience)
         return self._watches[name]
 
     async def _status(self, watch: RayWatch, jobs: Mapping[str, Mapping[str, Any]], usage: Usage) -> JobStatus:
@@ -221,7 +215,7 @@ class RayService(TrainingService):
     async def _in_use(self) -> Usage:
         """What of the cluster is in use; {} where that cannot be told. It is not part of Ray's documented interface."""
         asked, known = self._usage
-        if time.monotonic() - asked >= self.usage_pause_s:
+        if time.monotonic() - asked >= self.patience.usage_pause_s:
             try:
                 known = await self._connected().usage()
             except Problem as problem:
@@ -233,7 +227,7 @@ class RayService(TrainingService):
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         watch = self._watch(handle)
         async with self._turns.turn(watch.name):
-            return await watch.events(self._connected(), self.log_pause_s)
+            return await watch.events(self._connected())
 
     # ------------------------------------------------------------ the end
 
@@ -260,7 +254,7 @@ class RayService(TrainingService):
         Ray looks each second how its jobs do. If one has ended and was deleted before it has looked, it takes the job
         for one that was lost, and writes an empty record of it.
         """
-        await asyncio.sleep(self.comes_back_s)
+        await asyncio.sleep(self.patience.comes_back_s)
         try:
             await self._removed(api, name)
         except NniliteError as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nnilite.platform_http import Problem
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, JobState, JobStatus
+from nnilite.services.job_watch import Patience
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
 from nnilite_ray._log import RayLog
@@ -17,15 +19,28 @@ from nnilite_ray._resources import Usage, waiting, wanted
 
 log = logging.getLogger(__name__)
 
-_END_PENDING_S = 5.0  # what has not begun so long after a cancellation is ended by a job of its own
-_GIVE_UP_PENDING_S = 60.0
-_LOG_PATIENCE_S = 20.0  # where the log of an ended job cannot be read
+
+@dataclass(frozen=True)
+class RayPatience(Patience):
+    """How long is waited for what on Ray, in seconds."""
+
+    log_lag_s: float = 20.0
+    end_pending_s: float = 5.0
+    """A canceled job that has not begun for so long is ended by a job made for this."""
+    give_up_pending_s: float = 60.0
+    """A canceled job that has not begun for so long counts as canceled: Ray stops it as soon as it begins."""
+    usage_pause_s: float = 5.0
+    """The cluster is asked for its use at most once in this time."""
+    comes_back_s: float = 3.0
+    """A job that was removed may come back within this time."""
+    log_call_s: float = 5.0
+    """All tries to read a log have so long: one that is gone with its node must not hold up other jobs."""
 
 
 class RayWatch:
     """`status` is what is told of a job. All methods raise Problem."""
 
-    def __init__(self, handle: Handle, supply: Callable[[str], Awaitable[bool]]) -> None:
+    def __init__(self, handle: Handle, supply: Callable[[str], Awaitable[bool]], patience: RayPatience) -> None:
         """`supply` sees to it that Ray has a package of this name; False if that cannot be."""
         self.name = str(handle["job"])
         self.end: JobStatus | None = None
@@ -34,6 +49,7 @@ class RayWatch:
         """The node on which it was last seen to run."""
         self.log = RayLog()
         self._supply = supply
+        self._patience = patience
         self._session = str(handle.get("session") or "")
         self._with_output = handle.get("report") == "stdout"
         self._events: list[KeeperEvent] = []
@@ -85,10 +101,10 @@ class RayWatch:
             said = str(found.get("message") or "")
             return JobStatus(JobState.WAITING, waiting(wanted(convert.again(found)), usage, said))
         waited_s = time.monotonic() - self.canceled
-        if waited_s > _GIVE_UP_PENDING_S:
+        if waited_s > self._patience.give_up_pending_s:
             # Ray stops it as soon as it begins: it will not run.
             return JobStatus(JobState.CANCELED, "canceled while it waited")
-        if waited_s > _END_PENDING_S and not self._has_ender:
+        if waited_s > self._patience.end_pending_s and not self._has_ender:
             await api.submit(convert.ender(self.name))
             self._has_ender = True
         return JobStatus(JobState.WAITING, "it is being canceled")
@@ -131,7 +147,7 @@ class RayWatch:
             await self._read(api)
         except Problem as problem:
             # The log is on the node, and goes with it.
-            if not convert.was_lost(found) and time.monotonic() - self._ended < _LOG_PATIENCE_S:
+            if not convert.was_lost(found) and time.monotonic() - self._ended < self._patience.log_lag_s:
                 raise
             log.warning("the log of %s cannot be read, so Ray's word has to do: %s", self.name, problem)
             complete, self._log_is_gone = False, True
@@ -145,10 +161,10 @@ class RayWatch:
 
     # ------------------------------------------------------------ the log
 
-    async def events(self, api: RayApi, pause_s: float) -> Sequence[KeeperEvent]:
+    async def events(self, api: RayApi) -> Sequence[KeeperEvent]:
         """What the log tells that was not told before."""
         if not self._log_is_gone and (self.end is not None or time.monotonic() >= self.log.next_reading):
-            await self._read(api, pause_s)
+            await self._read(api, self._patience.log_pause_s)
         found, self._events = self._events, []
         return found
 

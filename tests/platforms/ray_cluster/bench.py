@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nnilite.service import ServiceContext
 from nnilite.testing import ReadingBench
 from nnilite_ray import RayConfig, RayService
+from nnilite_ray._watch import RayPatience
+
+QUICK = RayPatience(log_pause_s=0.2, usage_pause_s=0.1, comes_back_s=0.0)
 
 
 class QuickRayService(RayService):
     """Does not wait long between questions."""
 
-    usage_pause_s = 0.1
-    log_pause_s = 0.2
-    comes_back_s = 0.0
+    patience = QUICK
+
+
+def have_patience(monkeypatch: pytest.MonkeyPatch, **times: float) -> None:
+    """Let services that are made from now on have these times."""
+    monkeypatch.setattr(QuickRayService, "patience", replace(QuickRayService.patience, **times))
 
 
 class RayBench(ReadingBench):

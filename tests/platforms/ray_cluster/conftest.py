@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnilite_ray import _api, _watch
-from platforms.ray_cluster.bench import RayBench
+from platforms.ray_cluster.bench import RayBench, have_patience
 from platforms.ray_cluster.cluster import RayCluster, missing
 from platforms.ray_cluster.head import RayHead
 
@@ -63,6 +62,4 @@ def open_bench(tmp_path, head):
 @pytest.fixture
 def impatient(monkeypatch):
     """A call is given up soon."""
-    monkeypatch.setattr(_api, "_PATIENCE_S", 1.0)
-    monkeypatch.setattr(_api, "_LOG_PATIENCE_S", 0.5)
-    monkeypatch.setattr(_watch, "_END_PENDING_S", 0.2)
+    have_patience(monkeypatch, call_s=1.0, log_call_s=0.5, end_pending_s=0.2)

@@ -9,8 +9,7 @@ from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import runs
-from nnilite_ray import _api, _watch
-from platforms.ray_cluster.bench import RayBench
+from platforms.ray_cluster.bench import RayBench, have_patience
 from platforms.ray_cluster.cluster import SECOND, TOKEN
 from platforms.ray_cluster.shapes import answers
 
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ray"), pytest.mark.time
 @pytest.fixture
 def open_real(tmp_path, real_ray, monkeypatch):
     """Opens a bench on the real cluster, whose section has these fields."""
-    monkeypatch.setattr(_watch, "_END_PENDING_S", 0.5)
+    have_patience(monkeypatch, end_pending_s=0.5)
     opened: list[RayBench] = []
 
     def make(common=None, **fields) -> RayBench:
@@ -61,7 +60,7 @@ def test_a_node_that_is_killed_loses_its_trial_with_a_reason_and_the_trial_ends(
 
 @pytest.mark.long
 def test_a_head_node_that_is_gone_and_comes_back_anew_has_lost_its_jobs(open_real, real_ray, monkeypatch):
-    monkeypatch.setattr(_api, "_PATIENCE_S", 1.0)
+    have_patience(monkeypatch, call_s=1.0)
     bench = open_real(request_timeout=5)
     name = bench.run("sleep 600")
     bench.wait(name, JobState.RUNNING)

@@ -12,8 +12,7 @@ from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import runs
-from nnilite_ray import _watch
-from platforms.ray_cluster.bench import QuickRayService
+from platforms.ray_cluster.bench import have_patience
 from platforms.ray_cluster.head import answer
 
 BY_LOG = {"report": "stdout", "callback": None}
@@ -185,7 +184,7 @@ def test_a_job_that_is_canceled_while_it_waits_is_gone(open_bench, head):
 
 
 def test_a_job_that_waits_and_cannot_be_ended_will_not_run(open_bench, head, monkeypatch):
-    monkeypatch.setattr(_watch, "_GIVE_UP_PENDING_S", 0.1)
+    have_patience(monkeypatch, give_up_pending_s=0.1)
     bench = open_bench(entrypoint_num_gpus=1)
     name = bench.run(bench.tell("ran"))
     bench.call(bench.service.cancel(bench.handles[name]))
@@ -239,7 +238,7 @@ def test_nothing_of_an_ended_trial_stays_on_its_node(open_bench, head):
 
 def test_a_job_that_comes_back_after_its_removal_is_removed_again(open_bench, head, monkeypatch):
     head.brings_back_s = 60.0
-    monkeypatch.setattr(QuickRayService, "comes_back_s", 0.5)
+    have_patience(monkeypatch, comes_back_s=0.5)
     bench = open_bench()
     name = bench.run("true")
     bench.finish(name)
