@@ -1,7 +1,7 @@
 """`python -m benchmarks.search_quality`: which tuner finds how good a point, in how many trials.
 
 Each run is one solver on one problem with one seed, one trial at a time. Finished runs are kept in `runs.jsonl` of the
-output folder, so that an interrupted benchmark goes on where it was. Then `report.md` and its plots are made.
+output folder, so that an interrupted benchmark continues where it stopped. Then `report.md` and its plots are made.
 
     --quick            few problems, 3 seeds: a look in a few minutes
     --seeds 20         of the quick solvers; --model-seeds 5 of those that take a second a trial

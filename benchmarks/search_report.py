@@ -34,7 +34,7 @@ Which tuner finds how good a point in how many trials: nnilite's, plain optuna w
 own ({versions}).
 
 To make it again: `pip install 'nnilite[bench]'`, torch if optuna's GP is to take part, a Python with NNI 3.0, then in a
-checkout `python -m benchmarks.search_quality --model-seeds 20 --nni-python PYTHON`. It takes hours, and goes on where
+checkout `python -m benchmarks.search_quality --model-seeds 20 --nni-python PYTHON`. It takes hours, and continues where
 it was when it is called again.
 
 - {count} problems: nine functions of the BBOB suite with five numbers (100 trials each), two written ones with mixed

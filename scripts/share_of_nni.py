@@ -34,7 +34,7 @@ INTRODUCTION = """\
 # How much of NNI is here
 
 This page compares the public names of NNI 3.0 with what nnilite has. What is here is looked up in the program.
-[What differs from NNI](../explanation/what-differs-from-nni.md) tells how things behave.
+[What differs from NNI](../explanation/what-differs-from-nni.md) describes the differences in behaviour.
 
 | | of NNI | here | here, with a difference | not here |
 | --- | --- | --- | --- | --- |
