@@ -151,7 +151,7 @@ class ServiceContext:
     keeper: Path  # the keeper zipapp, to be started by any Python >= 3.8
     callback_url: Callable[[], str]  # base URL of the manager's REST interface, as seen from this machine
     wake: Callable[[], None]  # makes the engine poll this service soon; safe from any thread
-    defaults: Mapping[str, Json] = field(default_factory=dict)  # experiment-wide settings: trialGpuNumber, ...
+    defaults: Mapping[str, Json] = field(default_factory=dict)  # experiment-wide settings: searchSpace, ...
     # The shared storage, with credentials, if it has the code package of this hash: what a keeper's `fetch` reads.
     stored_code: Callable[[str], Mapping[str, Json] | None] = lambda package: None
 
@@ -165,7 +165,7 @@ class IgnoredOption:
     """An option that can be set and has no effect on a platform. Whoever sets it is told so before anything starts.
 
     IgnoredOption("reuseMode", "each trial is a job of its own")
-    IgnoredOption("trialGpuNumber", "gres counts", "where `gres` is set", lambda config, _: config.gres is not None)
+    IgnoredOption("cpus", "nodes counts", "where `nodes` is set", lambda config, _: config.nodes is not None)
     """
 
     option: str  # as the YAML spells it, in the section or else at the top level: `reuseMode`, `checkpoint.keep`

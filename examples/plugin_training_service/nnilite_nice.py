@@ -13,10 +13,11 @@ from pathlib import Path
 
 import psutil
 
-from nnilite.errors import ConfigError, NoCapacity, NotFound, Place
+from nnilite.errors import ConfigError, NoCapacity, NotFound
 from nnilite.service import JobState, JobStatus, TrainingService
 from nnilite.services.gpu import environment
 from nnilite.services.keeper_folder import KeeperFolder
+from nnilite.services.section_fields import GPU_PLACE, gpus_of
 from nnilite.units import PositiveInt
 
 # The file with the process id is made first, and only once: nothing is started twice.
@@ -35,8 +36,8 @@ class NiceService(TrainingService):
     Config = NiceConfig
 
     async def open(self):
-        if self.context.defaults.get("trialGpuNumber"):
-            raise ConfigError("platform nice hands out no GPUs", Place(field="trialGpuNumber"))
+        if gpus_of(self.config, self.context):
+            raise ConfigError("platform nice hands out no GPUs", GPU_PLACE)
         self._busy = set()  # the jobs that hold a slot; after a restart poll fills it again
         self._code = await asyncio.to_thread(self.context.package)
         self._address = self.context.directory / "nice-callback"  # keepers look here for a manager that moved

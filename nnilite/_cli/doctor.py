@@ -104,7 +104,7 @@ def _local_gpus(config: CheckedConfig | None) -> tuple[int, tuple[int, ...] | No
         return 0, None
     for name, platform, section in config.services:
         if platform == "local":
-            wanted = config.settings(name).trial_gpu_number or config.trial_gpu_number or 0
+            wanted = config.settings(name).gpus or 0
             allowed = getattr(section, "gpu_indices", None)
             return int(wanted), None if allowed is None else tuple(allowed)
     return 0, None

@@ -159,7 +159,7 @@ def job_maker(directory: Path, config: CheckedConfig, store: Store, address: Add
         secret=store.secret(),
         command=own.trial_command,
         platform=config.services[0].platform,
-        gpus=own.trial_gpu_number,
+        gpus=own.gpus,
         grace_s=config.grace_period,
         max_output_bytes=config.max_output_size,
         linger_s=_LINGER_S,
@@ -231,7 +231,7 @@ def make_service(
         )
         service = lookup.training_service_class(platform)(name, section, context)
         report = "stdout" if name in by_log else "rest"
-        members.append(Member(service, own.trial_command, own.trial_gpu_number, _share(config.share(name)), report))
+        members.append(Member(service, own.trial_command, own.gpus, _share(config.share(name)), report))
     if len(members) == 1 and members[0].share.max_trials is None:
         return members[0].service
     return HybridService("hybrid", members, context, Placement(config.placement))

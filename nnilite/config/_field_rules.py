@@ -11,6 +11,7 @@ from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import plain
 from nnilite.config._record import record_of
 from nnilite.config._services import (
+    OF_ONE_SERVICE,
     SHORTCUTS,
     CheckedServices,
     Service,
@@ -227,10 +228,10 @@ def _plugin_default(section: ServiceConfig) -> str | None:
 def _settle(values: Values, settings: list[TrialSettings]) -> None:
     """Copy the settings of services to the experiment, if there is one service or the experiment sets none.
 
-    GPUs and the manager's address of one service are not those of another.
+    Those of `OF_ONE_SERVICE` are copied only if there is one.
     """
     for field in dataclasses.fields(TrialSettings):
-        if len(settings) > 1 and field.name in ("trial_gpu_number", "nni_manager_ip"):
+        if len(settings) > 1 and field.name in OF_ONE_SERVICE:
             continue
         said = [getattr(item, field.name) for item in settings if getattr(item, field.name) is not None]
         if said and (len(settings) == 1 or values.get(field.name) is None):

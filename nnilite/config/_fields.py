@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 
 def camel(name: str) -> str:
-    """The name of a field in YAML: `trialGpuNumber` for `trial_gpu_number`."""
+    """The name of a field in YAML: `trialCommand` for `trial_command`."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
 

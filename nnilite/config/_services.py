@@ -54,6 +54,8 @@ class ServiceShare:
 
 
 SHORTCUTS = record_of(TrialOverrides)
+OF_ONE_SERVICE = ("trial_gpu_number", "nni_manager_ip")
+"""The settings of one service that are not those of another."""
 SHARE = record_of(ServiceShare)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
@@ -75,6 +77,11 @@ class TrialSettings:
     trial_gpu_number: int | None = None
     nni_manager_ip: str | None = None
     debug: bool | None = None
+
+    @property
+    def gpus(self) -> int | None:
+        """The GPUs of a trial; None leaves the GPU variables alone, 0 hides all GPUs."""
+        return self.trial_gpu_number
 
     def json(self) -> dict[str, Json]:
         """Return what is set, under the names of the YAML."""

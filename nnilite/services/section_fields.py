@@ -4,34 +4,54 @@
 class MyConfig:
     image: Annotated[str, "an image with Python 3.8 or later"]
     nni_manager_ip: ManagerIp = None
-    trial_gpu_number: TrialGpuNumber = None
+
+Every section may have `trialGpuNumber`; only a Config whose own rules depend on it has a field for it. `gpus_of` and
+`Job.gpus` know the number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from nnilite.errors import ConfigError, Place
-from nnilite.service import ServiceContext
+from nnilite.service import IgnoredOption, ServiceContext, Settings
 from nnilite.units import NonNegativeInt
 
-__all__ = ["EnvironmentVariables", "ManagerIp", "TrialGpuNumber", "check_variables", "field_place", "gpus_of"]
+__all__ = [
+    "GPU_OPTION",
+    "GPU_PLACE",
+    "EnvironmentVariables",
+    "ManagerIp",
+    "TrialGpuNumber",
+    "check_variables",
+    "field_place",
+    "gpus_are_unused",
+    "gpus_of",
+]
 
 TrialGpuNumber = Annotated[NonNegativeInt | None, "overrides the top level's"]
 ManagerIp = Annotated[str | None, "where trials reach the manager, unless `callback` is log"]
 EnvironmentVariables = Annotated[dict[str, str], "of trials"]
 
+GPU_OPTION = "trialGpuNumber"
+GPU_PLACE = Place(field=GPU_OPTION)
+"""The place of the number of GPUs, for errors."""
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = "NNILITE_"
+
+
+def _always(config: object, settings: Settings) -> bool:
+    return True
 
 
 def field_place(name: str) -> Place:
     """Return the place of a field for an error, as the YAML spells it.
 
-    >>> field_place("trial_gpu_number").field
-    'trialGpuNumber'
+    >>> field_place("machine_list").field
+    'machineList'
     """
     first, *rest = name.split("_")
     return Place(field=first + "".join(part.capitalize() for part in rest))
@@ -43,8 +63,13 @@ def gpus_of(config: Any, context: ServiceContext) -> int | None:
         given = getattr(config, name, None)
         if given is not None:
             return int(given)
-    wanted = context.defaults.get("trialGpuNumber")
+    wanted = context.defaults.get(GPU_OPTION)
     return wanted if isinstance(wanted, int) else None
+
+
+def gpus_are_unused(why: str, case: str = "", holds: Callable[[Any, Settings], bool] = _always) -> IgnoredOption:
+    """Return what services declare where something else decides on the GPUs of a trial. See `IgnoredOption`."""
+    return IgnoredOption(GPU_OPTION, why, case, holds)
 
 
 def check_variables(names: Iterable[str]) -> None:

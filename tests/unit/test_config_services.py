@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nnilite.config import ExperimentConfig, from_dict
+from nnilite.config import ExperimentConfig, from_dict, from_stored, stored
 from nnilite.errors import ConfigError
 
 MINIMAL: dict[str, Any] = {
@@ -68,3 +68,10 @@ def test_gpus_and_address_of_one_service_are_not_those_of_another_after_the_conf
     stored = from_dict({**MINIMAL, "trainingService": services}).checked().json(secrets=True)
     second = from_dict(stored).checked().settings("local-2")
     assert (second.nni_manager_ip, second.trial_gpu_number) == (None, None)
+
+
+def test_a_section_has_gpus_of_its_own_where_its_plugin_has_no_field_for_them(tmp_path: Path) -> None:
+    section = {"platform": "slurm", "directory": str(tmp_path), "trialGpuNumber": 2}
+    config = from_dict({**MINIMAL, "trainingService": section, "trialGpuNumber": 1}, tmp_path).checked()
+    assert config.settings("slurm").gpus == 2
+    assert from_stored(stored(config), tmp_path).checked().settings("slurm").gpus == 2

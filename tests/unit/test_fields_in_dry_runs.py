@@ -35,7 +35,7 @@ INSIDE = "is in the part of the request that holds the trial's token, which is n
 _HTTP = dict.fromkeys(("caCert", "insecureSkipTlsVerify", "requestTimeout"), LOGIN)
 _ELSEWHERE = {"nniManagerIp": BACK, "trialGpuNumber": NUMBER}
 _KUBERNETES = {
-    **_ELSEWHERE,
+    "nniManagerIp": BACK,
     **dict.fromkeys(("kubeconfig", "kubeContext"), LOGIN),
     **dict.fromkeys(("scheduleLimit", "imagePullLimit"), WATCH),
 }
@@ -68,7 +68,6 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("codeFrom", "workDirectory", "checkpointDirectory"), INSIDE),
     },
     "redis": {
-        "trialGpuNumber": NUMBER,
         **dict.fromkeys(("user", "password", "caFile"), LOGIN),
         **dict.fromkeys(("workerProcessors", "workerRemoteProcessors", "maxSlots", "priority"), ROOM),
     },
@@ -80,12 +79,10 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     },
     "batch": {
         "nniManagerIp": BACK,
-        "trialGpuNumber": NUMBER,
         **dict.fromkeys(("schedulerPath", "loginSetUp"), LOGIN),
         **dict.fromkeys(("keep", "patterns", "states"), WATCH),
     },
     "slurm": {
-        "trialGpuNumber": NUMBER,
         "slurmPath": LOGIN,
         "keep": WATCH,
         "jobArraySize": "how many trials are submitted as one job array",

@@ -7,6 +7,7 @@ import re
 
 from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted
+from nnilite.services.section_fields import GPU_PLACE
 from nnilite_dlc._api import DlcApi, DlcJob
 from nnilite_dlc._config import DlcConfig
 
@@ -51,9 +52,7 @@ async def check_resources(api: DlcApi, config: DlcConfig, gpus: int) -> None:
 
 
 def _too_few(gpus: int, has: int, what: str) -> ConfigError:
-    return ConfigError(
-        f"is {gpus}, and {what} has {has or 'none'}: choose a larger one in ecsSpec", Place(field="trialGpuNumber")
-    )
+    return ConfigError(f"is {gpus}, and {what} has {has or 'none'}: choose a larger one in ecsSpec", GPU_PLACE)
 
 
 def refused_job(problem: Problem) -> NniliteError:

@@ -13,6 +13,7 @@ from typing import Any
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import IgnoredOption, Job, JobState
+from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import NonNegativeInt, PositiveInt, parse_memory_mb
 from nnilite_kubernetes._api import CLAIMS, Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, about
@@ -85,9 +86,7 @@ def _mounted(template: Any) -> set[str]:
 
 IGNORED = (
     IgnoredOption("shmSize", "AdaptDL gives each pod memory of its node as /dev/shm"),
-    IgnoredOption(
-        "trialGpuNumber", "gpuNumber counts", "with `gpuNumber`", lambda config, settings: config.gpu_number is not None
-    ),
+    gpus_are_unused("gpuNumber counts", "with `gpuNumber`", lambda config, settings: config.gpu_number is not None),
 )
 """What has no effect on AdaptDL, beside what has none on any cluster."""
 

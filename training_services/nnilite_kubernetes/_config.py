@@ -152,7 +152,6 @@ class ClusterConfig:
     nni_manager_ip: str | None = field(
         default=None, metadata=about("where pods reach the manager: a name or an address; detected if not set")
     )
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
     reuse_mode: bool = field(default=False, metadata=about("accepted, as in NNI; has no effect here"))
 
     def __post_init__(self) -> None:

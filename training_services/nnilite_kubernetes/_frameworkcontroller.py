@@ -14,6 +14,7 @@ from typing import Any
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import IgnoredOption, Job, JobState
+from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import FilePath, NonNegativeInt, PositiveInt
 from nnilite.yaml_files import load_yaml
 from nnilite_kubernetes._api import Cluster, Resource
@@ -101,8 +102,7 @@ IGNORED = (
         "where each role has a `command`",
         _all_say("command"),
     ),
-    IgnoredOption(
-        "trialGpuNumber",
+    gpus_are_unused(
         "each task role has a gpuNumber of its own",
         "where each role has a `gpuNumber`",
         _all_say("gpu_number"),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import IgnoredOption, Job, JobState
+from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
 from nnilite_kubernetes._config import RoleConfig, TtlConfig, about
@@ -190,8 +191,7 @@ IGNORED = (
         "where each role has a `command`",
         _all_say("command", _ROLES),
     ),
-    IgnoredOption(
-        "trialGpuNumber",
+    gpus_are_unused(
         "each role has a gpuNumber of its own",
         "where each role has a `gpuNumber`",
         _all_say("gpu_number", _COMPUTING),

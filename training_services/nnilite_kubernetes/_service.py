@@ -26,6 +26,7 @@ from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, IgnoredOption, Job, JobStatus, ServiceContext, TrainingService
 from nnilite.services.job_turns import JobTurns
+from nnilite.services.section_fields import gpus_of
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
 from nnilite_kubernetes._config import IGNORED, ClusterConfig
@@ -130,7 +131,7 @@ class ClusterService(TrainingService):
 
     def _opening(self, cluster: Cluster) -> Opening:
         report = "stdout" if self._by_log else "rest"
-        gpus = self.context.defaults.get("trialGpuNumber")
+        gpus = gpus_of(self.config, self.context)
         sample = Job("nni-sample", self.context.experiment, "sample", 0, 0, {"report": report}, gpus)
         return Opening(cluster, self._kind, self._submitter, sample, self.name, self._namespace)
 

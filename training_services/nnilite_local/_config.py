@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import IgnoredOption
-from nnilite.units import GpuIndices, Niceness, NonNegativeInt, PositiveInt
+from nnilite.services.section_fields import TrialGpuNumber
+from nnilite.units import GpuIndices, Niceness, PositiveInt
 
 
 def _about(description: str) -> dict[str, str]:
@@ -45,7 +46,7 @@ class LocalConfig:
         ),
     )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
+    trial_gpu_number: TrialGpuNumber = None
 
     @property
     def note(self) -> str:

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.errors import ConfigError, ServiceError
 from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose, impossible
+from nnilite.services.section_fields import GPU_PLACE
 from nnilite.services.worker_side import open_ordinary, write_private
 from nnilite_local._config import LocalConfig
 
@@ -76,14 +77,13 @@ class GpuDesk:
 
     async def check(self, wanted: int) -> None:
         """Raises: ConfigError if `wanted` GPUs can never be had here."""
-        place = Place(field="trialGpuNumber")
         try:
             gpus = await self._reader.gpus()
         except ServiceError as error:
-            raise ConfigError(f"is {wanted}, but {error}", place) from error
+            raise ConfigError(f"is {wanted}, but {error}", GPU_PLACE) from error
         reason = impossible(gpus, wanted, self._rules)
         if reason:
-            raise ConfigError(f"is {wanted}, but {reason}", place)
+            raise ConfigError(f"is {wanted}, but {reason}", GPU_PLACE)
 
     async def book(self, job: str, directory: Path, wanted: int) -> tuple[int, ...]:
         """GPUs for one more job. Raises: NoCapacity, ServiceError."""

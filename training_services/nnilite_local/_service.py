@@ -31,6 +31,7 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import copy_attempt
+from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
@@ -200,9 +201,9 @@ class LocalService(TrainingService):
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
 
     async def check(self) -> None:
-        wanted = self.config.trial_gpu_number or self.context.defaults.get("trialGpuNumber")
+        wanted = gpus_of(self.config, self.context)
         if wanted:
-            await self._gpus.check(int(wanted))
+            await self._gpus.check(wanted)
 
     def hosts(self) -> list[Host]:
         seen = self._gpus.seen

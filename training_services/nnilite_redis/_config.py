@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
-from nnilite.units import Bytes, Duration, FilePath, NonNegativeInt, PositiveInt, Secret
+from nnilite.units import Bytes, Duration, FilePath, PositiveInt, Secret
 from nnilite_redis._connection import EXAMPLE, RedisAddress
 
 PREFIX = "nnilite"
@@ -82,7 +82,6 @@ class RedisConfig:
     orphan_after: Duration = field(
         default=7 * 86400, metadata=_about("a trial that hears nothing of its manager for so long is ended")
     )
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
     worker_mode: Literal["singlenode", "multinode"] = field(
         default="multinode", metadata=_about("singlenode: only workers on the manager's own machine get trials")
     )

@@ -9,8 +9,9 @@ from typing import Literal
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
+from nnilite.services.section_fields import TrialGpuNumber
 from nnilite.ssh.settings import SshMachine, SshSettings, check_word
-from nnilite.units import Duration, GpuIndices, NonNegativeInt, PositiveInt
+from nnilite.units import Duration, GpuIndices, PositiveInt
 
 
 def _about(description: str) -> dict[str, str]:
@@ -72,7 +73,7 @@ class RemoteConfig(SshSettings):
         default=0, metadata=_about("with maxSlots: experiments of a higher one are served first, also a negative one")
     )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=_about("overrides the top level's"))
+    trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
         if not self.machine_list:

@@ -12,6 +12,7 @@ from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.records import Json
 from nnilite.service import Handle, JobState, JobStatus, ServiceContext
 from nnilite.services.gpu import GpuRules, impossible
+from nnilite.services.section_fields import GPU_PLACE
 from nnilite.ssh.errors import MachineError
 from nnilite_remote._config import RemoteConfig
 from nnilite_remote._machine import Machine, MachineSupply
@@ -118,7 +119,7 @@ class Machines:
             if machine.gpus is not None and never is None:
                 return
             reasons.append(f"{machine.title}: {never if machine.gpus is not None else machine.trouble}")
-        raise ConfigError(f"trialGpuNumber is {wanted}, but " + "; ".join(reasons))
+        raise ConfigError(f"is {wanted}, but " + "; ".join(reasons), GPU_PLACE)
 
     async def close(self) -> None:
         for task in [*self._tasks, *self._chores]:

@@ -28,6 +28,7 @@ from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingServ
 from nnilite.services.callback_address import callback_socket
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import STREAMS, missing_output
+from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._agent_link import digest_of
@@ -85,7 +86,7 @@ class RemoteService(TrainingService):
             self._package = await asyncio.to_thread(self.context.package)
             self.machines.start(await asyncio.to_thread(self._supply))
         await self.machines.wait_for_one()
-        await self.machines.check_gpus(self.config.trial_gpu_number)
+        await self.machines.check_gpus(gpus_of(self.config, self.context))
 
     def _supply(self) -> MachineSupply:
         keeper, defaults = self.context.keeper, self.context.defaults

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError
 from nnilite.service import IgnoredOption
+from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import Duration, FilePath, PositiveInt, PositiveNumber
 
 
@@ -62,7 +63,8 @@ IGNORED = (
         lambda config, settings: config.curves is not None,
     ),
     IgnoredOption("codeLimits", "nothing is packed"),
-    *(IgnoredOption(option, _NO_COMMAND) for option in ("trialGpuNumber", "nniManagerIp", "sharedStorage")),
+    gpus_are_unused(_NO_COMMAND),
+    *(IgnoredOption(option, _NO_COMMAND) for option in ("nniManagerIp", "sharedStorage")),
     *(IgnoredOption(option, _NO_COMMAND) for option in ("checkpoint.keep", "checkpoint.maxSize", "gracePeriod")),
     IgnoredOption("retryOn", f"{_NO_COMMAND}, so there are no exit codes"),
     IgnoredOption("maxOutputSize", _NO_COMMAND),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError, Place
-from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.service import CHECKPOINTS_STAY, callback_is_unused
 from nnilite.services.cluster.queue_config import QueueConfig, check_paths, check_words
+from nnilite.services.section_fields import GPU_OPTION, gpus_are_unused
 from nnilite.ssh.settings import check_word
 from nnilite.units import PositiveInt
 
@@ -82,7 +83,7 @@ class SlurmConfig(QueueConfig):
 
     partition: Annotated[str | None, "Slurm's default if not set; several with commas"] = None
     qos: Annotated[str | None, "quality of service"] = None
-    gres: Annotated[str | None, "such as gpu:a100:2; gpu:N for trialGpuNumber N if not set"] = None
+    gres: Annotated[str | None, "such as gpu:a100:2; default: gpu:N for a trial of N GPUs"] = None
     nodes: Annotated[
         PositiveInt | None, "of each trial; its command runs on the first, and starts the rest by srun"
     ] = None
@@ -125,11 +126,10 @@ def _check_line(line: str, place: Place) -> None:
 
 
 IGNORED = (
-    IgnoredOption(
-        "trialGpuNumber",
+    gpus_are_unused(
         "gres says what a trial gets; 0 still hides all GPUs",
         "with `gres`, unless it is 0",
-        lambda config, settings: config.gres is not None and bool(settings.get("trialGpuNumber")),
+        lambda config, settings: config.gres is not None and bool(settings.get(GPU_OPTION)),
     ),
     callback_is_unused("trials report by their folders and need no address"),
     *CHECKPOINTS_STAY,

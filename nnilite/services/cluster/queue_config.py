@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from nnilite.errors import ConfigError
 from nnilite.services.cluster.job_script import SETTLE_S
 from nnilite.services.cluster.login import LoginConfig
-from nnilite.services.section_fields import TrialGpuNumber, field_place
+from nnilite.services.section_fields import field_place
 from nnilite.units import Duration, MemoryMb, PositiveInt
 
 
@@ -39,7 +39,6 @@ class QueueConfig:
     nni_manager_ip: Annotated[
         str | None, "where nodes reach the manager: a name or an address; found out if not set"
     ] = None
-    trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
         check_paths(self, "directory", "python_path")

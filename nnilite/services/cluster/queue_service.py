@@ -43,8 +43,7 @@ _HERE = "http://localhost"
 class QueueService(TrainingService):
     """Jobs of a scheduler, submitted on this machine or on a login node that is reached by SSH. To be inherited.
 
-    `Config` has the fields `login`, `directory`, `python_path`, `time_limit`, `keep`, `nni_manager_ip` and
-    `trial_gpu_number`.
+    `Config` has the fields `login`, `directory`, `python_path`, `time_limit`, `keep` and `nni_manager_ip`.
     """
 
     reports_aside = True
