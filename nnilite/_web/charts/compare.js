@@ -55,7 +55,10 @@ export default function Compare() {
   };
   const adding = html`<form class="row" onSubmit=${add}><input name="id" placeholder="id or #number" aria-label="Trial to add" /><button type="submit"><${Icon} name="plus" />Add</button></form>`;
   if (!found.length) {
-    return html`<div class="card"><${Empty} title=${loaded.value ? "No trials selected" : "Loading …"}>Tick trials in the <a href="#/trials">table</a> and press Compare, or add them here.</${Empty}><div class="row" style=${{ justifyContent: "center" }}>${adding}</div></div>`;
+    return html`<div class="card">
+      <${Empty} title=${loaded.value ? "No trials selected" : "Loading …"}>Tick trials in the <a href="#/trials">table</a> and press Compare, or add them here.</${Empty}>
+      <div class="row" style=${{ justifyContent: "center" }}>${adding}</div>
+    </div>`;
   }
   const lines = table(found);
   const save = () =>
@@ -85,7 +88,12 @@ export default function Compare() {
         </tbody>
       </table></${Scroll}>
     </${Card}>
-    ${curves.length > 0 && html`<${ChartCard} title="Intermediate results" name="compare" height=${340} deps=${[curves, isLog()]} controls=${html`<${LogScale} />`} above=${leftOutOf(curves)} draw=${() => curvesOption(curves, { legend: true })} data=${() => curvesTable(curves)} />`}
+    ${
+      curves.length > 0 &&
+      html`<${ChartCard} title="Intermediate results" name="compare" height=${340} deps=${[curves, isLog()]}
+      controls=${html`<${LogScale} />`} above=${leftOutOf(curves)}
+      draw=${() => curvesOption(curves, { legend: true })} data=${() => curvesTable(curves)} />`
+    }
   </div>`;
 }
 

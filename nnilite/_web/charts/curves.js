@@ -68,7 +68,9 @@ export default function Curves({ rows }) {
     <${LogScale} />`;
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (curves && !curves.length) {
-    return html`<div class="card"><${Empty} title="No intermediate results">Trials report them with <code>nnilite.report_intermediate_result(value)</code>. If there should be some, remove filters.</${Empty}></div>`;
+    return html`<div class="card"><${Empty} title="No intermediate results">
+      Trials report them with <code>nnilite.report_intermediate_result(value)</code>. If there should be some, remove filters.
+    </${Empty}></div>`;
   }
   const states = new Map(wanted.map((trial) => [trial.id, trial.state]));
   /** @param {Curve} curve */
@@ -81,12 +83,17 @@ export default function Curves({ rows }) {
    * @param {Curve} _
    * @param {number} index
    */
-  const opacity = (_, index) => (few ? 1 : order === "last" ? 0.6 : 1 - 0.8 * (index / (all.length - 1)) ** 0.5);
+  const opacity = (_, index) => {
+    if (few) return 1;
+    return order === "last" ? 0.6 : 1 - 0.8 * (index / (all.length - 1)) ** 0.5;
+  };
   const all = curves ?? [];
   const few = all.length <= 8;
+  const coloured = few ? "one by one" : "by state, paler the further from the first";
   return html`<${ChartCard} title="Intermediate results" name="intermediate" height=${480} controls=${controls} deps=${[curves, isLog()]} above=${leftOutOf(curves ?? [])}
     draw=${() => curvesOption(curves ?? [], { colour: few ? undefined : colour, legend: few, width: few ? 2 : 1.4, opacity })}
-    note=${`${plural((curves ?? []).length, "trial")}, coloured ${few ? "one by one" : "by state, paler the further from the first"}; thinned to ${POINTS} points each. A click opens the trial.`} data=${() => curvesTable(curves ?? [])} />`;
+    note=${`${plural((curves ?? []).length, "trial")}, coloured ${coloured}; thinned to ${POINTS} points each. A click opens the trial.`}
+    data=${() => curvesTable(curves ?? [])} />`;
 }
 
 const UNRANKED = new Set(["FAILED", "USER_CANCELED", "SYS_CANCELED"]);

@@ -46,8 +46,15 @@ export default function Duration({ rows }) {
     </div></${Card}>`
     }
     <${ChartCard} title="Duration of each trial" name="duration" height=${360} deps=${[points]} draw=${() => option(points)}
-      data=${() => ({ header: ["trial", "sequence", "state", "seconds"], rows: points.map(({ trial, seconds }) => [trial.id, trial.sequence, trial.state, seconds]) })} />
-    ${ended.length > 4 && html`<${ChartCard} title="Distribution of durations" name="durations" height=${200} deps=${[points]} draw=${() => histogram(ended, duration)} data=${() => binsTable(ended)} />`}
+      data=${() => ({
+        header: ["trial", "sequence", "state", "seconds"],
+        rows: points.map(({ trial, seconds }) => [trial.id, trial.sequence, trial.state, seconds]),
+      })} />
+    ${
+      ended.length > 4 &&
+      html`<${ChartCard} title="Distribution of durations" name="durations" height=${200} deps=${[points]}
+      draw=${() => histogram(ended, duration)} data=${() => binsTable(ended)} />`
+    }
   </div>`;
 }
 

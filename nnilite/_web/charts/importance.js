@@ -55,13 +55,24 @@ export default function Importance() {
     return html`<${Card} title="Importance of parameters" end=${pick}><${Empty} title="Computing …">This takes some seconds.</${Empty}></${Card}>`;
   if (found.reason)
     return html`<${Card} title="Importance of parameters" end=${pick}><${Empty} title="No result yet">${found.reason}.</${Empty}></${Card}>`;
+  const linked = name === "default" ? "The metric" : name;
   const top = found.importances.slice(0, 2).map(({ parameter }) => `p.${parameter}`);
   return html`<div class="stack">
     <${ChartCard} title="Importance of parameters" name="importance" controls=${pick} deps=${[found]} height=${Math.max(160, 44 + 34 * found.importances.length)}
       draw=${() => option(found.importances)} note=${`For ${metricWord(name) === "metric" ? "the metric" : name}. ${WORDS[found.method] ?? found.method}. From ${count(found.trials)} trials.`}
       data=${() => ({ header: ["parameter", "importance"], rows: found.importances.map((one) => [one.parameter, one.importance]) })} />
-    ${top.length === 2 && html`<p><a href=${href("charts/contour", new URLSearchParams([...filterQuery(route.value.query), ["x", top[0]], ["y", top[1]], ["objective", name]]))}>${name === "default" ? "The metric" : name} over the two most important parameters of ${profile.value?.name || "this experiment"}</a></p>`}
+    ${top.length === 2 && html`<p><a href=${contourOf(top, name)}>${linked} over the two most important parameters of ${profile.value?.name || "this experiment"}</a></p>`}
   </div>`;
+}
+
+/**
+ * The address of the contour plot of an objective over two fields.
+ * @param {string[]} fields
+ * @param {string} objective
+ */
+function contourOf([x, y], objective) {
+  const shared = filterQuery(route.value.query);
+  return href("charts/contour", new URLSearchParams([...shared, ["x", x], ["y", y], ["objective", objective]]));
 }
 
 /**

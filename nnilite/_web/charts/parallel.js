@@ -10,7 +10,7 @@ import { selected } from "../lib/selected.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { base, colours } from "../parts/chart.js";
-import { ChartCard, MetricPick } from "../parts/chart_card.js";
+import { ChartCard, MetricPick, TrialChip } from "../parts/chart_card.js";
 import { Pop } from "../parts/layout.js";
 import { NoResults } from "../parts/no_results.js";
 
@@ -67,7 +67,10 @@ export default function Parallel({ rows }) {
   return html`<div class="stack">
     <${ChartCard} title="Parallel coordinates" name="parallel" height=${460} minWidth=${160 + 90 * (axes.length + 1)} controls=${controls} deps=${[lines, wanted.join()]} events=${events}
       draw=${() => option(lines, axes, name)} note=${note}
-      data=${() => ({ header: ["trial", ...axes.map(({ field }) => fieldName(field)), name], rows: best.map(({ trial, score }) => [trial.id, ...axes.map(({ field }) => fieldValue(trial, field)), score]) })} />
+      data=${() => ({
+        header: ["trial", ...axes.map(({ field }) => fieldName(field)), name],
+        rows: best.map(({ trial, score }) => [trial.id, ...axes.map(({ field }) => fieldValue(trial, field)), score]),
+      })} />
     ${brushed && html`<${Brushed} trials=${brushed} name=${name} />`}
   </div>`;
 }
@@ -108,7 +111,7 @@ function Brushed({ trials, name }) {
           .map(({ trial }) => trial.id)
           .join(","),
       })}>Compare the best</a></div></div>
-    <div class="row">${sorted.slice(0, 24).map(({ trial, score }) => html`<a class="chip mono" style=${{ paddingRight: "10px" }} key=${trial.id} href=${href(`trials/${trial.id}`)}>${trial.id}: ${number(score)}</a>`)}</div>
+    <div class="row">${sorted.slice(0, 24).map(({ trial, score }) => html`<${TrialChip} key=${trial.id} id=${trial.id} value=${number(score)} />`)}</div>
   </section>`;
 }
 

@@ -7,7 +7,7 @@ import { href, route, setQuery } from "../lib/route.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
-import { ChartCard, Pick } from "../parts/chart_card.js";
+import { ChartCard, Pick, TrialChip } from "../parts/chart_card.js";
 import { Empty } from "../parts/layout.js";
 import { NoResults } from "../parts/no_results.js";
 
@@ -41,7 +41,9 @@ export default function Pareto({ rows }) {
     return { points, best: pointsOf(front(rows, wanted), nameX, nameY), wanted };
   }, [rows, nameX, nameY, goalX, goalY, goals.value, version.value]);
   if (names.length < 2) {
-    return html`<div class="card"><${Empty} title="Only one objective">Report a dictionary as the final metric, such as <code>{"default": accuracy, "latency": ms}</code>, to compare several objectives here.</${Empty}></div>`;
+    return html`<div class="card"><${Empty} title="Only one objective">
+      Report a dictionary as the final metric, such as <code>{"default": accuracy, "latency": ms}</code>, to compare several objectives here.
+    </${Empty}></div>`;
   }
   if (!found.points.length) return html`<${NoResults} />`;
   const options = names.map((name) => [name, metricWord(name)]);
@@ -49,11 +51,16 @@ export default function Pareto({ rows }) {
   const controls = html`
     <${Pick} label="x" value=${nameX} options=${options} set=${(ox) => setQuery({ ox })} /><${Pick} label="" name="Goal of x" value=${goalX} options=${GOALS} set=${(gx) => setQuery({ gx })} />
     <${Pick} label="y" value=${nameY} options=${options} set=${(oy) => setQuery({ oy })} /><${Pick} label="" name="Goal of y" value=${goalY} options=${GOALS} set=${(gy) => setQuery({ gy })} />`;
+  const inWhat = unseen.length ? `all objectives, also in ${unseen.join(", ")}` : "both";
   const onFront = new Set(found.best.map(({ trial }) => trial.id));
   return html`<div class="stack">
-    <${ChartCard} title=${`${metricWord(nameX)} and ${metricWord(nameY)}`} name="pareto" height=${480} controls=${controls} deps=${[found]} draw=${() => option(found, nameX, nameY)}
-      note=${`${plural(found.best.length, "trial")} of ${found.points.length} on the front: no other trial is at least as good in ${unseen.length ? `all objectives, also in ${unseen.join(", ")}` : "both"}.`}
-      data=${() => ({ header: ["trial", nameX, nameY, "on the front"], rows: found.points.map(({ trial, x, y }) => [trial.id, x, y, onFront.has(trial.id)]) })} />
+    <${ChartCard} title=${`${metricWord(nameX)} and ${metricWord(nameY)}`} name="pareto" height=${480} controls=${controls} deps=${[found]}
+      draw=${() => option(found, nameX, nameY)}
+      note=${`${plural(found.best.length, "trial")} of ${found.points.length} on the front: no other trial is at least as good in ${inWhat}.`}
+      data=${() => ({
+        header: ["trial", nameX, nameY, "on the front"],
+        rows: found.points.map(({ trial, x, y }) => [trial.id, x, y, onFront.has(trial.id)]),
+      })} />
     <section class="card" aria-label="On the front"><div class="card-head"><h2>On the front</h2>
       <div class="end"><a class="button" href=${href("charts/compare", {
         ids: found.best
@@ -61,7 +68,7 @@ export default function Pareto({ rows }) {
           .map(({ trial }) => trial.id)
           .join(","),
       })}>Compare</a></div></div>
-      <div class="row">${found.best.slice(0, 40).map(({ trial, x, y }) => html`<a class="chip mono" style=${{ paddingRight: "10px" }} key=${trial.id} href=${href(`trials/${trial.id}`)}>${trial.id}: ${number(x)}, ${number(y)}</a>`)}</div></section>
+      <div class="row">${found.best.slice(0, 40).map(({ trial, x, y }) => html`<${TrialChip} key=${trial.id} id=${trial.id} value=${`${number(x)}, ${number(y)}`} />`)}</div></section>
   </div>`;
 }
 

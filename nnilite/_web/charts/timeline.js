@@ -74,8 +74,22 @@ export default function Timeline({ rows }) {
   if (!shown.bars.length)
     return html`<div class="card"><${Empty} title="Nothing has run yet">Each attempt of a trial becomes a bar here, on the host that ran it.</${Empty}></div>`;
   return html`<${ChartCard} title="Timeline of hosts" name="timeline" deps=${[shown]} height=${Math.min(1200, Math.max(220, 110 + shown.lanes * (LANE + 8) + shown.hosts.length * 8))}
-    draw=${() => option(shown)} note=${`${plural(shown.bars.length, "attempt")} on ${plural(shown.hosts.length, "host")}. Drag or scroll to zoom; a click opens the trial.`}
-    data=${() => ({ header: ["trial", "attempt", "service", "host", "state", "started", "ended", "exit code", "cost"], rows: shown.bars.map(({ one }) => [one.trial, one.number, one.service, one.host, one.state, one.started, one.ended, one.exitCode, one.cost]) })} />`;
+    draw=${() => option(shown)}
+    note=${`${plural(shown.bars.length, "attempt")} on ${plural(shown.hosts.length, "host")}. Drag or scroll to zoom; a click opens the trial.`}
+    data=${() => ({
+      header: ["trial", "attempt", "service", "host", "state", "started", "ended", "exit code", "cost"],
+      rows: shown.bars.map(({ one }) => [
+        one.trial,
+        one.number,
+        one.service,
+        one.host,
+        one.state,
+        one.started,
+        one.ended,
+        one.exitCode,
+        one.cost,
+      ]),
+    })} />`;
 }
 
 /**

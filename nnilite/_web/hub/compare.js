@@ -104,6 +104,14 @@ function Curves({ found }) {
   </${Card}>`;
 }
 
+/** @param {{ one: Compared }} props */
+function BestOf({ one }) {
+  if (!one.best) return "–";
+  const objective = one.objective !== "default" ? `${one.objective}, ` : "";
+  return html`<b>${number(one.points[one.points.length - 1][2], 6)}</b>
+    <div class="soft small">${objective}${one.goal === "maximize" ? "highest" : "lowest"}, trial ${one.best.sequence}</div>`;
+}
+
 /** @param {{ found: Compared[] }} props */
 function Bests({ found }) {
   return html`<${Card} title="Best of each"><${Scroll} label="Best of each"><table class="plain">
@@ -114,7 +122,7 @@ function Bests({ found }) {
         <td class="tight"><${ExperimentState} state=${one.state} /></td>
         <td class="tight">${count(one.counts.SUCCEEDED)}</td>
         <td class="tight">${duration(one.duration)}</td>
-        <td class="tight">${one.best ? html`<b>${number(one.points[one.points.length - 1][2], 6)}</b><div class="soft small">${one.objective !== "default" ? `${one.objective}, ` : ""}${one.goal === "maximize" ? "highest" : "lowest"}, trial ${one.best.sequence}</div>` : "–"}</td>
+        <td class="tight"><${BestOf} one=${one} /></td>
         <td class="mono small">${one.best ? value(one.best.parameters) : ""}</td>
       </tr>`,
     )}</tbody>

@@ -81,7 +81,10 @@ function Ticked() {
     ticked.value = new Set();
   };
   const fits = ids.length > 1 && ids.length <= COMPARED_MAX;
-  return html`${fits ? html`<a class="button" href=${href("compare", query)}>Compare ${ids.length}</a>` : html`<span class="soft small">${ids.length} ticked; 2 to ${COMPARED_MAX} can be compared</span>`}
+  const compare = fits
+    ? html`<a class="button" href=${href("compare", query)}>Compare ${ids.length}</a>`
+    : html`<span class="soft small">${ids.length} ticked; 2 to ${COMPARED_MAX} can be compared</span>`;
+  return html`${compare}
     <button class="quiet" onClick=${clear}>Untick</button>`;
 }
 
@@ -126,7 +129,11 @@ function Row({ one }) {
     <td role="cell" class="state-cell"><${ExperimentState} state=${one.state} /></td>
     <td role="cell" class="trials-cell">${one.digest ? html`<${Trials} digest=${one.digest} />` : html`<span class="soft">…</span>`}</td>
     <td role="cell" class="best-cell">${one.digest && html`<${Best} digest=${one.digest} />`}</td>
-    <td role="cell" class="started-cell"><${Time} at=${one.started} />${one.digest && one.digest.duration > 0 && html`<div class="soft small" title=${one.ended ? `ended ${moment(one.ended)}` : undefined}>ran ${duration(one.digest.duration)}</div>`}</td>
+    <td role="cell" class="started-cell"><${Time} at=${one.started} />${
+      one.digest &&
+      one.digest.duration > 0 &&
+      html`<div class="soft small" title=${one.ended ? `ended ${moment(one.ended)}` : undefined}>ran ${duration(one.digest.duration)}</div>`
+    }</td>
     <td role="cell" class="act-cell"><${Actions} one=${one} /></td>
   </tr>`;
 }
@@ -153,11 +160,21 @@ function Actions({ one }) {
   const waits = busy.value.has(one.id);
   const isOurs = one.madeBy === "nnilite";
   const name = title(one);
+  const ending = isViewed(one) ? "Close" : "Stop";
   return html`<div class="acts" aria-busy=${waits}>
     <button class="small" disabled=${waits} onClick=${() => open(one)} aria-label=${`Open ${name}`}><${Icon} name="open" />Open</button>
     ${one.canResume && html`<button class="small" disabled=${waits} onClick=${() => resume(one)} aria-label=${`Resume ${name}`}><${Icon} name="play" />Resume</button>`}
-    ${one.alive && html`<button class="small danger" disabled=${waits || one.state === "STOPPING"} onClick=${() => stop(one)} aria-label=${`${isViewed(one) ? "Close" : "Stop"} ${name}`}><${Icon} name="kill" />${isViewed(one) ? "Close" : "Stop"}</button>`}
-    ${isOurs && !one.damage && html`<button class="small icon quiet" onClick=${() => editRemarks(one)} aria-label=${`Name, tags and note of ${name}`} title="Name, tags and note"><${Icon} name="edit" /></button>`}
+    ${
+      one.alive &&
+      html`<button class="small danger" disabled=${waits || one.state === "STOPPING"} onClick=${() => stop(one)}
+        aria-label=${`${ending} ${name}`}><${Icon} name="kill" />${ending}</button>`
+    }
+    ${
+      isOurs &&
+      !one.damage &&
+      html`<button class="small icon quiet" onClick=${() => editRemarks(one)} title="Name, tags and note"
+        aria-label=${`Name, tags and note of ${name}`}><${Icon} name="edit" /></button>`
+    }
     ${isOurs && !one.alive && html`<button class="small icon quiet" disabled=${waits} onClick=${() => remove(one)} aria-label=${`Delete ${name}`} title="Delete"><${Icon} name="bin" /></button>`}
   </div>`;
 }

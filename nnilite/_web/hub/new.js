@@ -83,7 +83,9 @@ function Editor({ area, faults, set }) {
   const wrong = new Set(faults.map((fault) => fault.line));
   const lines = text.split("\n").map((_, place) => place + 1);
   return html`<div class="editor">
-    <div class="gutter" aria-hidden="true"><div style=${{ transform: `translateY(${-top}px)` }}>${lines.map((line) => html`<div key=${line} class=${wrong.has(line) ? "wrong-line" : ""}>${line}</div>`)}</div></div>
+    <div class="gutter" aria-hidden="true">
+      <div style=${{ transform: `translateY(${-top}px)` }}>${lines.map((line) => html`<div key=${line} class=${wrong.has(line) ? "wrong-line" : ""}>${line}</div>`)}</div>
+    </div>
     <textarea id="new-config" rows="18" wrap="off" spellcheck=${false} ref=${area} value=${text} aria-invalid=${faults.length ? "true" : undefined}
       aria-describedby=${faults.length ? "config-faults" : undefined} onScroll=${(event) => setTop(event.target.scrollTop)} onInput=${(event) => set(event.target.value)} />
   </div>`;

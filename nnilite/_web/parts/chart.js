@@ -32,7 +32,16 @@ export function colours() {
   const style = getComputedStyle(document.documentElement);
   /** @type {Record<string, string>} */
   const none = {};
-  return new Proxy(none, { get: (_, name) => style.getPropertyValue(`--${String(name)}`).trim() });
+  return new Proxy(none, { get: (_, name) => ofTheme(style.getPropertyValue(`--${String(name)}`).trim()) });
+}
+
+/**
+ * The colour that is shown now, out of `light-dark(#fff, #000)`; canvases do not know that word.
+ * @param {string} colour
+ */
+function ofTheme(colour) {
+  const [, light, dark] = /^light-dark\((.+), (.+)\)$/.exec(colour) ?? [colour, colour, colour];
+  return theme.value === "dark" ? dark : light;
 }
 
 /** @type {Record<TrialState, string>} */

@@ -1,7 +1,7 @@
 // A chart in a card, with its controls and its two ways of saving.
 
 import { metricNames, metricWord } from "../lib/objectives.js";
-import { go, setQuery } from "../lib/route.js";
+import { go, href, setQuery } from "../lib/route.js";
 import { html, useRef } from "../lib/ui.js";
 import { Chart, Save } from "./chart.js";
 import { Card, Scroll } from "./layout.js";
@@ -83,3 +83,7 @@ export function Pick({ label, value, options, set, name }) {
       return html`<option key=${key} value=${key}>${text}</option>`;
     })}</select></label>`;
 }
+
+/** A trial with its result, as a link. @param {{ id: string, value: string }} props */
+export const TrialChip = ({ id, value }) =>
+  html`<a class="chip mono" style=${{ paddingRight: "10px" }} href=${href(`trials/${id}`)}>${id}: ${value}</a>`;

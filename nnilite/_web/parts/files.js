@@ -86,16 +86,29 @@ export function Files({ trial }) {
     <thead><tr><th>File</th><th class="number">Size</th><th>Changed</th><th><span class="hidden">Preview</span></th></tr></thead>
     <tbody>${files.map(
       (file) => html`<tr key=${file.path}>
-        <td>${hasAddress(file) ? html`<${ServedLink} class="mono" path=${place(trial, file)}>${file.path}</${ServedLink}>` : html`<span class="mono" title="Its name is not UTF-8, so it has no address here.">${file.path}</span>`}</td>
+        <td>${
+          hasAddress(file)
+            ? html`<${ServedLink} class="mono" path=${place(trial, file)}>${file.path}</${ServedLink}>`
+            : html`<span class="mono" title="Its name is not UTF-8, so it has no address here.">${file.path}</span>`
+        }</td>
         <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td>
-        <td class="tight">${isShort(file) && html`<button class="small" aria-expanded=${open === file.path} aria-label=${`${open === file.path ? "Hide" : "Show"} ${file.path}`} onClick=${() => toggle(file.path)}>${open === file.path ? "Hide" : "Show"}</button>`}</td>
+        <td class="tight">${isShort(file) && html`<${ShowButton} path=${file.path} shown=${open === file.path} toggle=${toggle} />`}</td>
       </tr>${open === file.path && html`<tr key=${`${file.path} text`}><td colspan="4"><${Text} trial=${trial} file=${file} /></td></tr>`}`,
     )}${others.map(
       (one) => html`<tr key=${`other ${one.path}`}>
-        <td colspan="4"><span class="mono" title="It is not copied, and not followed.">${one.path}${one.target && ` → ${one.target}`}</span> <span class="soft">${one.kind === "link" ? "link" : "no file"}</span></td>
+        <td colspan="4">
+          <span class="mono" title="It is not copied, and not followed.">${one.path}${one.target && ` → ${one.target}`}</span>${" "}
+          <span class="soft">${one.kind === "link" ? "link" : "no file"}</span>
+        </td>
       </tr>`,
     )}</tbody>
   </table></${Scroll}>`;
+}
+
+/** @param {{ path: string, shown: boolean, toggle: (path: string) => void }} props */
+function ShowButton({ path, shown, toggle }) {
+  const word = shown ? "Hide" : "Show";
+  return html`<button class="small" aria-expanded=${shown} aria-label=${`${word} ${path}`} onClick=${() => toggle(path)}>${word}</button>`;
 }
 
 /**
@@ -109,10 +122,14 @@ const place = (trial, { path }) => `trials/${trial.id}/files/${path.split("/").m
 function Pictures({ trial, files }) {
   const { drawn, others } = pictures(files);
   if (!drawn.length && !others) return null;
+  const left = `${others} more ${others === 1 ? "picture is" : "pictures are"} in the list only`;
   return html`<section class="pictures" aria-label="Pictures">${drawn.map(
     (file) => html`<${Picture} key=${`${file.path} ${file.modified}`} trial=${trial} file=${file} />`,
   )}</section>
-  ${others > 0 && html`<p class="soft small">${others} more ${others === 1 ? "picture is" : "pictures are"} in the list only: at most ${PICTURES_MAX} of up to ${bytes(PICTURE_BYTES_MAX)} are drawn.</p>`}`;
+  ${
+    others > 0 &&
+    html`<p class="soft small">${left}: at most ${PICTURES_MAX} of up to ${bytes(PICTURE_BYTES_MAX)} are drawn.</p>`
+  }`;
 }
 
 /**

@@ -66,7 +66,9 @@ function Objectives() {
     found.best.length > 0 && html`<a class="button" href=${href("charts/pareto")}>Pareto front</a>`
   }>
     <div class="stack" style=${{ gap: "14px" }}>
-      <div><span class="big">${count(found.best.length)}</span> <span class="soft">${found.best.length === 1 ? "trial is" : "trials are"} on the front: no other one is at least as good in all objectives</span></div>
+      <div><span class="big">${count(found.best.length)}</span> <span class="soft">
+        ${found.best.length === 1 ? "trial is" : "trials are"} on the front: no other one is at least as good in all objectives
+      </span></div>
       <${Scroll} label="Objectives"><table class="plain">
         <thead><tr><th>Objective</th><th>Goal</th><th class="number">Best</th><th>Trial</th></tr></thead>
         <tbody>${wanted.map(([name, goal], place) => {

@@ -54,6 +54,13 @@ if (isSignedIn()) {
   for (const [name, , load] of CHARTS) fetchChart(name, load);
 }
 
+/**
+ * @param {number} shown
+ * @param {number} all
+ */
+const shownTrials = (shown, all) =>
+  shown === all ? plural(all, "trial") : `${count(shown)} of ${plural(all, "trial")}`;
+
 export function Charts() {
   const [open, setOpen] = useState(false);
   const name = route.value.parts[1] ?? "metric";
@@ -75,11 +82,11 @@ export function Charts() {
       html`
       <div class="toolbar">
         <${StateFilter} />
-        <span class="soft small">${rows.length === trials().length ? plural(rows.length, "trial") : `${count(rows.length)} of ${plural(trials().length, "trial")}`}${loaded.value ? "" : ", loading …"}</span>
+        <span class="soft small">${shownTrials(rows.length, trials().length)}${loaded.value ? "" : ", loading …"}</span>
         <div class="end"><${FilterButton} open=${open} setOpen=${setOpen} /></div>
       </div>
       ${open && html`<${FilterPanel} />`}
       <div class="toolbar" style=${{ marginTop: "-4px" }}><${FilterChips} /></div>`
     }
-    ${!entry ? html`<${Empty} title="There is no such chart" />` : Content ? html`<${Content} rows=${rows} />` : html`<${Empty} title="Loading …" />`}`;
+    ${entry && Content ? html`<${Content} rows=${rows} />` : html`<${Empty} title=${entry ? "Loading …" : "There is no such chart"} />`}`;
 }

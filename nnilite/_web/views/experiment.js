@@ -98,7 +98,11 @@ function Space({ known }) {
         </form>`
         : html`<${Scroll} label="Search space"><table class="plain">
           <thead><tr><th>Parameter</th><th>Type</th><th>Values</th></tr></thead>
-          <tbody>${entries.map(([name, one]) => html`<tr key=${name}><td class="mono">${name}</td><td>${one?._type ?? ""}</td><td class="mono">${JSON.stringify(one?._value ?? one)}</td></tr>`)}</tbody>
+          <tbody>${entries.map(
+            ([name, one]) => html`<tr key=${name}>
+            <td class="mono">${name}</td><td>${one?._type ?? ""}</td><td class="mono">${JSON.stringify(one?._value ?? one)}</td>
+          </tr>`,
+          )}</tbody>
         </table></${Scroll}>`
     }
   </${Card}>`;
@@ -147,6 +151,15 @@ function Export({ known }) {
   </div>`;
 }
 
+/** @param {{ one: Listed, isThis: boolean }} props */
+function ExperimentLink({ one, isThis }) {
+  const isAlive = one.url && one.pid && one.state !== "STOPPED";
+  if (isThis) return html`<span class="mono">${one.id}</span> <span class="soft small">this one</span>`;
+  return isAlive
+    ? html`<a class="mono" href=${`${one.url}/`}>${one.id}</a>`
+    : html`<span class="mono">${one.id}</span>`;
+}
+
 /** @param {{ known: Profile }} props */
 function Others({ known }) {
   const [found, setFound] = useState(/** @type {Listed[] | null} */ (null));
@@ -162,13 +175,11 @@ function Others({ known }) {
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (!found) return html`<${Empty} title="Loading …" />`;
   const rows = [...found].sort((a, b) => (b.started ?? 0) - (a.started ?? 0));
-  /** @param {Listed} one */
-  const alive = (one) => one.url && one.pid && !["STOPPED"].includes(one.state);
   return html`<${Card} title="Experiments on this machine"><${Scroll} label="Experiments on this machine"><table class="plain">
     <thead><tr><th>Experiment</th><th>Name</th><th>State</th><th>Platform</th><th>Started</th><th>Ended</th></tr></thead>
     <tbody>${rows.map(
       (one) => html`<tr key=${one.id}>
-      <td>${one.id === known.id ? html`<span class="mono">${one.id}</span> <span class="soft small">this one</span>` : alive(one) ? html`<a class="mono" href=${`${one.url}/`}>${one.id}</a>` : html`<span class="mono">${one.id}</span>`}</td>
+      <td><${ExperimentLink} one=${one} isThis=${one.id === known.id} /></td>
       <td>${one.name}</td><td><${ExperimentState} state=${one.state} /></td><td>${one.platform}</td><td><${Time} at=${one.started} /></td><td><${Time} at=${one.ended} /></td>
     </tr>`,
     )}</tbody>

@@ -36,7 +36,8 @@ export function History() {
     ended.map((trial) => trial.score),
     "result",
   );
-  return html`<${Card} title="Metric of all trials, and the best so far" class="c12" end=${html`${picker}${ended.length > 0 && html`<${LogScale} /><${Save} name="history" chart=${chart} data=${data} />`}`}>
+  const buttons = ended.length > 0 && html`<${LogScale} /><${Save} name="history" chart=${chart} data=${data} />`;
+  return html`<${Card} title="Metric of all trials, and the best so far" class="c12" end=${html`${picker}${buttons}`}>
     ${missing && html`<p class="note calm small" role="status">${missing}</p>`}
     ${
       ended.length

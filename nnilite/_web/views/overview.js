@@ -79,7 +79,7 @@ function Progress({ known }) {
         .join(", ")}>
         ${BAR.filter((state) => counts[state]).map((state) => html`<i key=${state} data-state=${state} style=${{ width: `${(100 * (counts[state] ?? 0)) / Math.max(most, total, 1)}%` }} />`)}
       </div>
-      ${known.reason && html`<p class=${`note ${known.state === "ERROR" ? "bad" : known.state === "DONE" ? "calm" : ""}`}>${known.reason}</p>`}
+      ${known.reason && html`<p class=${`note ${REASON_TONES[known.state] ?? ""}`}>${known.reason}</p>`}
       <div class="tiles">
         ${STATES.filter((state) => counts[state]).map(
           (state) => html`<a class="tile" key=${state} href=${href("trials", { state })}>
@@ -88,13 +88,25 @@ function Progress({ known }) {
       </div>
       <div class="tiles">
         <${Fact} name="Running time" text=${duration(spent)} />
-        <${Fact} name=${left === null ? "Ended" : "Left, about"} text=${left === null ? (known.ended ? html`<${Time} at=${known.ended} />` : "–") : duration(left)} />
-        <${Fact} name="Trials per hour" text=${rate === null ? "–" : rate >= 100 ? count(Math.round(rate)) : number(rate, 3)} />
+        ${left === null ? html`<${Fact} name="Ended" text=${endOf(known)} />` : html`<${Fact} name="Left, about" text=${duration(left)} />`}
+        <${Fact} name="Trials per hour" text=${shownRate(rate)} />
         <${Fact} name="Concurrency" text=${known.limits.trialConcurrency} />
         ${known.spent !== null && html`<${Fact} name=${known.limits.maxCost === null ? "Cost" : `Cost, of ${money(known.limits.maxCost)}`} text=${money(known.spent)} />`}
       </div>
     </div>
   </${Card}>`;
+}
+
+/** @type {Record<string, string>} */
+const REASON_TONES = { ERROR: "bad", DONE: "calm" };
+
+/** @param {Profile} known */
+const endOf = (known) => (known.ended ? html`<${Time} at=${known.ended} />` : "–");
+
+/** @param {number | null} rate */
+function shownRate(rate) {
+  if (rate === null) return "–";
+  return rate >= 100 ? count(Math.round(rate)) : number(rate, 3);
 }
 
 // When this profile came: its duration counts until then.
@@ -127,7 +139,24 @@ const CONFIGURED = ["maxSlots", "priority"];
  * @param {keyof LimitValues} name
  * @param {number | null} limit
  */
-const shownLimit = (name, limit) => (limit === null ? "" : name.endsWith("Duration") ? span(limit) : String(limit));
+function shownLimit(name, limit) {
+  if (limit === null) return "";
+  return name.endsWith("Duration") ? span(limit) : String(limit);
+}
+
+/** @param {keyof LimitValues} name */
+const withoutLimit = (name) => (CONFIGURED.includes(name) ? "as configured" : "no limit");
+
+/**
+ * What a field of the form stands for: no limit, a number, or a text that the manager reads, such as 90m.
+ * @param {keyof LimitValues} name
+ * @param {string} text
+ */
+function limitOf(name, text) {
+  if (text === "") return null;
+  const isNumber = /^-?\d+$/.test(text) || (name === "maxCost" && Number.isFinite(Number(text)));
+  return isNumber ? Number(text) : text;
+}
 
 /** @param {{ known: Profile }} props */
 function Limits({ known }) {
@@ -146,12 +175,7 @@ function Limits({ known }) {
     for (const [name] of LIMITS) {
       const text = edited[name].trim();
       if (text === shownLimit(name, known.limits[name])) continue;
-      changes[name] =
-        text === ""
-          ? null
-          : /^-?\d+$/.test(text) || (name === "maxCost" && Number.isFinite(Number(text)))
-            ? Number(text)
-            : text;
+      changes[name] = limitOf(name, text);
     }
     try {
       if (Object.keys(changes).length) {
@@ -164,7 +188,9 @@ function Limits({ known }) {
     }
   };
   const over = ["STOPPED", "STOPPING", "VIEWED"].includes(known.state) || known.readOnly;
-  return html`<${Card} title="Limits" class="c4" end=${!edited && html`<button class="small" disabled=${over} title=${over ? "Resume the experiment to change them" : ""} onClick=${begin}><${Icon} name="edit" />Edit</button>`}>
+  const editing = html`<button class="small" disabled=${over} title=${over ? "Resume the experiment to change them" : ""}
+    onClick=${begin}><${Icon} name="edit" />Edit</button>`;
+  return html`<${Card} title="Limits" class="c4" end=${!edited && editing}>
     ${
       edited
         ? html`<form class="stack" style=${{ gap: "10px" }} onSubmit=${save}>
@@ -176,9 +202,18 @@ function Limits({ known }) {
           ${wrong && html`<p class="note bad" role="alert">${wrong.message}</p>`}
           <div class="row"><button class="primary" type="submit">Save</button><button type="button" onClick=${() => setEdited(null)}>Cancel</button></div>
         </form>`
-        : html`<dl class="facts">${LIMITS.map(([name, title]) => html`<dt key=${name}>${title}</dt><dd key=${`${name}-value`}>${shownLimit(name, known.limits[name]) || (CONFIGURED.includes(name) ? "as configured" : "no limit")}</dd>`)}</dl>`
+        : html`<dl class="facts">${LIMITS.map(
+            ([name, title]) => html`<dt key=${name}>${title}</dt>
+          <dd key=${`${name}-value`}>${shownLimit(name, known.limits[name]) || withoutLimit(name)}</dd>`,
+          )}</dl>`
     }
   </${Card}>`;
+}
+
+/** @param {Profile["hosts"][number]} host */
+function aboutHost(host) {
+  const lines = [load(host), inUse(host), ...gpusInUse(host), note(host)];
+  return lines.map((text) => text && html`<div class="soft small" key=${text}>${text}</div>`);
 }
 
 /** @param {{ known: Profile }} props */
@@ -190,9 +225,8 @@ function Hosts({ known }) {
         ? html`<${Scroll} label="Hosts"><table class="plain">
           <thead><tr><th>Host</th><th>State</th><th class="number">Trials</th></tr></thead>
           <tbody>${known.hosts.map(
-            (
-              host,
-            ) => html`<tr key=${host.name}><td>${host.name}${[load(host), inUse(host), ...gpusInUse(host), note(host)].map((text) => text && html`<div class="soft small" key=${text}>${text}</div>`)}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
+            (host) => html`<tr key=${host.name}>
+            <td>${host.name}${aboutHost(host)}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
             <td><span class="badge" data-state=${host.state}><i class="dot" aria-hidden="true" />${host.state}</span></td><td class="number">${host.running}</td></tr>`,
           )}</tbody>
         </table></${Scroll}>`
@@ -281,7 +315,10 @@ function Latest() {
     "trial",
   )}</a>`}>
     <${Scroll} label="Latest trials"><table class="plain">
-      <thead><tr><th>Trial</th><th>State</th><th class="number">${isSeveral.value ? Object.keys(goals.value).join(" · ") : "Metric"}</th><th class="number">Duration</th><th>Started</th><th>Parameters</th></tr></thead>
+      <thead><tr>
+        <th>Trial</th><th>State</th><th class="number">${isSeveral.value ? Object.keys(goals.value).join(" · ") : "Metric"}</th>
+        <th class="number">Duration</th><th>Started</th><th>Parameters</th>
+      </tr></thead>
       <tbody>${found.map(
         (trial) => html`<tr key=${trial.id}>
         <td><a class="mono" href=${href(`trials/${trial.id}`)}>${trial.id}</a> <span class="soft small">#${trial.sequence}</span></td>

@@ -126,6 +126,12 @@ function Head({ trial }) {
   </div>`;
 }
 
+/** @param {Trial} trial */
+function resultOf(trial) {
+  if (trial.score !== null) return number(trial.score, 7);
+  return trial.value === null ? "–" : shortened(value(trial.value), 60);
+}
+
 /** @param {{ trial: Trial }} props */
 function Metrics({ trial }) {
   void version.value; // a trial is changed in place, and what reads any signal is drawn again by signals only
@@ -141,7 +147,7 @@ function Metrics({ trial }) {
   const spent = trial.started === null ? null : (trial.ended ?? now.value) - trial.started;
   return html`<${Card} title="Final metric">
     ${several.map(([name, one]) => html`<div key=${name}><span class="big">${one === null ? "–" : number(one, 7)}</span> <span class="soft">${name}, ${goals.value[name]}</span></div>`)}
-    ${several.length === 0 && html`<div class="big">${trial.score === null ? (trial.value === null ? "–" : shortened(value(trial.value), 60)) : number(trial.score, 7)}</div>`}
+    ${several.length === 0 && html`<div class="big">${resultOf(trial)}</div>`}
     ${trial.value === null && html`<p class="soft small">${hasEnded(trial) ? "This trial ended without a final metric." : "Not reported yet."}</p>`}
     <dl class="facts" style=${{ marginTop: "12px" }}>
       ${others.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${shortened(value(one))}</dd>`)}
@@ -158,7 +164,10 @@ function Metrics({ trial }) {
 function Parameters({ trial }) {
   const flat = Object.entries(flatten(trial.parameters));
   return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => JSON.stringify(trial.parameters)} what="Parameters" />`}>
-    <dl class="facts">${flat.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono" title=${one}>${shortened(typeof one === "number" ? exact(one) : String(one))}</dd>`)}</dl>
+    <dl class="facts">${flat.map(
+      ([name, one]) => html`<dt key=${name}>${name}</dt>
+      <dd key=${`${name}-v`} class="mono" title=${one}>${shortened(typeof one === "number" ? exact(one) : String(one))}</dd>`,
+    )}</dl>
   </${Card}>`;
 }
 

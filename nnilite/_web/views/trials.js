@@ -367,7 +367,8 @@ function ColumnChooser({ all, columns }) {
         <label class="inline"><input type="checkbox" checked onChange=${() => writeColumns(shown.filter((key) => key !== column.key))} />${column.label ?? column.title}</label>
         <span class="row" style=${{ gap: "2px", flexWrap: "nowrap" }}>
           <button class="quiet small icon" aria-label=${`Move ${column.title} to the left`} disabled=${place === 0} onClick=${() => swap(place, place - 1)}><${Icon} name="up" /></button>
-          <button class="quiet small icon" aria-label=${`Move ${column.title} to the right`} disabled=${place === columns.length - 1} onClick=${() => swap(place, place + 1)}><${Icon} name="down" /></button>
+          <button class="quiet small icon" aria-label=${`Move ${column.title} to the right`} disabled=${place === columns.length - 1}
+            onClick=${() => swap(place, place + 1)}><${Icon} name="down" /></button>
         </span>
       </div>`,
       )}
