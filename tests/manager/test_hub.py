@@ -278,4 +278,4 @@ def test_the_end_waits_for_what_is_being_read(hub: Client, monkeypatch: pytest.M
 def test_a_page_that_asks_while_the_hub_is_being_closed_gets_what_is_known(hub: Client) -> None:
     found = digests.Digests()
     found.close()
-    assert found.of(_registry.everything()) == {}
+    assert found.of(registry.everything()) == {}
