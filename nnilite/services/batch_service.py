@@ -99,7 +99,8 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
-        self.forget()
+        self._watches.clear()
+        self._jobs, self._listed = {}, float("-inf")
         self._client = self.connect()
         try:
             await self.log_in(self._client)
@@ -120,11 +121,6 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
             await self.check_trials(api)
         finally:
             await api.close()
-
-    def forget(self) -> None:
-        """Start from nothing, as where the service opens."""
-        self._watches.clear()
-        self._jobs, self._listed = {}, float("-inf")
 
     async def close(self) -> None:
         api, self._client = self._client, None

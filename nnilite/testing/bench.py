@@ -101,7 +101,7 @@ class ServiceBench(Meeting):
                 received.cancel = True
             self.eventually(lambda: all(self.status(name).state.ended for name in self.handles))
             for handle in self.handles.values():
-                self.call(self.service.remove(handle))
+                self.remove(handle)
         finally:
             self.close()
             self.call(_turns())
@@ -245,6 +245,10 @@ class ServiceBench(Meeting):
     def eventually(self, ask: Callable[[], T]) -> T:
         """Ask until the answer is true, and return it. Raises: TimeoutError after `limit_s` seconds."""
         return eventually(ask, self.limit_s)
+
+    def remove(self, handle: Handle) -> None:
+        """Have a job removed, as the engine does: again, until the service has done it."""
+        self.eventually(lambda: self.refusal(self.service.remove(handle)) is None)
 
     def refusal(self, what: Coroutine[Any, Any, object]) -> NniliteError | None:
         """The error that a call of the service raises, None if it does not."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from nnilite.testing import ServiceContract
-from nnilite_dlts import _watch
 from platforms.dlts.bench import DltsBench
 from platforms.dlts.dashboard import Dashboard
 
@@ -24,7 +23,6 @@ class TestDltsService(ServiceContract):
     has_logs = False  # both streams are in one log, and files go with the container
 
     @pytest.fixture
-    def bench(self, tmp_path, dashboard, monkeypatch):
-        monkeypatch.setattr(_watch, "_GONE_S", 0.5)
+    def bench(self, tmp_path, dashboard):
         with DltsBench(tmp_path, dashboard, {"linger_s": 1}) as bench:
             yield bench

@@ -75,9 +75,9 @@ def test_every_state_of_dlts_has_a_meaning():
 
 
 def test_a_state_that_nobody_knows_is_unknown():
-    status = convert.between({"jobStatus": "dreaming"}, "u")
-    assert status.state is JobState.UNKNOWN
-    assert "dreaming" in status.reason
+    seen = convert.seen({"jobStatus": "dreaming"})
+    assert seen.state is JobState.UNKNOWN
+    assert "dreaming" in seen.reason
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_state_that_nobody_knows_is_unknown():
     ],
 )
 def test_the_end_is_as_the_keeper_tells_it(code, cause, state):
-    assert convert.by_keeper(Exited(5.0, code, "m", cause), {}, "u").state is state
+    assert convert.ended({"jobStatus": "failed"}, Exited(5.0, code, "m", cause), "").state is state
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_end_is_as_the_keeper_tells_it(code, cause, state):
     ],
 )
 def test_a_failure_by_the_node_is_a_loss(message, state):
-    assert convert.by_platform({"jobStatus": "failed"}, message, "u").state is state
+    assert convert.ended({"jobStatus": "failed"}, None, message).state is state
 
 
 def test_a_time_that_is_none_is_left_out():
@@ -129,14 +129,14 @@ def read(*answers):
     """The log after it was fetched as often as there are answers."""
     log = DltsLog(Pages(*answers), "j")
     for _ in answers:
-        asyncio.run(log.fetch())
+        asyncio.run(log.follow())
     return log
 
 
 def test_a_log_that_is_cut_at_its_beginning_is_continued():
     long = "".join(f"line {n}\n" for n in range(2000))
     log = read(({"p": long}, None), ({"p": long[5000:] + "next\n"}, None))
-    assert log.output(0, 10**6) == (long + "next\n").encode()
+    assert log.output == (long + "next\n").encode()
 
 
 def test_a_line_counts_when_it_is_whole():
@@ -148,17 +148,20 @@ def test_a_line_counts_when_it_is_whole():
 def test_pages_are_followed_to_the_last_and_asked_for_from_there():
     pages = Pages(({"p": "a\n"}, "1"), ({"p": "b\n"}, "2"), ({}, None), ({"p": "c\n" + EXIT}, "3"))
     log = DltsLog(pages, "j")
-    asyncio.run(log.fetch())
-    asyncio.run(log.fetch())
+    asyncio.run(log.follow())
+    asyncio.run(log.follow())
     assert pages.cursors == [None, "1", "2", "2", "3"]
-    assert log.output(0, 100) == b"a\nb\nc\n"
+    assert log.output == b"a\nb\nc\n"
 
 
-def test_the_end_comes_last_and_once():
-    log = read(({"p": EXIT + "later\n" + EXIT}, None))
-    events = log.events(True)
-    assert [type(event) for event in events] == [Output, Exited]
-    assert [type(event) for event in log.events(False)] == [Exited]
+def test_a_log_is_read_from_its_beginning_again_when_it_is_rewound():
+    pages = Pages(({"p": "a\n"}, "1"), ({}, None), ({"p": "a\n" + EXIT}, "1"))
+    log = DltsLog(pages, "j")
+    asyncio.run(log.follow())
+    log.rewind()
+    asyncio.run(log.follow())
+    assert pages.cursors == [None, "1", None, "1"]
+    assert [type(event) for event in log.events(True)] == [Output, Exited]
 
 
 def test_a_manager_within_dlts_gets_a_port_opened(dashboard):

@@ -12,8 +12,8 @@ from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import MetricKind
 from nnilite.service import JobState
 from nnilite.testing import eventually
-from nnilite_dlts import _api, _watch
-from platforms.dlts.bench import DltsBench
+from nnilite_dlts import _api
+from platforms.dlts.bench import DltsBench, QuickDlts
 from platforms.dlts.dashboard import PASSWORD, Dashboard, answer
 from refusals import each_refusal
 
@@ -32,10 +32,8 @@ def dashboard(tmp_path):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """A call is given up soon, and so is what DLTS does not know."""
+    """A call is given up soon."""
     monkeypatch.setattr(_api, "_PATIENCE_S", 1.0)
-    monkeypatch.setattr(_watch, "_GONE_S", 0.3)
-    monkeypatch.setattr(_watch, "_LOG_LAG_S", {"rest": 0.5, "stdout": 5.0})
 
 
 @pytest.fixture
@@ -163,7 +161,7 @@ def test_a_job_that_is_put_back_into_the_queue_is_lost_and_removed(open_bench, d
     dashboard.cluster.quota = -1
     dashboard.cluster.requeue(dashboard.job(name).id)
     assert "taken it off its node" in bench.wait(name, JobState.LOST).reason
-    bench.call(bench.service.remove(bench.handles[name]))
+    bench.remove(bench.handles[name])
     eventually(lambda: dashboard.job(name).state == "killed")
     assert dashboard.job(name).runs == 1
 
@@ -174,7 +172,7 @@ def test_a_job_that_was_started_anew_unseen_is_lost(open_bench, dashboard):
     bench.wait(name, JobState.RUNNING)
     dashboard.cluster.requeue(dashboard.job(name).id)
     eventually(lambda: dashboard.job(name).runs == 2)
-    assert "started it anew" in bench.wait(name, JobState.LOST).reason
+    assert "started it again" in bench.wait(name, JobState.LOST).reason
 
 
 def test_a_job_that_somebody_pauses_is_lost_and_one_that_somebody_kills_is_canceled(open_bench, dashboard):
@@ -185,12 +183,12 @@ def test_a_job_that_somebody_pauses_is_lost_and_one_that_somebody_kills_is_cance
     dashboard.cluster.grace_s = 0.1
     dashboard.cluster.operate(dashboard.job(paused).id, "pause")
     dashboard.cluster.operate(dashboard.job(killed).id, "kill")
-    assert "paused it on DLTS" in bench.wait(paused, JobState.LOST).reason
+    assert "was paused on DLTS" in bench.wait(paused, JobState.LOST).reason
     assert bench.wait(killed).state is JobState.CANCELED
 
 
 def test_a_cancellation_that_dlts_refuses_is_told_and_can_be_asked_again(open_bench, dashboard):
-    bench = open_bench()
+    bench = open_bench(BY_LOG)
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     dashboard.steps, dashboard.steps_for = [answer(200, b'{"result": "Cannot Kill the job."}')], "/status"
@@ -292,15 +290,26 @@ def test_an_expired_login_keeps_what_runs(open_bench, dashboard):
 
 
 def test_a_database_that_fails_for_a_moment_loses_no_job(open_bench, dashboard, monkeypatch):
-    monkeypatch.setattr(_watch, "_GONE_S", 60.0)
+    monkeypatch.setattr(QuickDlts, "patience", replace(QuickDlts.patience, gone_s=60.0))
     bench = open_bench()
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     dashboard.forgets = True
     assert bench.status(name).state is JobState.UNKNOWN
-    assert "at the moment" in str(bench.refusal(bench.service.cancel(bench.handles[name])))
+    assert "at the moment" in bench.status(name).reason
     dashboard.forgets = False
     assert bench.status(name).state is JobState.RUNNING
+
+
+def test_a_job_that_is_canceled_while_dlts_does_not_know_it_is_ended_later(open_bench, dashboard, monkeypatch):
+    monkeypatch.setattr(QuickDlts, "patience", replace(QuickDlts.patience, gone_s=60.0))
+    bench = open_bench()
+    name = bench.run("sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    dashboard.forgets = True
+    bench.call(bench.service.cancel(bench.handles[name]))
+    dashboard.forgets = False
+    assert bench.wait(name).state is JobState.CANCELED
 
 
 @pytest.mark.parametrize("body", [b"<html>login</html>", b"[1, null]", b'{"half": ', b'"text"'])
@@ -354,7 +363,7 @@ def test_the_end_is_not_told_before_the_log_has_come_to_its_end(open_bench, dash
 
 
 def test_a_log_that_never_comes_does_not_hold_the_end_up_for_ever(open_bench, dashboard, monkeypatch):
-    monkeypatch.setattr(_watch, "_LOG_LAG_S", {"rest": 0.1, "stdout": 0.1})
+    monkeypatch.setattr(QuickDlts, "patience", replace(QuickDlts.patience, log_lag_s=0.1))
     dashboard.log_kind = "none"
     bench = open_bench(BY_LOG)
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
@@ -389,7 +398,7 @@ def test_code_can_come_from_the_home_folder_that_all_share(open_bench):
 def test_the_stand_in_notices_what_is_outside_of_the_contract(tmp_path):
     with Dashboard(tmp_path / "other") as dashboard:
         with DltsBench(tmp_path, dashboard) as bench:
-            api = bench.service._api
+            api = bench.service.api
             bench.refusal(api.submit({"jobName": "no team", "resourcegpu": -1}))
             bench.refusal(api._get("no/such/path"))
             bench.refusal(api._call(_api.HttpRequest("PUT", "clusters/c/jobs/j/status", body={"status": "dead"})))

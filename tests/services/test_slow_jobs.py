@@ -67,7 +67,7 @@ PLATFORMS: dict[type, dict[str, Any]] = {
     AmlService: MIDDLE,
     DeterminedService: {"_connected": _listing("experiments"), "_status": _status},
     DlcService: MIDDLE,
-    DltsService: {"_connected": _listing("jobs"), "_watch": _watch},
+    DltsService: MIDDLE,
     OpenPaiService: MIDDLE,
     RayService: {
         "_connected": _listing("jobs"),

@@ -7,7 +7,7 @@ _api       the calls to the dashboard, each with a check of what it answers
 _convert   pure: from a job to DLTS' parameters, and from what DLTS tells to a status
 _handover  what a job is handed over: the keeper, its instructions and the code
 _endpoint  where trials reach a manager that is itself a job of DLTS
-_log       the log of a job: its keeper's events, and the trial's output between them
+_log       the log of a job
 """
 
 from nnilite_dlts._config import DltsConfig

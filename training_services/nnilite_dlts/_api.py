@@ -20,6 +20,8 @@ from nnilite_dlts._config import DltsConfig
 
 _PATIENCE_S = 20.0
 """For all tries of a call: a poll makes several, and the engine gives it 60 s."""
+DltsJob = Mapping[str, Json]
+"""A job as DLTS tells it."""
 _NULL_LOG: tuple[Mapping[str, str], str | None] = ({}, None)
 
 
@@ -60,7 +62,7 @@ class DltsApi:
         """The page of a job, for people."""
         return f"{self.page}/jobs-v2/{self._name}/{quote(job_id, safe='')}"
 
-    async def jobs(self, ended: int) -> dict[str, Mapping[str, Json]]:
+    async def jobs(self, ended: int) -> dict[str, DltsJob]:
         """The user's jobs by their ids: all that have not ended, and as many of the others as `ended` says."""
         answer = await self._get(f"v2/{self._cluster}/{self._team}/jobs", {"limit": ended})
         found = answer.json()
@@ -70,10 +72,13 @@ class DltsApi:
         known = [job for job in found if isinstance(job, dict) and isinstance(job.get("jobId"), str)]
         return {job["jobId"]: job for job in known}
 
-    async def job(self, job_id: str) -> Mapping[str, Json] | None:
-        """One job; None if DLTS does not know it, or cannot look it up now: it does not tell which."""
+    async def job(self, job_id: str) -> DltsJob:
+        """One job. Raises: Missing if DLTS does not know it, or cannot look it up now: it does not say which."""
         answer = await self._get(f"v2/{self._job(job_id)}")
-        return _object(answer, answer.json()) or None
+        found = _object(answer, answer.json())
+        if not found:
+            raise Missing(f"DLTS does not know the job {job_id}")
+        return found
 
     async def message(self, job_id: str) -> str:
         """Why a job has failed."""

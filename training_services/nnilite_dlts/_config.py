@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.services.section_fields import field_place
 from nnilite.units import Duration, NonNegativeInt, Secret, SecretText
 
 _VARIABLES = {
@@ -19,47 +20,34 @@ _VARIABLES = {
 """What DLTS sets in its own jobs, where a manager may run, too. Its older versions call it DLWS."""
 
 
-def _about(description: str) -> dict[str, str]:
-    return {"description": description}
-
-
 @dataclass(frozen=True, kw_only=True)
 class DltsConfig(HttpConfig):
     """Where DLTS is, who asks, and what a trial gets."""
 
-    dashboard: str = field(metadata=_about("address of the dashboard, such as https://dlts.example.com"))
-    cluster: str = field(default=".default", metadata=_about("name of the cluster; .default is the dashboard's first"))
-    team: str = field(default="", metadata=_about("team (virtual cluster) that pays; DLTS_VC_NAME if not set"))
-    email: str = field(default="", metadata=_about("of the user; DLTS_USER_EMAIL if not set"))
-    password: Secret = field(
-        default="",
-        metadata=_about('key of the user, as the dashboard shows it; DLTS_JOB_TOKEN if not set; better "${env:NAME}"'),
+    dashboard: Annotated[str, "address of the dashboard, such as https://dlts.example.com"]
+    cluster: Annotated[str, "name of the cluster; .default is the dashboard's first"] = ".default"
+    team: Annotated[str, "team (virtual cluster) that pays; DLTS_VC_NAME if not set"] = ""
+    email: Annotated[str, "of the user; DLTS_USER_EMAIL if not set"] = ""
+    password: Annotated[
+        Secret, 'key of the user, as the dashboard shows it; DLTS_JOB_TOKEN if not set; better "${env:NAME}"'
+    ] = ""
+    image: Annotated[str, "an image with Python 3.8 or later; nothing else needs to be in it"]
+    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each trial; trialGpuNumber if not set"] = None
+    gpu_type: Annotated[str | None, "kind of GPU; the team's first if not set"] = None
+    preemption_allowed: Annotated[bool, "trials may be preempted, do not count for the quota, and are tried again"] = (
+        False
     )
-    image: str = field(metadata=_about("an image with Python 3.8 or later; nothing else needs to be in it"))
-    gpu_number: NonNegativeInt | None = field(
-        default=None, metadata=_about("GPUs of each trial; trialGpuNumber if not set")
-    )
-    gpu_type: str | None = field(default=None, metadata=_about("kind of GPU; the team's first if not set"))
-    preemption_allowed: bool = field(
-        default=False, metadata=_about("trials may be preempted, do not count for the quota, and are tried again")
-    )
-    work_path: str = field(default="", metadata=_about("folder below the user's storage that is mounted as /work"))
-    data_path: str | None = field(
-        default=None, metadata=_about("folder of the cluster's data that is mounted as /data; none if not set")
-    )
-    code_from: Literal["manager", "job", "home"] | None = field(
-        default=None,
-        metadata=_about(
-            "where trials get the code: from the manager, with the job, or from the home folder that a manager within "
-            "DLTS shares with them; if not set: with the job for callback: log, else from the manager"
-        ),
-    )
-    image_pull_limit: Duration = field(
-        default=600, metadata=_about("how long an image may fail to be pulled before the trial is given up")
-    )
-    nni_manager_ip: str | None = field(
-        default=None, metadata=_about("where trials reach the manager: a name or an address; found out if not set")
-    )
+    work_path: Annotated[str, "folder below the user's storage that is mounted as /work"] = ""
+    data_path: Annotated[str | None, "folder of the cluster's data that is mounted as /data; none if not set"] = None
+    code_from: Annotated[
+        Literal["manager", "job", "home"] | None,
+        "where trials get the code: from the manager, with the job, or from the home folder that a manager within "
+        "DLTS shares with them; if not set: with the job for callback: log, else from the manager",
+    ] = None
+    image_pull_limit: Annotated[Duration, "how long an image may fail to be pulled before the trial is given up"] = 600
+    nni_manager_ip: Annotated[
+        str | None, "where trials reach the manager: a name or an address; found out if not set"
+    ] = None
 
     def __post_init__(self) -> None:
         for name, variables in _VARIABLES.items():
@@ -85,11 +73,7 @@ def _from_environment(name: str, variables: tuple[str, ...]) -> str:
 def _check_folder(name: str, path: str) -> None:
     """DLTS would refuse the job. Raises: ConfigError."""
     if ".." in path or path.startswith(("/", "\\")):
-        first, _, second = name.partition("_")
-        raise ConfigError(
-            f"{path!r} must be relative to the storage of DLTS, and without '..'",
-            Place(field=first + second.capitalize()),
-        )
+        raise ConfigError(f"{path!r} must be relative to the storage of DLTS, and without '..'", field_place(name))
 
 
 IGNORED = (

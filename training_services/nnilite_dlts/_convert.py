@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from nnilite.records import Exited, Json
 from nnilite.service import Job, JobState, JobStatus
-from nnilite.services.keeper_folder import end_status
+from nnilite.services.job_watch import SeenJob, keeper_status
 from nnilite_dlts._config import DltsConfig
 
 WAITING = {
@@ -20,7 +19,8 @@ WAITING = {
     "scheduling": "DLTS starts its container",
 }
 """States before the command runs, and what they mean."""
-ENDED = ("finished", "failed", "killed", "error")
+FAILED = ("failed", "error")
+ENDED = ("finished", *FAILED, "killed")
 KILLABLE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused")
 _IMAGE = re.compile(r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|ImageInspectError")
 _LOST = re.compile(r"Evicted|Preempt|NodeLost|NodeShutdown|node (?:was )?(?:lost|shut)", re.IGNORECASE)
@@ -113,31 +113,39 @@ def moment(found: Mapping[str, Json], name: str) -> float | None:
     return None
 
 
-def between(found: Mapping[str, Json], url: str) -> JobStatus:
-    """The status of a job that neither waits nor runs nor has ended."""
-    state = found.get("jobStatus")
+def seen(found: Mapping[str, Json]) -> SeenJob:
+    """Return what DLTS tells of a job."""
+    state, started = str(found.get("jobStatus")), moment(found, "startedAt")
+    if state in WAITING:
+        return SeenJob(JobState.WAITING, waiting(found))
+    if state in ENDED:
+        end = JobState.SUCCEEDED if state == "finished" else JobState.FAILED
+        return SeenJob(JobState.CANCELED if state == "killed" else end, started=started)
     if state == "paused":
-        return JobStatus(JobState.LOST, "somebody has paused it on DLTS, which ends its command", url=url)
-    if state not in ("pausing", "killing"):
-        return JobStatus(JobState.UNKNOWN, f"DLTS tells a state that is not known here: {state!r:.40}", url=url)
-    what = "somebody has paused it on DLTS" if state == "pausing" else "it is being ended"
-    return JobStatus(JobState.RUNNING, what, url=url, started=moment(found, "startedAt"))
+        return SeenJob(JobState.LOST, "it was paused on DLTS, which ends its command")
+    if state == "killing":
+        return SeenJob(JobState.RUNNING, "it is being ended", started, is_stopping=True)
+    if state in ("running", "pausing"):
+        return SeenJob(JobState.RUNNING, "it was paused on DLTS" if state == "pausing" else "", started)
+    return SeenJob(JobState.UNKNOWN, f"DLTS tells a state that is not known here: {state!r:.40}")
 
 
-def by_keeper(end: Exited, found: Mapping[str, Json], url: str) -> JobStatus:
-    """A job's end as its keeper tells it."""
-    word = {"code": end.code, "message": end.message, "cause": end.cause.value, "time": end.time}
-    return replace(end_status(word, started=moment(found, "startedAt")), url=url)
+def ended(found: Mapping[str, Json], word: Exited | None, message: str) -> JobStatus:
+    """How a job has ended. `word` is the keeper's; `message`: why it has failed, as DLTS says."""
+    started = moment(found, "startedAt")
+    if found.get("jobStatus") == "killed":
+        return JobStatus(JobState.CANCELED, "canceled", started=started, ended=moment(found, "finishedAt"))
+    return keeper_status(word, started) if word is not None else _by_platform(found, message, started)
 
 
-def by_platform(found: Mapping[str, Json], message: str, url: str) -> JobStatus:
-    """A job's end as DLTS tells it: without an exit code, but for the one that there can be only one of."""
-    times: dict[str, Any] = {"started": moment(found, "startedAt"), "ended": moment(found, "finishedAt")}
+def _by_platform(found: Mapping[str, Json], message: str, started: float | None) -> JobStatus:
+    """Without an exit code, but for the one that there can be only one of."""
+    finished = moment(found, "finishedAt")
     if found.get("jobStatus") == "finished":
-        return JobStatus(JobState.SUCCEEDED, "", 0, url=url, **times)
+        return JobStatus(JobState.SUCCEEDED, "", 0, started=started, ended=finished)
     reason = message or words(found) or "DLTS does not say why it has failed"
     state = JobState.LOST if _LOST.search(reason) else JobState.FAILED
-    return JobStatus(state, reason, url=url, **times)
+    return JobStatus(state, reason, started=started, ended=finished)
 
 
 def _text(value: Json) -> str:

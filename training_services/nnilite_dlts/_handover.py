@@ -6,95 +6,65 @@ of the container itself, so that it must be short. The dashboard takes a megabyt
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Literal
 
-from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
-from nnilite.services.bootstrap import Instructions, Supply, command, environment, pack
+from nnilite.services.bootstrap import Supply, command
+from nnilite.services.delivery import CODE_VARIABLE, START_VARIABLE, Delivery, deliver, hidden, variable_names
 from nnilite_dlts._config import DltsConfig
 from nnilite_dlts._convert import Submission, gpus, params
 
 _LARGEST_BYTES = 1_000_000
-_START, _KEEPER, _CODE = "NNILITE_START", "NNILITE_KEEPER", "NNILITE_CODE"
-_HIDDEN = "********"
-_IN_JOB = Supply(variable=_KEEPER, packed=True)
 
 
-@dataclass(frozen=True)
-class Handover:
-    """What all jobs of an experiment have in common."""
+def source_of(config: DltsConfig, report: Json) -> Literal["manager", "job", "home"]:
+    """Return where jobs get the code."""
+    return config.code_from or ("job" if report == "stdout" else "manager")
 
-    config: DltsConfig
-    keeper: bytes  # packed
-    keeper_sha256: str
-    package: CodePackage
-    code: bytes  # of the package, where jobs take it along
-    source: str  # manager, job or home
-    gpu_type: str
 
-    def params(self, job: Job, callback: str) -> dict[str, Json]:
-        """The body by which a job is submitted. Raises: ConfigError if it is larger than DLTS takes."""
-        found = params(job, self.config, self._submission(job, callback))
-        size = len(json.dumps(found))
-        if size > _LARGEST_BYTES:
-            raise ConfigError(
-                f"parameters and code of {job.name} make a request of {size} bytes, and DLTS takes {_LARGEST_BYTES}"
-                + (": leave files out by .nniignore, or let trials get the code elsewhere" if self.code else ""),
-                Place(field="codeFrom") if self.code else None,
-            )
-        return found
+def delivered(config: DltsConfig, context: ServiceContext, report: Json, callback: str) -> Delivery:
+    """Read and pack what jobs get. Blocks. Raises: ConfigError, CodeDirError, OSError."""
+    source = source_of(config, report)
+    if source != "home":
+        return deliver(context, source, report, None, callback)
+    found = deliver(context, "manager", "rest", None, callback)
+    return replace(found, code=Supply(file=str(context.package().archive)))
 
-    def _submission(self, job: Job, callback: str) -> Submission:
-        work, wanted = work_folder(job), gpus(self.config, job)
-        more: dict[str, Json] = {"callback": callback or None, "send_output": True}
-        if self.source == "manager":
-            more["code"] = {"download": self.package.hash}
-        if wanted == 0:
-            more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
-        code = {"job": Supply(variable=_CODE), "home": Supply(file=str(self.package.archive))}.get(self.source)
-        instructions = Instructions(
-            job.spec_for(work, **more), _IN_JOB, self.keeper_sha256, code, self.package.hash, log_tells_end=True
+
+def request(job: Job, config: DltsConfig, delivery: Delivery, gpu_type: str) -> dict[str, Json]:
+    """Return the body by which a job is submitted. Raises: ConfigError if it is larger than DLTS takes."""
+    job = replace(job, gpus=gpus(config, job))
+    instructions = delivery.instructions(job, work_folder(job), log_tells_end=True)
+    variables = delivery.variables(instructions)
+    found = params(job, config, Submission(job_command(job), variables, job.gpus or 0, gpu_type))
+    size = len(json.dumps(found))
+    if size > _LARGEST_BYTES:
+        with_code = CODE_VARIABLE in delivery.contents
+        raise ConfigError(
+            f"parameters and code of {job.name} make a request of {size} bytes, and DLTS takes {_LARGEST_BYTES}"
+            + (": leave files out by .nniignore, or let trials get the code elsewhere" if with_code else ""),
+            Place(field="codeFrom") if with_code else None,
         )
-        variables = {
-            **environment(_START, instructions.packed()),
-            **environment(_KEEPER, self.keeper),
-            **(environment(_CODE, self.code) if self.source == "job" else {}),
-        }
-        return Submission(job_command(job), variables, wanted or 0, self.gpu_type)
+    return found
+
+
+def described(config: DltsConfig, job: Job) -> dict[str, Json]:
+    """Return the body of a job without what is secret or long, and without packing anything."""
+    source = source_of(config, job.spec.get("report"))
+    own = hidden(variable_names("job" if source == "job" else "manager"))
+    return params(job, config, Submission(job_command(job), own, gpus(config, job) or 0, config.gpu_type or ""))
 
 
 def work_folder(job: Job) -> str:
-    """Where a job writes: on the disk of its container."""
+    """Return where a job writes: on the disk of its container."""
     return f"/tmp/nnilite/{job.name}"
 
 
 def job_command(job: Job) -> str:
-    """The command of a job."""
-    return "exec " + shlex.join(command(f"env:{_START}", work_folder(job)))
-
-
-def source_of(config: DltsConfig, report: Json) -> str:
-    """Where jobs get the code: manager, job or home."""
-    return config.code_from or ("job" if report == "stdout" else "manager")
-
-
-def hand_over(config: DltsConfig, context: ServiceContext, report: Json, gpu_type: str) -> Handover:
-    """Read and pack what jobs get. Blocks. Raises: CodeDirError, OSError."""
-    source, package = source_of(config, report), context.package()
-    keeper = context.keeper.read_bytes()
-    code = package.archive.read_bytes() if source == "job" else b""
-    return Handover(config, pack(keeper), hashlib.sha256(keeper).hexdigest(), package, code, source, gpu_type)
-
-
-def described(config: DltsConfig, job: Job) -> dict[str, Json]:
-    """The body of a job without what is secret or long, and without packing anything."""
-    names = [_START, _KEEPER, *([_CODE] if source_of(config, job.spec.get("report")) == "job" else [])]
-    wanted = gpus(config, job) or 0
-    return params(
-        job, config, Submission(job_command(job), dict.fromkeys(names, _HIDDEN), wanted, config.gpu_type or "")
-    )
+    """Return the command of a job."""
+    return "exec " + shlex.join(command(f"env:{START_VARIABLE}", work_folder(job)))

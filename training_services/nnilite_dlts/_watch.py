@@ -1,118 +1,71 @@
-"""What becomes of one job: from what DLTS tells, its log, and what was seen of it before.
+"""What becomes of one job: DLTS's part of it.
 
-DLTS starts a job anew by itself when it has lost or preempted it, or when it was paused and resumed. A trial must not
-begin anew within the same attempt, so such a job counts as lost; the manager has it removed and tries the trial again.
+DLTS starts a job again by itself when it has lost or preempted it, or when it was paused and resumed. A trial must not
+begin again within the same attempt, so such a job counts as lost; the manager has it removed and tries the trial again.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Mapping
-from dataclasses import replace
+from typing import ClassVar
 
-from nnilite.errors import NniliteError
-from nnilite.records import Json
+from nnilite.errors import ServiceError
+from nnilite.records import Exited
 from nnilite.service import Handle, JobState, JobStatus
+from nnilite.services.job_watch import JobWatch, Patience, SeenJob
 from nnilite_dlts import _convert as convert
-from nnilite_dlts._api import DltsApi
+from nnilite_dlts._api import DltsApi, DltsJob
 from nnilite_dlts._config import DltsConfig
 from nnilite_dlts._log import DltsLog
 
-_GONE_S = 10.0
-"""DLTS also says that it does not know a job when its database fails for a moment."""
-_LOG_LAG_S = {"rest": 15.0, "stdout": 60.0}
-"""How long after a job's end its log may come to an end, by how the trial reports."""
 
-DltsJob = Mapping[str, Json]
-"""A job as DLTS tells it."""
+class DltsWatch(JobWatch[DltsJob]):
+    """One job. DLTS itself tells no exit code; why a job has failed, it tells apart from the job."""
 
+    platform: ClassVar[str] = "DLTS"
 
-class DltsWatch:
-    """One job. All that it remembers is a cache: another one comes to the same result, if later."""
-
-    def __init__(self, api: DltsApi, config: DltsConfig, handle: Handle) -> None:
+    def __init__(self, api: DltsApi, config: DltsConfig, handle: Handle, patience: Patience) -> None:
+        super().__init__(handle, DltsLog(api, str(handle["id"])), patience)
         self._api = api
         self._config = config
-        self._name, self._id = str(handle["job"]), str(handle["id"])
-        self._by_log = handle.get("report") == "stdout"
-        self._url = api.job_page(self._id)
-        self.log = DltsLog(api, self._id)
-        self.canceled = False
-        self.end: JobStatus | None = None
+        self.url = api.job_page(self.id)
         self._started: float | None = None
-        self._ran = False
-        self._since: dict[str, float] = {}  # when something was seen first
-        self._reading = asyncio.Lock()
+        self._said = ""
 
-    async def follow(self) -> None:
-        """Read on in the log. Raises: Problem."""
-        async with self._reading:
-            await self.log.fetch()
+    async def fetch(self) -> DltsJob:
+        return await self._api.job(self.id)
 
-    async def status(self, jobs: Mapping[str, DltsJob]) -> JobStatus:
-        """The status now; `jobs` are those that DLTS has listed."""
-        if self.end is not None:
-            return self.end
-        try:
-            found = jobs.get(self._id) or await self._api.job(self._id)
-            status = await self._judged(found)
-        except NniliteError as error:  # no reason to know nothing of the other jobs
-            return JobStatus(JobState.UNKNOWN, str(error))
-        if status.state.ended:
-            self.end = status
-        return status
+    def is_this(self, found: DltsJob) -> bool:
+        return found.get("jobName") == self.name
 
-    async def _judged(self, found: DltsJob | None) -> JobStatus:
-        if found is None or found.get("jobName") != self._name:
-            if self._for_s("missing") < _GONE_S:
-                return JobStatus(JobState.UNKNOWN, "DLTS does not list it")
-            return JobStatus(JobState.LOST, "DLTS does not know it (any more)")
-        self._since.pop("missing", None)
+    def words(self, found: DltsJob) -> SeenJob:
+        seen = convert.seen(found)
+        trouble = convert.image_trouble(found)
+        if self.lasts_s("image", trouble) >= self._config.image_pull_limit and trouble:
+            told = f"given up after {self._config.image_pull_limit} s: {self._config.image}: {seen.reason}"
+            return SeenJob(JobState.FAILED, told, holds=True)
+        if seen.state is JobState.RUNNING and seen.started is not None:
+            self._started = self._started or seen.started
+            if seen.started != self._started:
+                return SeenJob(JobState.LOST, "DLTS has lost it and started it again")
+        return seen
+
+    async def learn(self, found: DltsJob) -> DltsJob:
+        if found.get("jobStatus") in convert.FAILED and not self._said:
+            self._said = await self._api.message(self.id)
+        return found
+
+    def speaks(self, found: DltsJob, seen: SeenJob) -> bool:
         state = found.get("jobStatus")
-        if state in convert.WAITING:
-            return self._waiting(found)
-        if state == "running":
-            return self._running(found)
-        if state in convert.ENDED:
-            return await self._ended(found)
-        return convert.between(found, self._url)
+        return state == "failed" or (self.by_log and state == "finished")
 
-    def _for_s(self, what: str) -> float:
-        """For how long something is so."""
-        now = time.monotonic()
-        return now - self._since.setdefault(what, now)
+    async def kill(self) -> None:
+        said = await self._api.kill(self.id)
+        if said.startswith("Success"):
+            return
+        if (await self.fetch()).get("jobStatus") in convert.KILLABLE:
+            raise ServiceError(f"DLTS does not end the job {self.name}: {said or 'it does not say why'}")
 
-    def _waiting(self, found: DltsJob) -> JobStatus:
-        reason = convert.waiting(found)
-        if self._ran:
-            return JobStatus(JobState.LOST, f"DLTS has taken it off its node: {reason}", url=self._url)
-        if not convert.image_trouble(found):
-            self._since.pop("image", None)
-        elif self._for_s("image") >= self._config.image_pull_limit:
-            told = f"given up after {self._config.image_pull_limit} s: {self._config.image}: {reason}"
-            return JobStatus(JobState.FAILED, told, url=self._url)
-        return JobStatus(JobState.WAITING, reason, url=self._url)
-
-    def _running(self, found: DltsJob) -> JobStatus:
-        started = convert.moment(found, "startedAt")
-        if self._started is not None and started is not None and started != self._started:
-            return JobStatus(JobState.LOST, "DLTS has lost it and started it anew", url=self._url)
-        self._started, self._ran = started, True
-        return JobStatus(JobState.RUNNING, url=self._url, started=started)
-
-    async def _ended(self, found: DltsJob) -> JobStatus:
-        """The keeper's word, which stands in the log, comes first: DLTS itself tells no exit code."""
-        state = found.get("jobStatus")
-        if state == "killed" or self.canceled:
-            end = convert.by_platform(found, "canceled", self._url)
-            return replace(end, state=JobState.CANCELED, reason="canceled", exit_code=None)
-        speaks = state == "failed" or (self._by_log and state == "finished")
-        if speaks:
-            await self.follow()
-        if self.log.exited is not None:
-            return convert.by_keeper(self.log.exited, found, self._url)
-        if speaks and self._for_s("ended") < _LOG_LAG_S["stdout" if self._by_log else "rest"]:
-            return JobStatus(JobState.RUNNING, "it has ended, and the end of its log is awaited", url=self._url)
-        message = "" if state == "finished" else await self._api.message(self._id)
-        return convert.by_platform(found, message, self._url)
+    def end(self, found: DltsJob, word: Exited | None) -> JobStatus:
+        if found.get("jobStatus") not in convert.ENDED:
+            return self.words(found).status()
+        return convert.ended(found, word, self._said)

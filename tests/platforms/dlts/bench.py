@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.service import Handle, ServiceContext, TrainingService
+from nnilite.services.job_watch import Patience
 from nnilite.testing import ReadingBench
 from nnilite_dlts import DltsConfig, DltsService
 from platforms.dlts.cluster import EMAIL, TEAM
@@ -29,7 +30,7 @@ class DltsBench(ReadingBench):
         self.dashboard = dashboard
 
     def _making(self, config: DltsConfig) -> Callable[[ServiceContext], TrainingService]:
-        return lambda context: _Told("dlts", config, context, self._tell_cancel)
+        return lambda context: QuickDlts("dlts", config, context, self._tell_cancel)
 
     def _tell_cancel(self, name: str) -> None:
         """The manager's answers to a keeper tell of a cancellation, too: nothing else can tell the trial softly."""
@@ -37,8 +38,10 @@ class DltsBench(ReadingBench):
             self.receiver.jobs[name].cancel = True
 
 
-class _Told(DltsService):
-    """The service, beside a manager that does its part of canceling."""
+class QuickDlts(DltsService):
+    """Does not wait long between questions, beside a manager that does its part of canceling."""
+
+    patience = Patience(list_pause_s=0.0, log_pause_s=0.0, young_s=0.0, gone_s=0.3, log_lag_s=3.0)
 
     def __init__(self, name: str, config: Any, context: ServiceContext, tell: Callable[[str], None]) -> None:
         super().__init__(name, config, context)
