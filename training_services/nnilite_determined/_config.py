@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.services.section_fields import TrialGpuNumber
 from nnilite.units import MemoryMb, NonNegativeInt, PositiveInt, Secret
 
 # What `expconf` may not say: these are what makes a Determined experiment an attempt of a trial of ours.
@@ -31,19 +32,14 @@ _FIELDS = {
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def about(description: str) -> dict[str, str]:
-    """A field's metadata."""
-    return {"description": description}
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeterminedMount:
     """A folder of the agents' machines."""
 
-    host_path: str = field(metadata=about("the folder on the agent's machine, absolute"))
-    container_path: str = field(metadata=about("where the trial sees it"))
-    read_only: bool = field(default=False, metadata=about("whether trials may not write there"))
-    propagation: str = field(default="rprivate", metadata=about("Docker's bind propagation"))
+    host_path: Annotated[str, "the folder on the agent's machine, absolute"]
+    container_path: Annotated[str, "where the trial sees it"]
+    read_only: Annotated[bool, "whether trials may not write there"] = False
+    propagation: Annotated[str, "Docker's bind propagation"] = "rprivate"
 
     def __post_init__(self) -> None:
         if not self.host_path.startswith("/"):
@@ -56,22 +52,21 @@ class DeterminedMount:
 class DeterminedStorage:
     """Where checkpoints go."""
 
-    type: Literal["shared_fs", "directory", "s3"] = field(
-        metadata=about(
-            "`shared_fs`: a folder of all agents' machines; `directory`: one of the container; `s3`: a bucket"
-        )
-    )
-    host_path: str | None = field(default=None, metadata=about("of shared_fs: the folder on the agents' machines"))
-    storage_path: str | None = field(default=None, metadata=about("of shared_fs: a folder in it; the folder itself"))
-    container_path: str | None = field(default=None, metadata=about("of directory: the folder in the container"))
-    bucket: str | None = field(default=None, metadata=about("of s3: the bucket"))
-    prefix: str | None = field(default=None, metadata=about("of s3: what the names of all objects begin with"))
-    endpoint_url: str | None = field(default=None, metadata=about("of s3: its URL, where it is not that of AWS"))
-    access_key: str | None = field(default=None, metadata=about("of s3; if not set, what the agents' machines have"))
-    secret_key: Secret | None = field(default=None, metadata=about('of s3; better "${env:S3_SECRET}"'))
-    save_experiment_best: NonNegativeInt = field(default=0, metadata=about("of Determined's own checkpoints, kept"))
-    save_trial_best: NonNegativeInt = field(default=1, metadata=about("of Determined's own checkpoints, kept"))
-    save_trial_latest: NonNegativeInt = field(default=1, metadata=about("of Determined's own checkpoints, kept"))
+    type: Annotated[
+        Literal["shared_fs", "directory", "s3"],
+        "`shared_fs`: a folder of all agents' machines; `directory`: one of the container; `s3`: a bucket",
+    ]
+    host_path: Annotated[str | None, "of shared_fs: the folder on the agents' machines"] = None
+    storage_path: Annotated[str | None, "of shared_fs: a folder in it; the folder itself"] = None
+    container_path: Annotated[str | None, "of directory: the folder in the container"] = None
+    bucket: Annotated[str | None, "of s3: the bucket"] = None
+    prefix: Annotated[str | None, "of s3: what the names of all objects begin with"] = None
+    endpoint_url: Annotated[str | None, "of s3: its URL, where it is not that of AWS"] = None
+    access_key: Annotated[str | None, "of s3; if not set, what the agents' machines have"] = None
+    secret_key: Annotated[Secret | None, 'of s3; better "${env:S3_SECRET}"'] = None
+    save_experiment_best: Annotated[NonNegativeInt, "of Determined's own checkpoints, kept"] = 0
+    save_trial_best: Annotated[NonNegativeInt, "of Determined's own checkpoints, kept"] = 1
+    save_trial_latest: Annotated[NonNegativeInt, "of Determined's own checkpoints, kept"] = 1
 
     def __post_init__(self) -> None:
         name, yaml = {
@@ -89,45 +84,41 @@ class DeterminedStorage:
 class DeterminedConfig(HttpConfig):
     """Where the cluster is, who logs in, and what each trial gets there."""
 
-    master: str = field(metadata=about("the address of Determined's master, such as https://determined.example.org"))
-    username: str = field(default="determined", metadata=about("who logs in with `password`"))
-    password: Secret | None = field(default=None, metadata=about('a new token is got by it; better "${env:DET_PASS}"'))
-    token: Secret | None = field(
-        default=None, metadata=about("in place of a password: a session's or an access token (`det token create`)")
+    master: Annotated[str, "the address of Determined's master, such as https://determined.example.org"]
+    username: Annotated[str, "who logs in with `password`"] = "determined"
+    password: Annotated[Secret | None, 'a new token is got by it; better "${env:DET_PASS}"'] = None
+    token: Annotated[Secret | None, "in place of a password: a session's or an access token (`det token create`)"] = (
+        None
     )
-    workspace: str | None = field(default=None, metadata=about("of all experiments there; with `project`"))
-    project: str | None = field(default=None, metadata=about("of that workspace; with `workspace`"))
-    resource_pool: str | None = field(default=None, metadata=about("where trials run; the cluster's default"))
-    slots: NonNegativeInt | None = field(
-        default=None,
-        metadata=about("slots (GPUs, as a rule) of each trial, all on one machine; trialGpuNumber if not set"),
-    )
-    image: str | None = field(default=None, metadata=about("with Python 3.8 or later; Determined's default if not set"))
-    environment: dict[str, str] = field(default_factory=dict, metadata=about("environment variables of trials"))
-    bind_mounts: list[DeterminedMount] = field(default_factory=list, metadata=about("folders of the agents' machines"))
-    labels: list[str] = field(default_factory=list, metadata=about("for all experiments there"))
-    priority: PositiveInt | None = field(default=None, metadata=about("1 (first) to 99, with a priority scheduler"))
-    weight: float | None = field(default=None, metadata=about("with a fair-share scheduler"))
-    shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm"))
-    checkpoint_storage: DeterminedStorage | None = field(
-        default=None, metadata=about("for Determined's checkpoints and ours; the cluster's if not set")
-    )
-    code_from: Literal["context", "manager"] = field(
-        default="context",
-        metadata=about("where trials get the code: from Determined, as context directory, or from the manager"),
-    )
-    expconf: Any = field(
-        default=None,
-        metadata=about("more of Determined's own experiment configuration, as its documentation spells it"),
-    )
-    when_finished: Literal["archive", "keep", "delete"] = field(
-        default="archive", metadata=about("what becomes of the experiment there when the trial's attempt has ended")
-    )
-    nni_manager_ip: str | None = field(
-        default=None, metadata=about("where trials reach the manager: a name or an address; found out if not set")
-    )
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
-    reuse_mode: bool = field(default=False, metadata=about("accepted, as in NNI; has no effect here"))
+    workspace: Annotated[str | None, "of all experiments there; with `project`"] = None
+    project: Annotated[str | None, "of that workspace; with `workspace`"] = None
+    resource_pool: Annotated[str | None, "where trials run; the cluster's default"] = None
+    slots: Annotated[
+        NonNegativeInt | None, "slots (GPUs, as a rule) of each trial, all on one machine; trialGpuNumber if not set"
+    ] = None
+    image: Annotated[str | None, "with Python 3.8 or later; Determined's default if not set"] = None
+    environment: Annotated[dict[str, str], "environment variables of trials"] = field(default_factory=dict)
+    bind_mounts: Annotated[list[DeterminedMount], "folders of the agents' machines"] = field(default_factory=list)
+    labels: Annotated[list[str], "for all experiments there"] = field(default_factory=list)
+    priority: Annotated[PositiveInt | None, "1 (first) to 99, with a priority scheduler"] = None
+    weight: Annotated[float | None, "with a fair-share scheduler"] = None
+    shm_size: Annotated[MemoryMb | None, "of /dev/shm"] = None
+    checkpoint_storage: Annotated[
+        DeterminedStorage | None, "for Determined's checkpoints and ours; the cluster's if not set"
+    ] = None
+    code_from: Annotated[
+        Literal["context", "manager"],
+        "where trials get the code: from Determined, as context directory, or from the manager",
+    ] = "context"
+    expconf: Annotated[Any, "more of Determined's own experiment configuration, as its documentation spells it"] = None
+    when_finished: Annotated[
+        Literal["archive", "keep", "delete"], "what becomes of the experiment there when the trial's attempt has ended"
+    ] = "archive"
+    nni_manager_ip: Annotated[
+        str | None, "where trials reach the manager: a name or an address; found out if not set"
+    ] = None
+    trial_gpu_number: TrialGpuNumber = None
+    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
 
     def __post_init__(self) -> None:
         if self.token is None and self.password is None:

@@ -8,14 +8,14 @@ shows to them. The token opens the callback of this one job, and nothing once th
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
-from nnilite.services.bootstrap import Instructions, Supply, pack
+from nnilite.services.bootstrap import Instructions, Supply, keeper_digest, pack
+from nnilite.services.delivery import HIDDEN
 
 FOLDER = "nnilite"
 # Of Determined 0.38.1: determined.constants.MAX_CONTEXT_SIZE, and the master's limit for one request.
@@ -42,9 +42,9 @@ class DeliveredFiles:
 
 def deliver(context: ServiceContext, code_from: str) -> DeliveredFiles:
     """Read keeper and code; blocks. Raises: ConfigError if it is more than Determined takes, CodeDirError, OSError."""
-    keeper, package = context.keeper.read_bytes(), context.package()
+    package = context.package()
     archive = package.archive.read_bytes() if code_from == "context" else None
-    found = DeliveredFiles(pack(keeper), hashlib.sha256(keeper).hexdigest(), package.hash, archive)
+    found = DeliveredFiles(pack(context.keeper), keeper_digest(context.keeper), package.hash, archive)
     if found.size_bytes + _SPEC_BYTES > CONTEXT_LIMIT_BYTES:
         raise ConfigError(
             f"the code is {found.size_bytes / 1024**2:.0f} MB when packed, and Determined takes a context directory of "
@@ -77,7 +77,7 @@ def model_definition(job: Job, spec: Mapping[str, Json], delivered: DeliveredFil
 
 def hidden(files: list[dict[str, Json]]) -> list[dict[str, Json]]:
     """The same, without contents: one of them is secret, and none can be read by people."""
-    return [{**entry, "content": "********"} for entry in files]
+    return [{**entry, "content": HIDDEN} for entry in files]
 
 
 def _entry(path: str, kind: int, mode: int, data: bytes) -> dict[str, Json]:

@@ -19,7 +19,9 @@ from nnilite.platform_http import CallRefused, Contradiction, Missing, Outage, P
 from nnilite.records import Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
+from nnilite.services.delivery import HIDDEN
 from nnilite.services.job_turns import JobTurns
+from nnilite.services.section_fields import gpus_of
 from nnilite_determined import _convert
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._config import IGNORED, DeterminedConfig
@@ -116,8 +118,7 @@ class DeterminedService(TrainingService):
 
     def _sample(self) -> Job:
         """A job such as will come."""
-        gpus = self.config.trial_gpu_number
-        gpus = self.context.defaults.get("trialGpuNumber") if gpus is None else gpus
+        gpus = gpus_of(self.config, self.context)
         return Job("nni-sample", self.context.experiment, "sample", 0, 0, {}, gpus)
 
     async def _note_jobs(self) -> None:
@@ -200,7 +201,7 @@ class DeterminedService(TrainingService):
         conf = _convert.expconf(job, self.name, self.config)
         stored = conf.get("checkpoint_storage")
         if isinstance(stored, dict) and "secret_key" in stored:
-            conf["checkpoint_storage"] = {**stored, "secret_key": "********"}
+            conf["checkpoint_storage"] = {**stored, "secret_key": HIDDEN}
         sample = _SAMPLE if self.config.code_from == "context" else DeliveredFiles(b"", "0" * 64, "0" * 64, None)
         files = hidden(model_definition(job, {}, sample))
         body = {**_convert.request(conf, files), "config": conf}
