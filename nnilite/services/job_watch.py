@@ -173,9 +173,9 @@ class JobWatch(ABC, Generic[JobT]):
         try:
             found = jobs.get(self.id)
             found = await self._fetched() if found is None else found
-            status = await self._judged(found) if self.is_this(found) else self._missing()
+            status = await self._found(found) if self.is_this(found) else self.missing()
         except NotFound:
-            status = self._missing()
+            status = self.missing()
         except NniliteError as problem:
             # It is no reason to know nothing of the other jobs.
             return JobStatus(JobState.UNKNOWN, str(problem), url=self.url)
@@ -190,7 +190,8 @@ class JobWatch(ABC, Generic[JobT]):
             raise NotFound(f"{self.platform} has another job of this id")
         return found
 
-    def _missing(self) -> JobStatus:
+    def missing(self) -> JobStatus:
+        """Return the status of a job that the platform does not know. It may be overridden, as `judged`."""
         if time.monotonic() - self._submitted < self.patience.young_s:
             return JobStatus(JobState.WAITING, f"{self.platform} has just taken it")
         if self.canceled:
@@ -199,11 +200,15 @@ class JobWatch(ABC, Generic[JobT]):
             return JobStatus(JobState.UNKNOWN, f"{self.platform} does not know it at the moment")
         return JobStatus(JobState.LOST, f"{self.platform} has no such job (any more)")
 
-    async def _judged(self, found: JobT) -> JobStatus:
+    async def _found(self, found: JobT) -> JobStatus:
         """Raises: Problem, ServiceError."""
         self.lasts_s("missing", False)
         if self._cancel_at is not None and not self.canceled and time.monotonic() >= self._cancel_at:
             await self._kill()
+        return await self.judged(found)
+
+    async def judged(self, found: JobT) -> JobStatus:
+        """Return the status of a job that was found. Override it where `words` cannot express it. Raises: Problem."""
         found, seen = await self._looked_at(found)
         if seen.state is JobState.LOST or seen.state is JobState.UNKNOWN:
             return seen.status()

@@ -69,11 +69,7 @@ PLATFORMS: dict[type, dict[str, Any]] = {
     DlcService: MIDDLE,
     DltsService: MIDDLE,
     OpenPaiService: MIDDLE,
-    RayService: {
-        "_connected": _listing("jobs"),
-        "_watch": _watch,
-        "_status": lambda watch, jobs, usage: _status(watch.handle),
-    },
+    RayService: MIDDLE,
     ClusterService: _kubernetes(),
 }
 

@@ -20,6 +20,7 @@ FLAT_MAX = 15
 INTERFACES = {
     "TrainingService",
     "BatchService",
+    "JobWatch",
     "Tuner",
     "Assessor",
 }  # what plugins implement: a method counts in the class that has it

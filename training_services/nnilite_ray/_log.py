@@ -1,67 +1,56 @@
 """The log of one job: the events of its keeper, and the trial's output between them.
 
-Ray gives a log only as a whole. What was read is left out the next time, and a long log is read less often.
+Ray gives a log only as a whole. What is known of it is left out, and a long log is read less often.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Sequence
 
-from nnilite.records import Exited, KeeperEvent, Output
-from nnilite.services.keeper_folder import MARK, read_log
+from nnilite.services.job_log import JobLog
+from nnilite_ray._api import RayApi
 from nnilite_ray._start import BEGIN
 
-_ENTRYPOINT = "Running entrypoint for job "
-_OURS = (MARK, BEGIN)
+_ENTRYPOINT = b"Running entrypoint for job "
+_BEGIN = re.compile(re.escape(BEGIN.encode()) + rb"(\d{1,11}\.\d{3})")
 _BYTES_PER_S = 500_000  # so much of a running job's log is read on the average, at most
 
 
-class RayLog:
-    """`take` gives only what is new since the last time."""
+class RayLog(JobLog):
+    """The log of the job of this name."""
 
-    def __init__(self) -> None:
-        self.exited: Exited | None = None
-        """The last word of the keeper, if it is there."""
+    def __init__(self, api: RayApi, job: str) -> None:
+        super().__init__()
+        self._api = api
+        self._job = job
+        self._begun = False  # Ray's own lines have ended
         self.started: float | None = None
         """When the job began, in seconds since the epoch."""
-        self.next_reading = float("-inf")
-        """Before this time of the monotonic clock, the log of a running job is not read again."""
-        self._read = 0  # characters, all of whole lines
-        self._offset = 0
-        self._begun = False  # Ray's own lines have ended
+        self.is_gone = False
+        """Whether it was lost with its node."""
 
-    def take(self, content: str, with_output: bool, pause_s: float) -> Sequence[KeeperEvent]:
-        """New events; `with_output`: what the trial has printed as events, too."""
-        self.next_reading = time.monotonic() + max(pause_s, len(content) / _BYTES_PER_S)
-        if len(content) < self._read:  # a log that was begun anew
-            self._read, self._offset, self._begun = 0, 0, False
-        whole = content.rfind("\n") + 1
-        lines = content[self._read : whole].split("\n")[:-1] if whole > self._read else []
-        self._read = max(self._read, whole)
-        events: list[KeeperEvent] = list(read_log("\n".join(line for line in lines if line.startswith(MARK))))
-        self.exited = next((event for event in events if isinstance(event, Exited)), self.exited)
-        self.started = self.started or _time(lines)
-        text = "".join(line + "\n" for line in self._printed(lines)).encode("utf-8", "replace")
-        if text and with_output:
-            events.insert(0, Output("stdout", self._offset, text))
-        self._offset += len(text)
-        return events
+    async def read_on(self) -> None:
+        if not self.is_gone:
+            self.take(await self._api.log(self._job))
 
-    def _printed(self, lines: Sequence[str]) -> list[str]:
-        """What is neither the keeper's nor Ray's."""
-        found = []
-        for line in lines:
-            if self._begun and not line.startswith(_OURS):
-                found.append(line)
-            self._begun = self._begun or line.startswith(_ENTRYPOINT)
-        return found
+    def take(self, content: str) -> None:
+        """Take all of the log."""
+        text = content.encode("utf-8", "replace")
+        self.last_read += len(text) / _BYTES_PER_S
+        if len(text) < self.position:  # a log that was begun anew
+            self.rewind()
+        self.add_whole(text)
 
+    def rewind(self) -> None:
+        if not self.is_gone:  # else what was read is all that there is
+            super().rewind()
+            self._begun = False
 
-def _time(lines: Sequence[str]) -> float | None:
-    """The first word of the program that runs on the node."""
-    for line in lines:
-        if re.fullmatch(BEGIN + r"\d{1,11}\.\d{3}", line):
-            return float(line[len(BEGIN) :])
-    return None
+    def is_foreign(self, line: bytes) -> bool:
+        """Whether the line is Ray's, or that of the program that runs on the node."""
+        if line.startswith(BEGIN.encode()):
+            found = _BEGIN.fullmatch(line)
+            self.started = self.started or (float(found[1]) if found else None)
+            return True
+        was_begun, self._begun = self._begun, self._begun or line.startswith(_ENTRYPOINT)
+        return not was_begun

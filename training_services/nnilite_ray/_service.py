@@ -10,79 +10,74 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
+from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted, as_config_error
-from nnilite.records import Json, KeeperEvent
-from nnilite.service import Handle, Host, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.records import Json
+from nnilite.service import Handle, Job, ServiceContext
+from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
-from nnilite.services.job_turns import JobTurns
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
 from nnilite_ray._config import IGNORED, RayConfig
 from nnilite_ray._package import RayPackage, check_size, make_package
 from nnilite_ray._resources import Usage
-from nnilite_ray._watch import RayPatience, RayWatch
+from nnilite_ray._watch import Found, RayPatience, RayWatch, RayWatchNeeds
 
 log = logging.getLogger(__name__)
 
-_LOOKS, _LOOK_S = 5, 0.2
 _CLOSE_S = 4.0
 
 
-class RayService(TrainingService):
+class RayService(BatchService[RayApi, Found]):
     """Jobs of a Ray cluster, through its Jobs REST interface."""
 
     Config = RayConfig
     ignores = IGNORED
-    reports_aside = True
-
+    platform: ClassVar[str] = "Ray"
     patience: ClassVar[RayPatience] = RayPatience()
 
     def __init__(self, name: str, config: RayConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._api: RayApi | None = None
         self._package: RayPackage | None = None
         self._session = ""
         self._looks: set[asyncio.Task[None]] = set()  # at what was removed
-        self._watches: dict[str, RayWatch] = {}
-        self._turns = JobTurns()
         self._usage: tuple[float, Usage] = (float("-inf"), {})
 
     # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
-        self._watches.clear()
+        await super().open()
         try:
-            api = await self._connect()
-            ours = any(name.startswith(f"nni-{self.context.experiment}-") for name in await api.jobs())
-            # With jobs there are trials to be watched, whatever has changed since they began.
-            if not ours and self.context.defaults.get("callback") != "log":
-                await asyncio.to_thread(check_callback_address, *self._way_back())
             self._package = await asyncio.to_thread(make_package, self.config, self.context)
         except BaseException:
             await self.close()
             raise
 
     async def check(self) -> None:
+        await asyncio.to_thread(check_size, self.config, self.context)
+        api = self.connect()
         try:
-            await asyncio.to_thread(check_size, self.config, self.context)
-            await self._connect()
+            await self.log_in(api)
         finally:
-            await self.close()
+            await api.close()
+
+    def connect(self) -> RayApi:
+        return RayApi(self.config, self.patience.call_s, self.patience.log_call_s)
+
+    async def check_trials(self, api: RayApi) -> None:
+        if not self.reports_by_log:
+            await asyncio.to_thread(check_callback_address, *self._way_back())
 
     def _way_back(self) -> tuple[ServiceContext, str | None, str]:
         """What says where jobs reach the manager."""
         return self.context, self.config.nni_manager_ip, self.config.address
 
-    async def _connect(self) -> RayApi:
+    async def log_in(self, api: RayApi) -> None:
         """Raises: ConfigError for a wrong address or login, and for a Ray that is too old; Problem."""
-        api = self._api = RayApi(self.config, self.patience.call_s, self.patience.log_call_s)
         found = await self._version(api)
         self._session = str(found.get("session_name") or "")
         version = str(found["ray_version"])
@@ -93,7 +88,6 @@ class RayService(TrainingService):
                 f"the cluster runs Ray {version}, and trials need {oldest} or later: upgrade the cluster",
                 Place(field="address"),
             )
-        return api
 
     async def _version(self, api: RayApi) -> Mapping[str, Any]:
         """Raises: ConfigError, Problem."""
@@ -118,28 +112,19 @@ class RayService(TrainingService):
             raise
 
     async def close(self) -> None:
-        api, self._api = self._api, None
-        if api is None:
-            return
         looks, self._looks = self._looks, set()
-        await self._turns.close()
         try:
-            if looks:
+            if looks and self._client is not None:
                 await asyncio.wait(looks, timeout=_CLOSE_S)
         finally:
             for look in looks:
                 look.cancel()
-            await api.close()
-
-    def _connected(self) -> RayApi:
-        if self._api is None:
-            raise ServiceError(f"{self.name} is not open")
-        return self._api
+            await super().close()
 
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        api, package = self._connected(), self._package
+        api, package = self.api, self._package
         if package is None:
             raise ServiceError(f"{self.name} is not open")
         report = str(job.spec.get("report") or "rest")
@@ -150,11 +135,11 @@ class RayService(TrainingService):
         body = convert.request(job, self.config, package.name, instructions)
         await self._supply(package.name)
         await api.submit(body)
-        return {"job": job.name, "report": report, "session": self._session}
+        return self.handle(job, session=self._session)
 
     async def _supply(self, name: str) -> bool:
         """See to it that Ray has a package; False for one that is not ours (any more). Raises: ConfigError, Problem."""
-        api, package = self._connected(), self._package
+        api, package = self.api, self._package
         # Ray drops a package ten minutes after its last use, and asking for it is a use.
         if await api.has_package(name):
             return True
@@ -185,70 +170,45 @@ class RayService(TrainingService):
 
     # ------------------------------------------------------------ watching
 
-    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        if not handles:
-            return []
-        try:
-            jobs = await self._connected().jobs()
-        except (NotFound, ConfigError) as error:
-            # A list that is refused says nothing of the jobs.
-            raise ServiceError(str(error)) from error
-        watches = [self._watch(handle) for handle in handles]
-        waits = any((jobs.get(watch.name) or {}).get("status") == convert.PENDING for watch in watches)
-        usage = await self._in_use() if waits else {}
-        return await self._turns.statuses([(one.name, partial(self._status, one, jobs, usage)) for one in watches])
+    async def list_jobs(self, api: RayApi, wanted: frozenset[str]) -> Mapping[str, Found]:
+        ours = f"nni-{self.context.experiment}-"
+        return {name: job for name, job in (await api.jobs()).items() if name.startswith(ours)}
 
-    def _watch(self, handle: Handle) -> RayWatch:
-        name = str(handle["job"])
-        if name not in self._watches:
-            self._watches[name] = RayWatch(handle, self._supply, self.patience)
-        return self._watches[name]
+    async def listed(self, handles: Sequence[Handle], jobs: Mapping[str, Found]) -> None:
+        names = [str(handle["job"]) for handle in handles]
+        if any(jobs.get(name, {}).get("status") == convert.PENDING for name in names):
+            await self._look_at_usage()
 
-    async def _status(self, watch: RayWatch, jobs: Mapping[str, Mapping[str, Any]], usage: Usage) -> JobStatus:
-        """Of one job: UNKNOWN where the others' status must not wait for it."""
-        try:
-            found = await watch.status(self._connected(), jobs.get(watch.name), usage)
-        except (Problem, ConfigError) as problem:
-            found = JobStatus(JobState.UNKNOWN, str(problem))
-        return replace(found, url=convert.page_url(self.config.address, watch.name))
+    def watch(self, api: RayApi, handle: Handle) -> RayWatch:
+        needs = RayWatchNeeds(partial(convert.page_url, self.config.address), lambda: self._usage[1], self._supply)
+        return RayWatch(api, handle, needs, self.patience)
 
-    async def _in_use(self) -> Usage:
-        """What of the cluster is in use; {} where that cannot be told. It is not part of Ray's documented interface."""
+    async def _look_at_usage(self) -> None:
+        """Ask what of the cluster is in use, which is not part of Ray's documented interface."""
         asked, known = self._usage
         if time.monotonic() - asked >= self.patience.usage_pause_s:
             try:
-                known = await self._connected().usage()
+                known = await self.api.usage()
             except Problem as problem:
                 log.debug("what is in use on Ray cannot be told: %s", problem)
                 known = {}
             self._usage = (time.monotonic(), known)
-        return known
-
-    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        watch = self._watch(handle)
-        async with self._turns.turn(watch.name):
-            return await watch.events(self._connected())
 
     # ------------------------------------------------------------ the end
 
     async def cancel(self, handle: Handle) -> None:
-        watch = self._watch(handle)
-        if watch.end is None:
-            await self._connected().stop(watch.name)
-            watch.canceled = watch.canceled or time.monotonic()
+        """Ray itself ends a job softly first."""
+        await self.watched(handle).cancel(0.0)
 
     async def remove(self, handle: Handle) -> None:
         """Take an ended job from Ray's records; Ray keeps its log on the node."""
-        api, name = self._connected(), str(handle["job"])
-        if not await self._removed(api, name):
-            await api.stop(name)
-            raise ServiceError(f"{name} is still being ended on Ray")
-        self._watches.pop(name, None)
-        look = asyncio.get_running_loop().create_task(self._look_again(api, name))
+        watch = self.watched(handle)
+        await super().remove(handle)
+        look = asyncio.get_running_loop().create_task(self._look_again(watch))
         self._looks.add(look)
         look.add_done_callback(self._looks.discard)
 
-    async def _look_again(self, api: RayApi, name: str) -> None:
+    async def _look_again(self, watch: RayWatch) -> None:
         """Remove a job that has come back.
 
         Ray looks each second how its jobs do. If one has ended and was deleted before it has looked, it takes the job
@@ -256,35 +216,6 @@ class RayService(TrainingService):
         """
         await asyncio.sleep(self.patience.comes_back_s)
         try:
-            await self._removed(api, name)
+            await watch.is_removed()
         except NniliteError as error:
-            log.debug("whether %s has come back cannot be told: %s", name, error)
-
-    async def _removed(self, api: RayApi, name: str) -> bool:
-        """Remove a job that has ended, and what has ended it; False if it has not ended. Raises: Problem."""
-        found = await self._soon_ended(api, name)
-        if found is not None and found.get("status") not in convert.ENDED:
-            return False
-        if found is not None:
-            await api.delete(name)
-        ender = await api.job(convert.ender_name(name))
-        if ender is not None and ender.get("status") not in convert.ENDED:
-            return False
-        if ender is not None:
-            await api.delete(convert.ender_name(name))
-        return True
-
-    @staticmethod
-    async def _soon_ended(api: RayApi, name: str) -> Mapping[str, Any] | None:
-        """A job as Ray tells it, which hears of its end a moment after the manager."""
-        for _ in range(_LOOKS):
-            found = await api.job(name)
-            if found is None or found.get("status") in (*convert.ENDED, convert.PENDING):
-                break
-            await asyncio.sleep(_LOOK_S)
-        return found
-
-    def hosts(self) -> list[Host]:
-        """The nodes on which trials were last seen to run."""
-        running = Counter(watch.host for watch in self._watches.values() if watch.host and watch.end is None)
-        return [Host(name, "up", running=number) for name, number in sorted(running.items())]
+            log.debug("whether %s has come back cannot be told: %s", watch.name, error)

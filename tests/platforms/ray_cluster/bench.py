@@ -13,7 +13,7 @@ from nnilite.testing import ReadingBench
 from nnilite_ray import RayConfig, RayService
 from nnilite_ray._watch import RayPatience
 
-QUICK = RayPatience(log_pause_s=0.2, usage_pause_s=0.1, comes_back_s=0.0)
+QUICK = RayPatience(log_pause_s=0.2, young_s=0.2, gone_s=0.2, usage_pause_s=0.1, comes_back_s=0.0)
 
 
 class QuickRayService(RayService):

@@ -137,17 +137,22 @@ def test_versions_are_compared_as_numbers():
     assert version_of("nightly") is None
 
 
+def taken(log: RayLog, content: str):
+    log.take(content)
+    return log.events(True)
+
+
 def test_a_log_is_read_on_where_it_was_left_and_anew_if_it_was_begun_anew():
-    log = RayLog()
-    [first] = log.take(HEAD + "one\ntw", True, 0)
-    [second] = log.take(HEAD + "one\ntwo\n", True, 0)
+    log = RayLog(None, "job")
+    [first] = taken(log, HEAD + "one\ntw")
+    [second] = taken(log, HEAD + "one\ntwo\n")
     assert (first.data, second.offset, second.data) == (b"one\n", 4, b"two\n")
-    assert log.take(HEAD + "one\ntwo\n", True, 0) == []
-    [anew] = log.take(HEAD + "x\n", True, 0)
+    assert taken(log, HEAD + "one\ntwo\n") == []
+    [anew] = taken(log, HEAD + "x\n")
     assert (anew.offset, anew.data) == (0, b"x\n")
 
 
 def test_rays_own_lines_are_no_output_and_its_begin_is_a_time():
-    log = RayLog()
-    assert log.take(HEAD + "NNILITE_BEGIN 1795345087.500\n", True, 0) == []
+    log = RayLog(None, "job")
+    assert taken(log, HEAD + "NNILITE_BEGIN 1795345087.500\n") == []
     assert log.started == 1795345087.5
