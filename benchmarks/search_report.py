@@ -33,9 +33,9 @@ _ABOUT = """\
 Which tuner finds how good a point in how many trials: nnilite's, plain optuna with the same samplers, and NNI 3.0's
 own ({versions}).
 
-To make it again: `pip install 'nnilite[bench]'`, torch if optuna's GP is to take part, a Python with NNI 3.0, then in a
-checkout `python -m benchmarks.search_quality --model-seeds 20 --nni-python PYTHON`. It takes hours, and continues where
-it was when it is called again.
+To repeat it: `pip install 'nnilite[bench]'`, torch if optuna's GP is to take part, a Python with NNI 3.0, then in a
+checkout `python -m benchmarks.search_quality --model-seeds 20 --nni-python PYTHON`. It takes hours. If you interrupt
+it, call it again to continue.
 
 - {count} problems: nine functions of the BBOB suite with five numbers (100 trials each), two written ones with mixed
   types and nested choices (100 trials), and three models of scikit-learn on data that comes with it (50 trials).
