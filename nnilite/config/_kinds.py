@@ -16,8 +16,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from schema import And, Schema, SchemaError
-
 from nnilite.config._config_reading import INVALID, At, ConfigReading
 from nnilite.config._fields import did_you_mean, plain
 from nnilite.config.secrets import HIDDEN, fault_of, masked, without_secrets
@@ -47,25 +45,14 @@ class FieldKind(ABC):
         """JSON Schema of what may stand in the YAML."""
 
 
-class _Parsed:
-    """A validator for `schema` that passes on the parser's message."""
-
-    def __init__(self, parse: Callable[[Any], Any]) -> None:
-        self.parse = parse
-
-    def validate(self, data: Any, **_: Any) -> Any:
-        try:
-            return self.parse(data)
-        except ValueError as error:
-            raise SchemaError(None, str(error)) from error
-
-
 class Leaf(FieldKind):
-    """A single value, checked by a `schema.Schema`."""
+    """A single value. `parse` raises ValueError with a sentence."""
 
-    def __init__(self, words: str, rule: Any, json_schema: Mapping[str, Any], types: tuple[type, ...]) -> None:
+    def __init__(
+        self, words: str, parse: Callable[[Any], Any], json_schema: Mapping[str, Any], types: tuple[type, ...]
+    ) -> None:
         self.words = words
-        self.rule = Schema(rule)
+        self.parse = parse
         self.types = types
         self._json_schema = dict(json_schema)
 
@@ -74,23 +61,23 @@ class Leaf(FieldKind):
 
     def read(self, raw: Any, at: At) -> Any:
         try:
-            return self._validated(raw)
+            return self.parse(raw)
         except ValueError as error:
-            return at.fault(fault_of(self._validated, raw, at.path, str(error)))
-
-    def _validated(self, raw: Any) -> Any:
-        """The validated value. Raises: ValueError."""
-        try:
-            return self.rule.validate(raw)
-        except SchemaError as error:
-            raise ValueError(error.code) from error
+            return at.fault(fault_of(self.parse, raw, at.path, str(error)))
 
     def json_schema(self) -> dict[str, Any]:
         return dict(self._json_schema)
 
 
-def _not_bool(value: Any) -> bool:
-    return not isinstance(value, bool)
+def _exactly(kind: type, sentence: str) -> Callable[[Any], Any]:
+    """Return the parser of a type that YAML has itself. `sentence` says what is wrong with a value of another one."""
+
+    def parse(value: Any) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(sentence.format(value))
+        return value
+
+    return parse
 
 
 def _float(value: Any) -> float:
@@ -102,17 +89,17 @@ def _float(value: Any) -> float:
         raise ValueError(f"must be a number, not {value!r}") from None
 
 
-INTEGER = Leaf("integer", And(int, _not_bool, error="must be a whole number, not {!r}"), {"type": "integer"}, (int,))
-NUMBER = Leaf("number", _Parsed(_float), {"type": "number"}, (int, float))
-TEXT = Leaf("string", And(str, error="must be text, not {!r}; put it in quotes"), {"type": "string"}, (str,))
-TRUTH = Leaf("boolean", And(bool, error="must be true or false, not {!r}"), {"type": "boolean"}, (bool,))
+INTEGER = Leaf("integer", _exactly(int, "must be a whole number, not {!r}"), {"type": "integer"}, (int,))
+NUMBER = Leaf("number", _float, {"type": "number"}, (int, float))
+TEXT = Leaf("string", _exactly(str, "must be text, not {!r}; put it in quotes"), {"type": "string"}, (str,))
+TRUTH = Leaf("boolean", _exactly(bool, "must be true or false, not {!r}"), {"type": "boolean"}, (bool,))
 
 
 class Quantity(Leaf):
     """A value with a unit's rule."""
 
     def __init__(self, unit: Unit) -> None:
-        super().__init__(unit.name, _Parsed(unit.parse), unit.json_schema, (int, float, str, list, tuple))
+        super().__init__(unit.name, unit.parse, unit.json_schema, (int, float, str, list, tuple))
         self.unit = unit
 
     def read(self, raw: Any, at: At) -> Any:
@@ -124,7 +111,7 @@ class Quantity(Leaf):
         if not self.unit.secret:
             return super().read(raw, at)
         try:
-            value = self._validated(raw)
+            value = self.parse(raw)
         except ValueError as error:
             return at.fault(str(error))
         if value:

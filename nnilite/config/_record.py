@@ -1,13 +1,6 @@
 """Dataclasses as kinds: from the fields of a `Config` to its part of the YAML. Any plugin's dataclass will do.
 
-Two libraries were weighed for this. Both lose what users like most about wrong configs:
-
-- msgspec (29 ms to import) stops at the first fault; here all faults of a file are told at once, each with its line.
-- pydantic (210 ms, 500 ms with a first model) collects them, but is above the whole budget of `nnictl --help`, 150 ms.
-
-Neither matches keys whatever their case and underscores, as NNI did, nor guesses which field a misspelt one means, nor
-knows durations, sizes, paths relative to the file and secrets; that is most of the code here and in `_kinds`, and it
-would come back as hooks of the library.
+docs/explanation/architecture.md says why no library does this.
 """
 
 from __future__ import annotations
