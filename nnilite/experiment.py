@@ -33,7 +33,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nnilite._experiments import registry
-from nnilite._experiments.documents import read_document
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._nni import nni_records
 from nnilite._nni.nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
@@ -43,7 +42,7 @@ from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
 from nnilite._running.managers import NotRunning
-from nnilite.config import ExperimentConfig, from_stored
+from nnilite.config import ExperimentConfig, read_stored
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import ExperimentState, Json, TrialState
 
@@ -478,8 +477,7 @@ class Experiment:
     def load_checkpoint(self) -> None:
         """Take the config of the experiment of this id."""
         directory = self._known().directory
-        cure = "restore it from a copy, or from the file that the experiment was created from"
-        self.config = from_stored(read_document(directory / "config.json", cure).fields, directory)
+        self.config = read_stored(directory)
 
     def save_checkpoint(self) -> None:
         """Kept for NNI's programs: everything is stored when it happens."""

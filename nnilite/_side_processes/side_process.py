@@ -10,9 +10,8 @@ import signal
 from pathlib import Path
 from typing import IO
 
-from nnilite._experiments.documents import read_document
 from nnilite._logging.secret_filter import SecretFilter
-from nnilite.config import CheckedConfig, from_dict
+from nnilite.config import CheckedConfig, load_stored
 
 log = logging.getLogger("nnilite.tracker")
 
@@ -22,8 +21,7 @@ _EVERY_S = 1.0
 def prepared(directory: Path) -> CheckedConfig:
     """The config of the experiment in `directory`; the log is set up to hide its secrets."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the manager, which ends this process in good order
-    stored = read_document(directory / "config.json", "restore it from a copy")
-    config = from_dict(stored.fields, directory).checked(paths=False)
+    config = load_stored(directory, paths=False)
     logging.basicConfig(
         level=logging.INFO,
         format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s",

@@ -41,7 +41,7 @@ from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, Co
 from nnilite.config._nni_form import nni_form
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
-from nnilite.config._stored import from_stored, load_stored, stored
+from nnilite.config._stored import from_stored, load_stored, read_stored, stored
 from nnilite.config.secrets import masked
 from nnilite.config.shared_storage_config import SharedStorageConfig
 
@@ -73,6 +73,7 @@ __all__ = [
     "masked",
     "nni_form",
     "parse",
+    "read_stored",
     "reference_markdown",
     "stored",
 ]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nnilite.config._experiment_config import CheckedConfig, ExperimentConfig
     from nnilite.records import Json
 
+_FILE = "config.json"
+_CURE = "restore it from a copy, or from the file that the experiment was created from"
 _DEFAULTS = 2  # the number of these defaults; files without a mark have the first ones
 _NICENESS = 10  # the first default for local trials, which starved beside other programs
 
@@ -42,19 +44,24 @@ def load_stored(directory: Path, *, paths: bool = True) -> CheckedConfig:
 
     Raises: ConfigError, DamagedFile, UnreadableFile.
     """
-    path = directory / "config.json"
-    cure = "restore it from a copy, or from the file that the experiment was created from"
     try:
-        raw = read_document(path, cure).fields
-    except FileNotFoundError:
-        raise DamagedFile(path, "it is gone", cure) from None
-    try:
-        return from_stored(raw, directory).checked(paths=paths)
+        return read_stored(directory).checked(paths=paths)
     except ConfigError as error:
-        place = replace(error.place, file=error.place.file or str(path))
+        place = replace(error.place, file=error.place.file or str(directory / _FILE))
         raise ConfigError(error.message, place) from error
     except RecursionError:
-        raise DamagedFile(path, "it is nested too deep", cure) from None
+        raise DamagedFile(directory / _FILE, "it is nested too deep", _CURE) from None
+
+
+def read_stored(directory: Path) -> ExperimentConfig:
+    """Read the experiment's own copy of its config, not checked yet, so that a program can change it.
+
+    Raises: ConfigError, DamagedFile, UnreadableFile.
+    """
+    try:
+        return from_stored(read_document(directory / _FILE, _CURE).fields, directory)
+    except FileNotFoundError:
+        raise DamagedFile(directory / _FILE, "it is gone", _CURE) from None
 
 
 def _with_new_defaults(services: Any) -> Any:

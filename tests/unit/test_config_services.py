@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nnilite.config import ExperimentConfig, from_dict, from_stored, stored
-from nnilite.errors import ConfigError
+from nnilite.config import ExperimentConfig, from_dict, from_stored, read_stored, stored
+from nnilite.errors import ConfigError, DamagedFile
 
 MINIMAL: dict[str, Any] = {
     "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -75,3 +75,8 @@ def test_a_section_has_gpus_of_its_own_where_its_plugin_has_no_field_for_them(tm
     config = from_dict({**MINIMAL, "trainingService": section, "trialGpuNumber": 1}, tmp_path).checked()
     assert config.settings("slurm").gpus == 2
     assert from_stored(stored(config), tmp_path).checked().settings("slurm").gpus == 2
+
+
+def test_a_stored_config_that_is_gone_is_damage_with_a_cure(tmp_path: Path) -> None:
+    with pytest.raises(DamagedFile, match=r"config.json.*it is gone.*restore it from a copy"):
+        read_stored(tmp_path)
