@@ -1,6 +1,6 @@
 """Takes the results of an experiment of Microsoft NNI into a folder of our own, as a database of nnilite.
 
-`_registry` says where that folder is. The results are taken again whenever NNI's database has changed.
+`registry` says where that folder is. The results are taken again whenever NNI's database has changed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite import _registry
+from nnilite._experiments import registry
 from nnilite._manager import assembly
 from nnilite._manager.preview import preview
 from nnilite.config import from_dict
@@ -26,7 +26,7 @@ CONFIG = {
 def folder(tmp_path: Path) -> Path:
     directory = tmp_path / "abcdefgh"
     directory.mkdir()
-    _registry.make_folders(directory)
+    registry.make_folders(directory)
     return directory
 
 

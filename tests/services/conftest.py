@@ -40,6 +40,8 @@ def pytest_collection_modifyitems(items):
         on = getattr(item, "callspec", None) and item.callspec.params.get("cluster")
         if on == "kube-apiserver" and not item.get_closest_marker("everywhere"):
             item.add_marker(pytest.mark.long)
+        if "cluster" in item.fixturenames:  # a real server, or the certificates of the stand-in, by processes
+            item.add_marker(pytest.mark.process)
 
 
 @pytest.fixture(scope="session")
