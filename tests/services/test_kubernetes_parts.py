@@ -17,16 +17,19 @@ pytest.importorskip("kubernetes")
 from nnilite._keeper import build
 from nnilite.codedir import pack
 from nnilite.errors import NoCapacity, ServiceError
-from nnilite.service import Job
+from nnilite.service import Job, JobState
 from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
 from nnilite_kubernetes._api import JOBS, PODS, ApiError, connect
 from nnilite_kubernetes._kind import PlainJob
+from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
+from nnilite_kubernetes._memory import ClusterMemory
 from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._role_records import RoleRecords
+from nnilite_kubernetes._status import Facts
 from nnilite_kubernetes._submitter import Submitter
 from platforms.kube.kubeconfig import write_kubeconfig
 
@@ -254,3 +257,37 @@ def test_a_watch_that_is_late_brings_nothing_of_a_removed_job_back_to_mind():
     known.forget("job", "uid", gone=True)
     assert known.memory("job", "uid").removed
     assert not known._memories
+
+
+class Ahead:
+    """The objects of a cluster whose pods are gone already, which their watch has not told of."""
+
+    def __init__(self) -> None:
+        self.kind = PlainJob(KubernetesConfig())
+        [role] = self.kind.roles(Job("nni-e-T-0", "e", "T", 0, 0, {}))
+        self.pod = pod()
+        self.pod["metadata"]["labels"][ROLE] = role.name
+        failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "it has failed"}
+        self.content = {"metadata": {"name": "job", "uid": "uid"}, "status": {"conditions": [failed]}}
+        self.seen = Facts(self.content, [self.pod], (role,))
+
+    def memory(self, name, uid):
+        return ClusterMemory()
+
+    def object(self, name):
+        return self.content
+
+    def facts(self, content):
+        return self.seen
+
+    def pods_now(self, name):
+        return []
+
+
+def test_a_pod_that_was_deleted_before_its_watch_said_so_is_the_reason(tmp_path):
+    judge = Judge(Ahead(), KubernetesConfig(), RoleRecords(None, "default", tmp_path), lambda: None)
+    found = judge.status("job", "uid")
+    assert (found.state, found.reason) == (
+        JobState.LOST,
+        "its pod pod was deleted by somebody else (BackoffLimitExceeded: it has failed)",
+    )

@@ -66,8 +66,7 @@ class Judge:
         facts = self._facts(content)
         found = status(self._known.kind, facts)
         if found.state.ended and found.ended is None and any(map(is_alive, facts.pods)):
-            facts = replace(facts, pods=self._known.pods_now(name))  # the object's end was heard of before its pods'
-            found = status(self._known.kind, facts)
+            found, facts = self._with_pods_now(name, facts)
         if facts.canceled and not found.state.ended and not content["metadata"].get("deletionTimestamp"):
             self.delete(content)  # the server had refused, or the manager ended in between
         if not facts.canceled:
@@ -77,6 +76,17 @@ class Judge:
             if found.state is JobState.LOST and any(map(is_alive, facts.pods)):
                 self.delete(content)  # the other roles would go on beside the next attempt
         return found
+
+    def _with_pods_now(self, name: str, facts: Facts) -> tuple[JobStatus, Facts]:
+        """Judge an object whose end was heard of before that of its pods. Raises: ApiError."""
+        before, _ = reporting(facts)
+        facts = replace(facts, pods=self._known.pods_now(name))
+        found = status(self._known.kind, facts)
+        now, _ = reporting(facts)
+        if found.state is JobState.LOST and now is None and before is not None:
+            # It was deleted, and the watch of the pods has not said so yet. The object only counts its failures.
+            found = replace(found, reason=f"{removal(before)} ({found.reason})")
+        return found, facts
 
     def cancel(self, name: str, uid: str) -> None:
         """Ask for the job's end. Raises: ApiError."""
