@@ -230,6 +230,7 @@ class Journal:
             store = SharedStore(self.folder / FILE_NAME)
             store.open()
             self._store = store
+            weakref.finalize(self, store.close)  # a program need not end a search that it does not use any more
         return self._store
 
     @contextlib.contextmanager

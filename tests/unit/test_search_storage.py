@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -306,3 +307,12 @@ def test_a_forked_process_has_turns_of_its_own(folder: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     assert len(search.result().trials) == 3
     assert search.tell(mine, 1.0).attempt == 0
+
+
+def test_a_search_that_is_not_used_any_more_closes_its_database(folder: Path) -> None:
+    search = search_in(folder)
+    database = search._journal._use()._db
+    del search
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")

@@ -187,6 +187,7 @@ def test_tensorboard_reads_back_each_value_once(store: Store, tmp_path: Path) ->
     assert sorted(found) == [(key, step, value, 2.0 + step) for key, step, value in ALL]
 
 
+@pytest.mark.process  # MLflow asks the system for its name
 def test_mlflow_reads_back_each_value_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     from mlflow.tracking import MlflowClient
