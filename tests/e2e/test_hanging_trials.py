@@ -90,7 +90,7 @@ def test_a_trial_that_is_given_up_is_ended_before_it_runs_again(start: Any, disk
     trial, keeper = processes(running)
     keeper.suspend()
     disk.watch("hung", running.directory / "trials" / first(running)["id"] / "0")
-    disk.slow("hung", OPEN, delay_s=60)
+    disk.slow("hung", OPEN, delay_s=30)
     running.wait_for(lambda: book.read_text().count("begins") == 2)
     assert not runs(trial.pid)
     disk.heal()

@@ -15,8 +15,8 @@ import pytest
 from nnilite.testing import eventually
 
 VARIABLE = "NNILITE_TEST_RUN"
-GRACE_S = float(os.environ.get("NNILITE_TEST_GRACE_S", "10"))
-"""How long a process may take to end after the last test."""
+GRACE_S = float(os.environ.get("NNILITE_TEST_GRACE_S", "45"))
+"""How long a process may take to end after the last test: one waits for a disk that hangs for half a minute."""
 EXIT_STATUS = 20
 """Not that of failed tests: these may pass in a second round, and the processes are left all the same."""
 
