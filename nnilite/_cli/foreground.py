@@ -61,6 +61,8 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     is_owing = warn_of_owed(entry)
     if profile["state"] == "ERROR":
         return nnictl.FAILED
+    if profile["state"] == "DONE" and summary.none_succeeded(profile):
+        return nnictl.NONE_SUCCEEDED
     return nnictl.OWING if is_owing else nnictl.DONE
 
 
@@ -168,11 +170,14 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry)
     screen.show_facts({"Trials": summary.trials(profile), "Time": screen.span(profile["duration"])})
     summary.show_best(profile)
     if profile["counts"].get("FAILED"):
-        _show_failure(manager, entry)
+        _show_failure(manager, entry, whole=summary.none_succeeded(profile))
 
 
-def _show_failure(manager: Client, entry: RegistryEntry) -> None:
-    """Show one of the failed trials as an example."""
-    for trial in manager.trials(states=["FAILED"], sort="ended", descending=True, limit=1):
-        print(f"Trial {trial['id']} failed: {screen.brief(trial['reason'])}")
+def _show_failure(manager: Client, entry: RegistryEntry, *, whole: bool) -> None:
+    """Show one of the failed trials as an example: the first one, with all that it said, if no trial has succeeded."""
+    for trial in manager.trials(states=["FAILED"], sort="ended", descending=not whole, limit=1):
+        first, *more = trial["reason"].splitlines() or [""]
+        print(f"Trial {trial['id']} failed: {screen.clean(first) if whole else screen.brief(trial['reason'])}")
+        for line in more if whole else ():
+            print(f"  {screen.clean(line)}")
         print(f"  `nnictl log stderr {entry.id} --trial {trial['id']}` shows what it wrote.")

@@ -20,7 +20,7 @@ from nnilite._cli import interrupt
 from nnilite._cli.command_line import USAGE, Parser, nearest
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 
-DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED, OWING = 0, 1, 3, 4, 5, 6, 7
+DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED, OWING, NONE_SUCCEEDED = 0, 1, 3, 4, 5, 6, 7, 8
 
 COMMANDS = {
     "create": "start an experiment from a configuration file",

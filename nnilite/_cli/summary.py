@@ -52,6 +52,12 @@ def trials(profile: dict[str, Any]) -> str:
     return (f"{total} of {limit}" if limit else str(total)) + (f": {parts}" if parts else "")
 
 
+def none_succeeded(profile: dict[str, Any]) -> bool:
+    """Return whether trials have failed, and none has come to a result."""
+    counts = profile["counts"]
+    return bool(counts.get("FAILED")) and not (counts.get("SUCCEEDED") or counts.get("EARLY_STOPPED"))
+
+
 def several_objectives(profile: dict[str, Any]) -> bool:
     """Whether there is a front instead of one best trial."""
     return list(profile["objectives"]) != ["default"]
@@ -67,6 +73,9 @@ def show_best(profile: dict[str, Any]) -> None:
         return
     if best is None and profile["counts"].get("SUCCEEDED"):
         print(f"Best: none; no trial has a number as its final result. `nnictl trial ls {profile['id']}` says why.")
+        return
+    if best is None and profile["state"] in ("DONE", "ERROR") and none_succeeded(profile):
+        print("Best: none; no trial has succeeded.")
         return
     if best is None:
         print("Best: no trial has reported a final metric yet.")

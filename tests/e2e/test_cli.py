@@ -398,3 +398,11 @@ def test_a_manager_that_only_waits_ends_by_itself_and_its_page_is_opened_again(w
     assert (code, json.loads(out)["id"]) == (0, experiment.id)
     _until(lambda: not registry.is_alive(experiment.directory), "the viewer ends, too")
     assert not list(experiment.directory.glob("nnilite.sqlite-*")), "the database is closed before the lock is free"
+
+
+def test_an_experiment_of_which_no_trial_succeeds_has_an_exit_code_of_its_own(write: Write) -> None:
+    path = write(trialCommand=f"{sys.executable} nothere.py", maxTrialNumber=2)
+    code, out, _ = _done("create", "-c", path, "-p", 0, "-f")
+    assert code == 8
+    assert "Best: none; no trial has succeeded." in out
+    assert "can't open file" in out
