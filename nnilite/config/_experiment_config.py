@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from nnilite.config._command_hints import command_hints
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._ignored_options import OptionWithoutEffect, options_without_effect
@@ -341,7 +342,13 @@ class CheckedConfig(ExperimentConfig):
     def warnings(self) -> list[str]:
         """Sentences on fields that are set but have no effect, or another one, those of the services included."""
         said = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
-        return [*super().warnings, *said, *(one.sentence for one in self.without_effect)]
+        hints = [hint for command, code in self._commands() for hint in command_hints(command, code)]
+        return [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
+
+    def _commands(self) -> list[tuple[str, Path]]:
+        """Return the distinct commands of trials, each with the code directory that it runs in."""
+        settings = self._services.settings.values()
+        return sorted({(one.trial_command, Path(one.trial_code_directory)) for one in settings if one.trial_command})
 
     @property
     def without_effect(self) -> list[OptionWithoutEffect]:

@@ -253,7 +253,7 @@ STORAGE = {"storageType": "NFS", "localMountPoint": "/mnt/here", "remoteMountPoi
 
 def test_shared_storage_in_nni_s_own_fields_says_that_nobody_mounts_it():
     storage = {**STORAGE, "nfsServer": "files", "exportedDirectory": "/export"}
-    assert checked(sharedStorage=storage).warnings == []
+    assert checked(trialCommand="true", sharedStorage=storage).warnings == []
     said = checked(sharedStorage={**storage, "localMounted": "nnimount"}).warnings
     assert "sudo mount -t nfs files:/export /mnt/here" in said[0]
 
@@ -282,9 +282,12 @@ def test_a_rule_for_checkpoints_that_no_manager_reaches_is_refused():
         with pytest.raises(ConfigError, match="mount the storage on this machine") as error:
             checked(sharedStorage=away, checkpoint=rule)
         assert f"checkpoint.{field}" in str(error.value)
-        assert checked(sharedStorage={**away, "contents": ["outputs"]}, checkpoint=rule).warnings == []
-        assert checked(sharedStorage=STORAGE, checkpoint=rule).warnings == []
-    assert checked(sharedStorage=away, checkpoint={"keep": "none"}).warnings == []
+        assert (
+            checked(trialCommand="true", sharedStorage={**away, "contents": ["outputs"]}, checkpoint=rule).warnings
+            == []
+        )
+        assert checked(trialCommand="true", sharedStorage=STORAGE, checkpoint=rule).warnings == []
+    assert checked(trialCommand="true", sharedStorage=away, checkpoint={"keep": "none"}).warnings == []
 
 
 def test_the_default_folder_is_that_of_the_moment(tmp_path, monkeypatch):

@@ -1,0 +1,60 @@
+"""What in a trial command is hardly meant is a warning, wherever a config is checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnilite.config import from_dict
+
+CONFIG = {
+    "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+    "trialConcurrency": 1,
+    "maxTrialNumber": 1,
+    "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}
+
+
+def warned(folder: Path, command: str) -> list[str]:
+    return from_dict({**CONFIG, "trialCommand": command}, folder).checked().warnings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    for name in ("trial.py", "src/train.py", "run.sh"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["python3 nothere.py", "python3 -u src/nothere.py --epochs 3", "bash nothere.sh"])
+def test_a_script_that_is_not_there_is_named_with_its_folder(folder: Path, command: str) -> None:
+    [warning] = warned(folder, command)
+    assert "nothere" in warning
+    assert str(folder) in warning
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 trial.py",
+        "python3 ./src/train.py --config=other.py",
+        "sh run.sh",
+        "/opt/tools/run.py",
+        "cd src && python3 train.py",
+        "python3 $SCRIPT.py",
+        "echo 'print(1)' > made.py; python3 made.py",
+        "python3 -m package",
+        "python3 'unended.py",
+    ],
+)
+def test_what_may_be_there_is_no_warning(folder: Path, command: str) -> None:
+    assert warned(folder, command) == []
+
+
+def test_quotes_of_a_word_processor_are_a_warning(folder: Path) -> None:
+    opening, closing = "\N{LEFT DOUBLE QUOTATION MARK}", "\N{RIGHT DOUBLE QUOTATION MARK}"
+    [warning] = warned(folder, f"python3 trial.py --name {opening}a b{closing}")
+    assert "word processors" in warning
