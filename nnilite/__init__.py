@@ -6,8 +6,9 @@
         nnilite.report_intermediate_result(accuracy)
     nnilite.report_final_result({"default": accuracy, "loss": loss})
 
-Every report is one line, appended by one write to the file named by `$NNILITE_METRICS`. The keeper delivers it from
-there, so a report outlives a dead manager. Threads and processes may report at once, and any language, by such a line:
+Every report is one line, appended by one write to the file that is named in `$NNILITE_METRICS`. The keeper delivers it
+from there, so a report survives the death of the manager. Threads and processes may report at once, and any language,
+by such a line:
 
     echo "intermediate 0.5" >> "$NNILITE_METRICS"; echo "final 0.93" >> "$NNILITE_METRICS"
 
@@ -16,12 +17,12 @@ Without a manager (standalone) there are no parameters, and reports are only log
 This module is stdlib only and runs on Python 3.8 and later. `Experiment`, `Search` and the bases of tuners
 and assessors come from the whole package, and are imported when they are first used.
 
-The package beside this module. What a plugin may import has a plain name; what begins with an underscore is the
-core's own. docs/explanation/architecture.md tells how the parts work together.
+The packages around this module. What a plugin may import has a plain name; what begins with an underscore is the core's
+own. docs/explanation/architecture.md describes how the parts work together.
 
 records        the nouns: experiments, trials, attempts, metrics, events
 errors         every error that nnilite raises on purpose
-units          quantities as people write them ("90m", "4 GB"), and the types by which configs ask for them
+units          quantities as people write them ("90m", "4 GB"), and the types for them in configs
 service        the base class of training services, and what a plugin and the core know of each other
 services       the toolbox of those who write training services
 tuner          the base class of tuners
@@ -31,22 +32,22 @@ tuning         the toolbox of those who write tuners
 codedir        the code directory: which files are sent to workers, and the package that is sent
 platform_http  calls to the REST interface of a platform
 ssh            connections to machines by SSH, as `ssh` makes them
-conversion     what makes configurations of other programs' files
+conversion     makes configurations from other programs' files
 foreign_files  the one way in for files that come from workers, trials and archives
-disk_room      a part of each disk that nothing of nnilite fills
-yaml_files     YAML that anybody may have written, read within limits
+disk_room      a part of each disk that nnilite never fills
+yaml_files     reads YAML from any source, within limits
 config         the experiment's config
 experiment     experiments that are launched and steered from Python
 plot           what optuna draws, of experiments and searches
-search         a search inside of one's own program, without a server
-testing        what plugins and the manager are tested with
-_answers       what the manager can be asked, in its own words
+search         a search inside your own program, without a server
+testing        the tools that test plugins and the manager
+_answers       the questions that the manager answers
 _checkpoints   checkpoints of ended trials, and the shared storage
 _cli           nnictl
 _engine        the engine, which owns all trials of an experiment
 _keeper        the program that runs one attempt of a trial on a worker
 _doctor        finds out why experiments do not work here
-_experiments   what lies on this machine's disk of experiments
+_experiments   the experiments' files on this machine
 _hub           serves one page for all experiments of a user
 _manager       the manager's program, which puts engine, store and REST interface together
 _nni           experiments and programs of Microsoft NNI
@@ -62,10 +63,10 @@ _plugins       from a plugin's name to its class
 _side_processes  the processes of trackers and webhooks
 _views         shows an experiment from its folder, without an engine
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
-_webhooks      tells addresses of new best results, failures and the end
-_tuner_host    tuner and assessor in a process of their own
+_webhooks      reports new best results, failures and the end to web addresses
+_tuner_host    runs tuner and assessor in a process of their own
 _states        the words for states and kinds, without the records that have them
-_blocking      waits on the event loop for what blocks
+_blocking      waits on the event loop for blocking calls
 _cpython       what the SDK and the keeper use of CPython's own modules
 _version       the version of this package
 """
@@ -125,7 +126,7 @@ _STANDALONE = "STANDALONE"
 
 
 def get_next_parameter() -> Any:
-    """The parameters of this trial; `{}` in standalone mode.
+    """Return the parameters of this trial; `{}` in standalone mode.
 
     A second call returns the same object: one trial has one set of parameters.
     Raises: RuntimeError if the keeper's file cannot be read.
@@ -138,9 +139,9 @@ get_next_parameters = get_next_parameter
 
 
 def get_current_parameter(tag: str | None = None) -> Any:
-    """What `get_next_parameter` returned, or the one named `tag` of it; None before the first call.
+    """Return what `get_next_parameter` returned, or the parameter `tag` of it. Before the first call, return None.
 
-    Raises: KeyError if there is no parameter of that name.
+    Raises: KeyError if there is no parameter with that name.
     """
     if _trial.current is None:
         return None
@@ -169,25 +170,25 @@ def report_final_result(metric: Any) -> None:
 
 
 def get_experiment_id() -> str:
-    """The id of the experiment, or "STANDALONE"."""
+    """Return the id of the experiment, or "STANDALONE"."""
     return os.environ.get("NNI_EXP_ID") or _STANDALONE
 
 
 def get_trial_id() -> str:
-    """The id of this trial, or "STANDALONE"."""
+    """Return the id of this trial, or "STANDALONE"."""
     return os.environ.get("NNI_TRIAL_JOB_ID") or _STANDALONE
 
 
 def get_sequence_id() -> int:
-    """The number of this trial in its experiment, from 0; 0 in standalone mode."""
+    """Return the number of this trial in its experiment, from 0; 0 in standalone mode."""
     return int(os.environ.get("NNI_TRIAL_SEQ_ID") or 0)
 
 
 def checkpoint_dir() -> Path:
-    """A folder for checkpoints, which exists. What is in it at the start of a trial, an earlier attempt left.
+    """Return a folder for checkpoints, which exists. At the start of a trial it holds what an earlier attempt left.
 
-    It outlives the attempt if the experiment keeps checkpoints. In standalone mode it is a new temporary
-    folder, the same one for the whole process.
+    It outlives the attempt if the experiment keeps checkpoints. In standalone mode it is a new temporary folder, the
+    same one for the whole process.
     """
     from pathlib import Path
 
@@ -236,11 +237,11 @@ class _ThisTrial:
         self._temporary = ""
 
     def forked(self) -> None:
-        """In a child process another thread's lock would stay locked for ever."""
+        """Replace the lock in a child process, where one that another thread held would stay locked."""
         self._lock = _allocate_lock()
 
     def record(self) -> Any:
-        """NNI's record: `{"parameter_id": ..., "parameters": {...}, ...}`."""
+        """Return NNI's record: `{"parameter_id": ..., "parameters": {...}, ...}`."""
         with self._lock:
             if self.current is None:
                 self.current = self._read() if _system_dir() else self._standalone()
@@ -313,7 +314,7 @@ class _ThisTrial:
             self._warn("final", "a second final result was reported: the first one counts")
 
     def _warn(self, about: str, message: str) -> None:
-        """Once for each thing, on standard error."""
+        """Warn about each thing once, on standard error."""
         if about in self._warned:
             return
         self._warned.add(about)
@@ -322,7 +323,7 @@ class _ThisTrial:
         warnings.warn(f"nnilite: {message}", RuntimeWarning, stacklevel=5)
 
     def own_checkpoint_dir(self) -> str:
-        """Where checkpoints go if no folder was given for them."""
+        """Return where checkpoints go if no folder was given for them."""
         output = os.environ.get("NNI_OUTPUT_DIR")
         if _system_dir() and output:
             return os.path.join(output, "checkpoint")
@@ -335,14 +336,14 @@ class _ThisTrial:
 
 
 def _system_dir() -> str:
-    """The attempt's folder; "" in standalone mode."""
+    """Return the attempt's folder; "" in standalone mode."""
     if os.environ.get("NNI_PLATFORM", "unittest") == "unittest":
         return ""
     return os.environ.get("NNI_SYS_DIR", "")
 
 
 def _append(line: bytes) -> None:
-    """One write, so that the lines of several processes do not mix."""
+    """Append the line with one write, so that the lines of several processes do not mix."""
     path = os.environ.get("NNILITE_METRICS") or os.path.join(_system_dir(), ".nni", "metrics")
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -371,7 +372,10 @@ def _text(metric: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A scalar or an array of numpy, torch, ... as plain Python. Known by its methods, without an import."""
+    """Return a scalar or an array of numpy, torch, ... as plain Python.
+
+    It is recognized by its methods, without an import.
+    """
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
         item = value.item()
         return float(item) if type(item) is type(value) else item
@@ -386,7 +390,7 @@ def _short(value: Any) -> str:
 
 
 def _log_result(kind: str, sequence: int, text: str) -> None:
-    """Standalone: to the program's own log, or to standard output if it has none."""
+    """Log a result in standalone mode: to the program's own log, or to standard output if it has none."""
     import logging
     import sys
 

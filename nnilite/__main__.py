@@ -16,7 +16,7 @@ from nnilite._keeper import SHIM
 
 
 def main() -> None:
-    """Become that Python; the path goes on to the programs that it starts."""
+    """Become that Python; the programs that it starts inherit the path."""
     paths = [str(SHIM), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """The result of what blocks. Its thread keeps nobody from ending: not who is canceled, and not the program."""
+    """Return the result of a blocking call. Its thread does not delay a cancellation or the end of the program."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

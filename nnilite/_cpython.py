@@ -87,7 +87,7 @@ class _Reading:
 
 
 def _is_proven() -> bool:
-    """Whether this Python's reader and writer in C are those that this module knows."""
+    """Return whether this Python's reader and writer in C are those that this module knows."""
     if not _proven:
         try:
             known = _parsed(_SAMPLE_TEXT) == (_SAMPLE, len(_SAMPLE_TEXT)) and _encoded(_SAMPLE, _refuse) == _SAMPLE_TEXT

@@ -110,7 +110,7 @@ class Backend(Protocol):
     async def trial(self, trial: str) -> tuple[Trial, Sequence[Attempt]]: ...
 
     async def uses(self) -> Mapping[str, TrialUse]:
-        """By trial, what those that run use now; those of which nothing is known are left out."""
+        """Return what each running trial uses now; trials without a known value are left out."""
 
     async def add_trial(self, parameters: Json) -> Trial: ...
 
@@ -123,13 +123,13 @@ class Backend(Protocol):
         """
 
     async def scale_trial(self, trial: str, workers: int) -> Trial:
-        """Change the number of workers of an elastic trial while it goes on. Raises: NotFound, Conflict."""
+        """Change the number of workers of an elastic trial while it runs. Raises: NotFound, Conflict."""
 
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         """Run ended trials again: those of `ids`, or all in `state`. Returns them as they are now."""
 
     async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
-        """What people have written about trials. Trials of which nobody has written are left out."""
+        """Return what people have written about trials. Trials without remarks are left out."""
 
     async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
         """Replace the remarks of that trial and revision, also if the experiment is only viewed; they are checked.
@@ -140,13 +140,13 @@ class Backend(Protocol):
     async def metrics(self, query: MetricQuery) -> MetricPage: ...
 
     async def rows(self, table: Table, after: PageCursor, limit: int) -> RowPage:
-        """Trials or attempts that are new or changed since the cursor, with the columns of `_rest.insight`."""
+        """Return trials or attempts that are new or changed since the cursor, with the columns of `_rest.insight`."""
 
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
-        """Intermediate results of these trials, at most about `points` of each; unknown trials are left out."""
+        """Return intermediate results of these trials, at most about `points` of each; unknown trials are left out."""
 
     async def importance(self, method: ImportanceMethod, key: str) -> Importance:
-        """How much each parameter matters for the number `key` of the final results. May take seconds.
+        """Return how much each parameter matters for the number `key` of the final results. May take seconds.
 
         Raises: ServiceError.
         """
@@ -155,16 +155,19 @@ class Backend(Protocol):
         """Commit a batch of a job whose token has been checked. Raises: NotFound, GapConflict, FencedConflict."""
 
     def callback_token(self, job: str) -> str:
-        """The token of a job, existing or not (an HMAC of its name)."""
+        """Return the token of a job, existing or not (an HMAC of its name)."""
 
     async def log(self, name: str, offset: int, limit: int) -> Piece:
-        """Part of the log "manager" or "tuner". A negative offset counts from the end."""
+        """Return part of the log "manager" or "tuner". A negative offset counts from the end."""
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
-        """Part of "stdout" or "stderr". `attempt` None means the latest. A negative offset counts from the end."""
+        """Return part of "stdout" or "stderr".
+
+        `attempt` None means the latest. A negative offset counts from the end.
+        """
 
     async def directory(self, trial: str) -> Path:
-        """The trial's folder on this machine. Raises: NotFound if there is none (yet)."""
+        """Return the trial's folder on this machine. Raises: NotFound if there is none (yet)."""
 
     async def files(self, trial: str, elsewhere: bool) -> FileListing:
         """List a trial's files: those on this machine, and with `elsewhere` those of its latest attempt where it ran.
@@ -185,22 +188,22 @@ class Backend(Protocol):
         """
 
     def export(self) -> AsyncIterator[Trial]:
-        """All ended trials, by sequence. May be called twice for one answer."""
+        """Yield all ended trials, by sequence. May be called twice for one answer."""
 
     async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
-        """Hand the tuner (parameters, value) pairs known from elsewhere. Returns how many were new."""
+        """Hand the tuner (parameters, value) pairs known from elsewhere. Return how many were new."""
 
     async def imported(self) -> Sequence[Sequence[tuple[Json, Json]]]:
-        """The pairs of each import so far."""
+        """Return the pairs of each import so far."""
 
     def code_package(self, digest: str) -> Path:
-        """The archive of a code package. Raises: NotFound."""
+        """Return the archive of a code package. Raises: NotFound."""
 
     def keeper(self) -> Path:
-        """The keeper zipapp."""
+        """Return the keeper zipapp."""
 
     def subscribe(self) -> Subscription:
-        """A subscription to changes from now on, made by `nnilite._answers.changes.Changes`."""
+        """Return a subscription to changes from now on, made by `nnilite._answers.changes.Changes`."""
 
     async def others(self) -> Sequence[Listed]:
-        """All experiments of this machine that the registry knows."""
+        """Return all experiments of this machine that the registry knows."""

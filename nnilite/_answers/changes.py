@@ -82,7 +82,7 @@ class Changes:
 
 
 def _key(change: Change) -> Hashable:
-    """Changes with equal keys are states of one thing: the later one replaces the earlier."""
+    """Return a key of the thing that the change is about: a later change with the same key replaces an earlier one."""
     if isinstance(change, Trial):
         return ("trial", change.id)
     if isinstance(change, Metric):

@@ -90,7 +90,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class TrialUse:
-    """What the processes of a running trial use, as its keeper has told last."""
+    """What the processes of a running trial use, as its keeper last reported."""
 
     trial: str
     attempt: Annotated[int, COUNT]
@@ -101,7 +101,7 @@ class TrialUse:
 
 
 class TrialSort(str, Enum):
-    """Columns by which trials can be sorted. Trials without a value in that column come last."""
+    """Columns to sort trials by. Trials without a value in that column come last."""
 
     SEQUENCE = "sequence"
     VALUE = "value"
@@ -173,9 +173,9 @@ class MetricQuery:
 
 @dataclass(frozen=True)
 class MetricPage:
-    """One page of metrics. `next` continues after it, even after the last page, once more metrics have come.
+    """One page of metrics. `next` continues after it, even after the last page, when more metrics have come.
 
-    `parameter_ids` has, for each metric, that of its trial.
+    `parameter_ids` has the id of each metric's trial.
     """
 
     metrics: Sequence[Metric]
@@ -204,7 +204,10 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class OtherEntry:
-    """What is no file in a trial's folder: a link, with its target as text, or a pipe or device. None is copied."""
+    """An entry in a trial's folder that is not a file: a link, with its target as text, or a pipe or device.
+
+    None is copied.
+    """
 
     path: str
     kind: str

@@ -71,7 +71,7 @@ class FolderClearing:
 
 
 def _older(folder: Path) -> list[Path]:
-    """All entries of a folder but the newest one, and links to it. Those that vanish meanwhile are left out."""
+    """Return all entries of a folder but the newest one, and links to it. Those that vanish meanwhile are left out."""
     found: list[tuple[int, Path]] = []
     try:
         entries = list(folder.iterdir())
@@ -115,7 +115,7 @@ def remove(path: Path) -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder. Files that vanish meanwhile do not count."""
+    """Return bytes of all files below a folder. Files that vanish meanwhile do not count."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

@@ -25,11 +25,11 @@ class CheckpointRule:
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether there is nothing to do, ever."""
+        """Whether the rule keeps everything, so that there is never anything to tidy."""
         return self.keep == "all" and self.max_bytes is None
 
     def stay(self, trial: str, best: str | None) -> Stay:
-        """What is to stay of an ended trial, whatever the size of all; `best` is the best trial so far."""
+        """Return what is to stay of an ended trial, whatever the size of all; `best` is the best trial so far."""
         if self.keep == "best":
             return Stay.ALL if trial == best else Stay.NOTHING
         return {"last": Stay.NEWEST, "none": Stay.NOTHING}.get(self.keep, Stay.ALL)
@@ -39,7 +39,10 @@ class Clearing(Protocol):
     """What is to go of one trial's checkpoints. Both methods block; both may be repeated after whatever has failed."""
 
     def set_aside(self) -> None:
-        """One quick step, in which the trial must not start: afterwards it finds what is to stay, and all of that."""
+        """Set the rest aside in one quick step, during which the trial must not start.
+
+        Then it finds exactly what is to stay.
+        """
 
     def delete(self) -> None:
         """Delete what was set aside. The trial may run meanwhile."""
@@ -54,10 +57,13 @@ class CheckpointPlace(Protocol):
     title: str
 
     def holding(self, trials: Collection[str]) -> Collection[str]:
-        """Those of the trials of which there may be something here."""
+        """Return those of the trials that may have something here."""
 
     def look(self, trial: str, attempt: int, stay: Stay) -> Clearing | None:
-        """What is to go of a trial whose latest attempt has that number; None if nothing is. Changes nothing."""
+        """Return what is to be deleted of a trial whose latest attempt has that number; None if nothing is.
+
+        Change nothing.
+        """
 
     def size(self, trial: str, attempt: int) -> int:
-        """Bytes of a trial's checkpoints. The trial may run."""
+        """Return the bytes of a trial's checkpoints. The trial may run."""

@@ -74,7 +74,7 @@ class CheckpointTidier:
         self._wake = asyncio.Event()
 
     def holds(self, trial: str) -> bool:
-        """Whether the trial must not start now, for its checkpoints are being set aside."""
+        """Return whether the trial must not start now, because its checkpoints are being set aside."""
         return trial in self._held.values()
 
     def committed(self, records: Sequence[s.Record]) -> None:
@@ -201,7 +201,10 @@ class CheckpointTidier:
         raise ServiceError(f"those of trial {trial} change while they are deleted")
 
     async def _within(self, trial: str, work: Awaitable[T]) -> T:
-        """Wait for what is done for a trial. Raises: ServiceError if it takes long, and then it goes on alone."""
+        """Wait for work on a trial.
+
+        Raises: ServiceError if it takes long; the work then continues in the background.
+        """
         working = asyncio.ensure_future(work)
         try:
             done, _ = await asyncio.wait([working], timeout=_SLOW_S)
@@ -218,7 +221,7 @@ class CheckpointTidier:
         return working.result()
 
     def _check_slow(self, trial: str) -> None:
-        """Raises: ServiceError if nothing more is to be begun for this trial now."""
+        """Refuse further work for a trial while earlier work on it is slow. Raises: ServiceError."""
         self._slow = {name: working for name, working in self._slow.items() if not working.done()}
         if trial in self._slow:
             raise ServiceError(f"those of trial {trial} are still being looked at or deleted")
@@ -256,7 +259,7 @@ async def keep_tidy(tidiers: Sequence[CheckpointTidier], over: asyncio.Event) ->
 def starting_after(
     tidiers: Sequence[CheckpointTidier], make: Callable[[Trial, Attempt], Job]
 ) -> Callable[[Trial, Attempt], Job]:
-    """`make`, but a trial whose checkpoints are just being set aside has to wait: it raises NoCapacity."""
+    """Wrap `make` so that a trial whose checkpoints are being set aside has to wait: the result raises NoCapacity."""
 
     def made(trial: Trial, attempt: Attempt) -> Job:
         if any(tidier.holds(trial.id) for tidier in tidiers):

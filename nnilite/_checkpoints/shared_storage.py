@@ -1,4 +1,4 @@
-"""The manager's side of the shared storage: what keepers are told of it, whether it can be used, and the code in it."""
+"""The manager's side of the shared storage: its description for keepers, the check of its use, and the code in it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SharedStorage:
         return self._config.storage_type != "NFS" or self._config.local_mounted != "nomount"
 
     def checkpoints(self, scratch: Path) -> StoredCheckpoints | None:
-        """The checkpoints in it; None if there are none, or the manager cannot reach them."""
+        """Return the checkpoints in it; None if there are none, or the manager cannot reach them."""
         if "checkpoints" not in self._config.contents or not self._reached:
             return None
         return StoredCheckpoints(self._where, lambda: open_storage(self.entry), scratch)
@@ -77,11 +77,14 @@ class SharedStorage:
             self._bounded(lambda: self._try(scratch))
 
     def look(self, scratch: Path) -> None:
-        """Like `prepare`, but nothing is written."""
+        """Check the storage as `prepare` does, but write nothing."""
         self._bounded(lambda: self._look(scratch))
 
     def with_code(self, pack: Callable[[], CodePackage]) -> Callable[[], CodePackage]:
-        """A function that packs the code and puts it into the storage, once. Without the storage, workers ask us."""
+        """Return a function that packs the code and puts it into the storage, once.
+
+        Without the storage, workers ask the manager.
+        """
         if "code" not in self._config.contents:
             return pack
 
@@ -98,7 +101,7 @@ class SharedStorage:
         return packed
 
     def stored_code(self, package: str) -> dict[str, Json] | None:
-        """What a worker needs to fetch the code package of this hash from the storage; None if it is not there."""
+        """Return what a worker needs to fetch the code package with this hash; None if the storage does not have it."""
         return self.entry if package in self._sent else None
 
     def _try(self, scratch: Path) -> None:
@@ -125,7 +128,7 @@ class SharedStorage:
             raise StorageError(f"this user may not write to {point}; change its rights")
 
     def _make_folder(self) -> None:
-        """Make the experiment's folder, with a file by which workers know that the right thing is mounted."""
+        """Make the experiment's folder, with a file that shows workers that the right storage is mounted."""
         self._check_mounted()
         folder = Path(str(self._config.local_mount_point), self._folder)
         try:
@@ -136,7 +139,10 @@ class SharedStorage:
             raise StorageError(f"{folder} cannot be made: {error.strerror}; give this user the right to") from error
 
     def _bounded(self, work: Callable[[], None]) -> None:
-        """Do it in a thread of its own: a mounted folder whose server is away may hold it for ever."""
+        """Run the work in a thread of its own.
+
+        A mounted folder whose server is unreachable may block it without end.
+        """
         faults: list[Exception] = []
 
         def run() -> None:
@@ -157,7 +163,10 @@ class SharedStorage:
 
 
 def shared_storage(config: CheckedConfig, experiment: str) -> SharedStorage | None:
-    """The shared storage of an experiment, with credentials of the config or the environment. Raises: ConfigError."""
+    """Return the shared storage of an experiment, with credentials of the config or the environment.
+
+    Raises: ConfigError.
+    """
     if config.shared_storage is None:
         return None
     return SharedStorage(config.shared_storage, experiment, config.checkpoint.keep, os.environ)
@@ -205,7 +214,7 @@ def _prefixed(config: CheckedStorage, folder: str) -> str:
 
 
 def _signature(account: str, container: str, key: bytes) -> str:
-    """A shared access signature: it opens one container for some time, so that the account's key stays here."""
+    """Return a shared access signature: it opens one container for some time, so that the account's key stays here."""
     until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=_SIGNATURE_DAYS)
     expiry, rights = until.strftime("%Y-%m-%dT%H:%M:%SZ"), "rcwd"
     # The empty lines are what else may be signed: a start, addresses, a protocol, a snapshot, headers of the answer.

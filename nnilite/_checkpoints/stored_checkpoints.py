@@ -24,7 +24,7 @@ _MOST_LIST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class _CheckpointList:
-    """An attempt's list. `gone`: names in the storage, and bytes, of what is no longer part of the checkpoint."""
+    """An attempt's list. `gone`: names in the storage, and bytes, of files that no longer belong to the checkpoint."""
 
     saved: float
     files: Mapping[str, dict[str, Any]]
@@ -36,7 +36,7 @@ class _CheckpointList:
         return {facts["object"]: facts["size"] for facts in self.files.values() if "object" in facts}
 
     def newest_entry(self) -> dict[str, dict[str, Any]]:
-        """The files of the newest entry, a file or folder, and links to it. A link has no time of its own."""
+        """Return the files of the newest entry, a file or folder, and links to it. A link has no time of its own."""
         times: dict[str, int] = {}
         for path, facts in self.files.items():
             top = path.split("/")[0]
@@ -46,7 +46,7 @@ class _CheckpointList:
 
 
 def _ways(path: str, facts: Mapping[str, Any]) -> set[str]:
-    """The entries by which one comes to a file: its own, and for a link that is an entry, the one that it leads to."""
+    """Return the entries that lead to a file: its own and, for a link that is an entry, the one that it points to."""
     found = {path.split("/")[0]}
     if "link" in facts and "/" not in path:
         found.update(PurePosixPath(facts["link"]).parts[:1])
@@ -102,7 +102,7 @@ class StoredCheckpoints:
 
 @dataclass(frozen=True)
 class StoredClearing:
-    """What goes from the storage, as `left.gone` names it, and lists of earlier attempts that nobody needs then."""
+    """What is to be deleted from the storage, as `left.gone` names it, and earlier lists that are then obsolete."""
 
     storage: Storage
     newest: str
@@ -139,7 +139,7 @@ def _name(trial: str, number: int) -> str:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Raises: ServiceError in place of a StorageError."""
+    """Raise a ServiceError in place of a StorageError."""
     try:
         yield
     except StorageError as error:

@@ -44,7 +44,7 @@ import sys
 
 
 def main() -> None:
-    """The program `nnictl`."""
+    """Run the program `nnictl`."""
     from nnilite._cli import interrupt
 
     _have_streams()

@@ -19,7 +19,10 @@ from nnilite.errors import ConfigError, NotFound
 
 
 def manager_options(options: argparse.Namespace) -> ManagerOptions:
-    """The options of a new manager. Raises: ConfigError if a half of the TLS pair is not set, or does not exist."""
+    """Return the options of a new manager.
+
+    Raises: ConfigError if a half of the TLS pair is not set, or does not exist.
+    """
     certificate, key = options.tls_cert, options.tls_key
     if (certificate is None) != (key is None):
         raise ConfigError("--tls-cert and --tls-key belong together: give both, or neither.")
@@ -37,7 +40,7 @@ def manager_options(options: argparse.Namespace) -> ManagerOptions:
 
 
 def find(options: argparse.Namespace, *, read_only: bool = False) -> RegistryEntry:
-    """The experiment that the command line names; with `read_only` also one of Microsoft NNI.
+    """Return the experiment that the command line names; with `read_only` also one of Microsoft NNI.
 
     Raises: NotFound, Conflict if several match.
     """
@@ -45,7 +48,10 @@ def find(options: argparse.Namespace, *, read_only: bool = False) -> RegistryEnt
 
 
 def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
-    """The experiment to be opened, in the folder that was given with it, if one was. Raises: as `registry.at`."""
+    """Return the experiment to be opened, in the folder that was given with it, if one was.
+
+    Raises: as `registry.at`.
+    """
     if options.folder is None:
         return find(options, read_only=True)
     inner = options.folder / options.id
@@ -57,13 +63,13 @@ def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
 
 @contextmanager
 def running(options: argparse.Namespace) -> Iterator[Client]:
-    """A client of the manager of the named experiment. Raises: NotFound, NotRunning."""
+    """Yield a client of the manager of the named experiment. Raises: NotFound, NotRunning."""
     with managers.connect(find(options)) as found:
         yield found
 
 
 @contextmanager
 def reading(options: argparse.Namespace, *, timeout_s: float = managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
-    """A client for reading: of the experiment's manager or, if it has none, of its folder."""
+    """Yield a client for reading: of the experiment's manager or, if it has none, of its folder."""
     with opened(find(options, read_only=True), timeout_s=timeout_s) as found:
         yield found

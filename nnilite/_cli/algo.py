@@ -1,5 +1,8 @@
-"""The tuners and assessors that are installed. You can add more as Python packages, or from a folder of your own with
-`className` and `codeDirectory` in the configuration."""
+"""The tuners and assessors that are installed.
+
+You can add more as Python packages, or from a folder of your own with `className` and `codeDirectory` in the
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -129,13 +132,13 @@ def _described(kind: str, name: str) -> dict[str, object]:
 
 
 def _arguments(plugin: type) -> list[dict[str, object]]:
-    """The arguments of its constructor, which are the `classArgs` of a configuration, with their defaults."""
+    """Return the arguments of its constructor, which are the `classArgs` of a configuration, with their defaults."""
     found = inspect.signature(plugin).parameters.values()
     named = [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     return [{"name": one.name, "required": one.default is one.empty, "default": _default(one)} for one in named]
 
 
 def _default(argument: inspect.Parameter) -> object:
-    """The default of an argument as JSON, or as a text if JSON cannot have it."""
+    """Return the default of an argument as JSON, or as a text if JSON cannot have it."""
     default = None if argument.default is argument.empty else argument.default
     return default if isinstance(default, (str, int, float, NoneType)) else repr(default)

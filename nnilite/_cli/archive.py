@@ -45,14 +45,14 @@ _OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and
 
 
 def is_kept(parts: tuple[str, ...]) -> bool:
-    """Whether a file at this path of an experiment's folder is saved, and loaded again. Nothing else ever is."""
+    """Return whether a file at this path of an experiment's folder is saved and loaded. No other file ever is."""
     if len(parts) == 1:
         return parts[0] in {*_FILES, _REMARKS}
     return parts[0] in _FOLDERS and not _is_of_an_attempt(parts)
 
 
 def is_left_behind(parts: tuple[str, ...]) -> bool:
-    """Whether a file is nnilite's own, but belongs to one running manager or job and must not be saved."""
+    """Return whether a file is nnilite's own, but belongs to one running manager or job and must not be saved."""
     if len(parts) == 1:
         return parts[0] in _OF_A_MANAGER or parts[0].endswith(_OF_A_SERVICE)
     return parts[0].startswith(".nnilite-sdk-") or _is_of_an_attempt(parts)
@@ -131,7 +131,7 @@ def _write_database(entry: RegistryEntry, archive: zipfile.ZipFile, work: Work, 
 
 
 def _content(entry: RegistryEntry, *, with_code: bool) -> Iterator[tuple[Path, str]]:
-    """Each file but the database with its name in the zip file."""
+    """Yield each file but the database, with its name in the zip file."""
     for path in _files(entry.directory):
         parts = path.relative_to(entry.directory).parts
         if is_kept(parts) and parts != (DATABASE,) and not (with_code and parts[0] == SAVED_CODE):
@@ -158,7 +158,7 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is text, since a zip file can have no other names."""
+    """Return whether a name is text, since a zip file can have no other names."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -167,7 +167,10 @@ def _is_text(name: str) -> bool:
 
 
 def _childless(folder: Path) -> bool:
-    """Whether a folder is to be saved as an empty one. Links to folders count as files, as they are not followed."""
+    """Return whether a folder is to be saved as an empty one.
+
+    Links to folders count as files, as they are not followed.
+    """
     return folder.is_symlink() or next(folder.iterdir(), None) is None
 
 

@@ -52,8 +52,11 @@ class Places:
 
 
 class BoundedArchive(io.BufferedReader):
-    """The file of an archive, with a limit. zipfile reads an archive's directory as a whole and makes an object of each
-    entry, which ten million entries must not reach."""
+    """The file of an archive, with a limit.
+
+    zipfile reads an archive's directory as a whole and makes an object of each entry, so an archive with ten million
+    entries would fill the memory.
+    """
 
     def __init__(self, path: Path, most_files: int) -> None:
         super().__init__(path.open("rb", buffering=0))
@@ -70,7 +73,7 @@ def _too_many(path: Path, most_files: int) -> ConfigError:
 
 
 def check_free(experiment: str, directory: Path, code: Path) -> None:
-    """Raises: Conflict if the experiment is known, or something is in one of its places."""
+    """Check that the experiment is unknown and its places are empty. Raises: Conflict."""
     if registry.entry(experiment) is not None:
         raise Conflict(
             f"Experiment {experiment} is on this machine already; `nnictl experiment delete {experiment}` makes room."
@@ -82,7 +85,7 @@ def check_free(experiment: str, directory: Path, code: Path) -> None:
 
 @contextmanager
 def drafts(directory: Path, code: Path) -> Iterator[Places]:
-    """Folders to unpack into, on the same disks as the places. Their remaining content is removed afterwards."""
+    """Yield folders to unpack into, on the same disks as the places. What remains in them is removed afterwards."""
     with ExitStack() as made:
 
         def beside(path: Path) -> Path:
@@ -142,7 +145,7 @@ class EntryPaths:
 
 
 def folds_case(folder: Path) -> bool:
-    """Whether this disk does not distinguish `A` from `a`, so that two files of an archive could become one."""
+    """Return whether this disk does not distinguish `A` from `a`, so that two files of an archive could become one."""
     probe = folder / "probe-a"
     probe.touch()
     try:
@@ -152,7 +155,7 @@ def folds_case(folder: Path) -> bool:
 
 
 def checked_parts(entry: zipfile.ZipInfo, taken: EntryPaths) -> tuple[str, ...]:
-    """The parts of an entry's path. Raises: ConfigError if it leaves the archive, or collides with another."""
+    """Return the parts of an entry's path. Raises: ConfigError if it leaves the archive, or collides with another."""
     parts = tuple(entry.filename.removesuffix("/").split("/"))
     odd = set(parts) & {"", ".", ".."} or entry.orig_filename != entry.filename or len(parts) > _DEEPEST
     if odd or not taken.add(parts, entry.is_dir()):
@@ -165,7 +168,7 @@ def foreign(entry: zipfile.ZipInfo) -> ConfigError:
 
 
 def check_kind(entry: zipfile.ZipInfo) -> None:
-    """Raises: ConfigError for what is neither a file nor a folder, or encrypted."""
+    """Refuse an entry that is neither a file nor a folder, or is encrypted. Raises: ConfigError."""
     kind = stat.S_IFMT(entry.external_attr >> 16)
     fitting = (0, stat.S_IFDIR) if entry.is_dir() else (0, stat.S_IFREG)
     if kind not in fitting or entry.compress_type not in _PLAIN or entry.flag_bits & 1:

@@ -20,7 +20,7 @@ def json_argument(parser: argparse.ArgumentParser, text: str = "print JSON") -> 
 
 
 def state(text: str) -> str:
-    """The state of a trial from the command line, in capitals or not."""
+    """Parse the state of a trial, in capitals or not."""
     return text.upper()
 
 
@@ -44,21 +44,21 @@ def manager_arguments(parser: argparse.ArgumentParser, first_port: int = 8080) -
 
 
 def port(text: str) -> int:
-    """A port number from the command line."""
+    """Parse a port number."""
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text} is not a port: ports go from 0 to 65535")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """A count of at least one from the command line."""
+    """Parse a count of at least one."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)
 
 
 def amount(text: str) -> float:
-    """An amount of money from the command line."""
+    """Parse an amount of money."""
     try:
         number = float(text)
     except ValueError:
@@ -69,7 +69,7 @@ def amount(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """A size in bytes, such as 200gb, from the command line."""
+    """Parse a size in bytes, such as 200gb."""
     from nnilite.units import parse_size_bytes
 
     try:

@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.format_usage()}ERROR: {sentence}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse here what the command does not know, so that the place is told and its own options are."""
+        """Refuse unknown options here, so that the message names the place in the command and its own options."""
         found, left = super().parse_known_args(args, namespace)
         if left:
             self.error(self._too_much(left))
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
         return f"`{self.prog}`: {about['name']}: {what}{mark} `{self.prog} --help` tells more."
 
     def _described(self, name: str) -> str:
-        """An argument by argparse's name of it, with what it is for where that is known."""
+        """Describe an argument: argparse's name of it, with its purpose where that is known."""
         for action in self._actions:
             if name in ("/".join(action.option_strings), action.metavar, action.dest):
                 value = f" {action.metavar}" if action.option_strings and isinstance(action.metavar, str) else ""
@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """The word that is nearly the given one; "" if there is none."""
+    """Return the known word that is nearest to the given one; "" if there is none."""
     import difflib  # who makes no mistake does not wait for it
 
     return next(iter(difflib.get_close_matches(given, list(known), 1)), "")

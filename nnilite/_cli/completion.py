@@ -1,4 +1,4 @@
-"""Print a script by which a shell completes nnictl's commands, options, files and the ids of experiments.
+"""Print a script with which a shell completes nnictl's commands, options, files and the ids of experiments.
 
 bash, in ~/.bashrc:                eval "$(nnictl completion bash)"
 zsh, in ~/.zshrc after compinit:   eval "$(nnictl completion zsh)"
@@ -50,7 +50,7 @@ def completion(options: argparse.Namespace) -> None:
 
 
 def _whole() -> Parser:
-    """The parser of nnictl with the options of all commands."""
+    """Return the parser of nnictl with the options of all commands."""
     parser = Parser(prog="nnictl")
     parser.add_argument("-v", "--version", action="store_true", help="print the version")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -66,7 +66,7 @@ def _whole() -> Parser:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> list[Any]:
-    """A parser and all below it."""
+    """Return a parser and all below it."""
     found: list[Any] = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

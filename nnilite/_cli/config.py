@@ -63,5 +63,5 @@ def convert(options: argparse.Namespace) -> None:
 
 
 def _part(text: str) -> str | int:
-    """A part of a dotted path: a key, or the position in a list."""
+    """Parse a part of a dotted path: a key, or the position in a list."""
     return int(text) if text.isdecimal() else text

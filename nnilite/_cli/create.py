@@ -90,7 +90,10 @@ def packed(work: Work, done: int, total: int) -> None:
 
 
 def _checked(path: Path, *, dry_run: bool = False) -> CheckedConfig:
-    """Return the checked config of a file. A dry run tells itself what has no effect. Raises: ConfigError."""
+    """Return the checked config of a file.
+
+    A dry run itself lists the fields that have no effect. Raises: ConfigError.
+    """
     from nnilite._cli.nnictl import warn
     from nnilite.config import load
 

@@ -99,7 +99,7 @@ def _of_config(config: CheckedConfig, options: argparse.Namespace, taken: bool) 
 
 
 def _local_gpus(config: CheckedConfig | None) -> tuple[int, tuple[int, ...] | None]:
-    """How many GPUs of this machine a trial needs, and which ones it may have."""
+    """Return how many GPUs of this machine a trial needs, and which ones it may have."""
     if config is None:
         return 0, None
     for name, platform, section in config.services:

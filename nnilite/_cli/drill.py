@@ -1,7 +1,7 @@
-"""Rehearse what spot nodes do: interrupt running trials at random, and report what that has cost.
+"""Rehearse what spot nodes do: interrupt running trials at random, and report the cost.
 
 An interrupted trial is tried again from its checkpoint, as if its machine had been lost. This does not count as one of
-its further attempts (maxTrialRetries). Ctrl-C ends the drill, and the report comes all the same.
+its further attempts (maxTrialRetries). Ctrl-C ends the drill, and the report is still printed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def per_second(text: str) -> float:
-    """A rate such as 0.2/min from the command line, as interruptions in a second."""
+    """Parse a rate such as 0.2/min, as interruptions per second."""
     found = _RATE.fullmatch(text.lower())
     if found is None or found[2] not in _UNITS_S:
         raise argparse.ArgumentTypeError(f"{text!r} is no rate: write a number and a time, such as 0.2/min or 3/h")
@@ -66,7 +66,7 @@ def per_second(text: str) -> float:
 
 
 def span_s(text: str) -> int:
-    """A duration from the command line, in seconds."""
+    """Parse a duration, in seconds."""
     from nnilite.units import parse_duration_s
 
     try:
@@ -179,7 +179,7 @@ def _studies(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> 
 
 
 def _usual_count(manager: Client) -> int | None:
-    """How many intermediate results a trial of one attempt has, None if there is none, or they differ."""
+    """Return how many intermediate results a trial with one attempt has, None if there is none, or they differ."""
     whole = [trial for trial in manager.trials(states=["SUCCEEDED"], limit=10 * _COMPARED) if trial["attempt"] == 0]
     counts = {len(list(manager.metrics(trial["id"], kind="PERIODICAL"))) for trial in whole[:_COMPARED]}
     return counts.pop() if len(counts) == 1 else None
@@ -215,5 +215,5 @@ def _waited(found: Report) -> str:
 
 
 def _at_least(one: dict[str, Any], text: str | None) -> str | None:
-    """Marks an amount that may become more when the trial has gone on."""
+    """Mark an amount that may grow while the trial continues."""
     return f">= {text}" if text is not None and one["atLeast"] else text

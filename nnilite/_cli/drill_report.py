@@ -1,8 +1,8 @@
-"""What a drill has cost, from the attempts and metrics of a trial. Pure: all that is known comes in.
+"""Compute what a drill has cost from the attempts and metrics of a trial. The functions are pure.
 
-Work is lost from the last result that no further attempt repeats until the attempt's end. Which results are repeated
-is told by a step number in them. Without one it is told by their count, once the trial has succeeded, if all trials of
-one attempt have the same count.
+Work is lost from the last result that no further attempt repeats until the attempt's end. A step number in the results
+shows which of them are repeated. Without one, their count shows it, once the trial has succeeded, if all trials of one
+attempt have the same count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_NAMED = 5
 
 
 class DrillOutcome(str, Enum):
-    """What is said of the curve of an interrupted trial."""
+    """What the report says about the curve of an interrupted trial."""
 
     WHOLE = "whole"
     GAP = "gap"
@@ -47,7 +47,10 @@ def study(
     key: str = "step",
     usual: int | None = None,
 ) -> Study:
-    """`drilled`: the numbers of the interrupted attempts. `usual`: how many results an uninterrupted trial has."""
+    """Study one trial.
+
+    `drilled`: the numbers of the interrupted attempts. `usual`: the results of an uninterrupted trial.
+    """
     reports = [one for one in metrics if one["kind"] == "PERIODICAL"]
     steps = [_step(one["value"], key) for one in reports]
     known = [step for step in steps if step is not None]
@@ -70,7 +73,7 @@ def study(
 
 
 def summed(studies: Sequence[Study]) -> Report:
-    """The report of all trials."""
+    """Return the report of all trials."""
     found = [one for each in studies for one in each.interruptions]
     costs = [one["lostCost"] for one in found if one["lostCost"] is not None]
     return {
@@ -89,7 +92,7 @@ def _step(value: Any, key: str) -> int | None:
 
 
 def _repeated_by_step(reports: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> dict[int, int]:
-    """By attempt: how many of its last results are repeated. The last one that has reported is left out."""
+    """Return, by attempt, how many of its last results are repeated. The last one that has reported is left out."""
     by_attempt: dict[int, list[int]] = {}
     for one, step in zip(reports, steps, strict=True):
         by_attempt.setdefault(one["attempt"], []).append(step)
@@ -104,7 +107,7 @@ def _repeated_by_step(reports: Sequence[Mapping[str, Any]], steps: Sequence[int]
 def _repeated_by_count(
     reports: Sequence[Mapping[str, Any]], expected: int | None, trial: Mapping[str, Any]
 ) -> dict[int, int]:
-    """As above. With several interruptions it is not known which one's results are repeated: the latest count first."""
+    """Do the same by count. If several interruptions are possible causes, the latest count comes first."""
     if expected is None:
         return {}
     counts = Counter(one["attempt"] for one in reports)
@@ -148,7 +151,7 @@ def _interruption(
 
 
 def _by_step(steps: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The steps that are missing between others, and those that came more than once."""
+    """Return the steps that are missing between others, and those that came more than once."""
     counts = Counter(steps)
     order = sorted(counts)
     stride = min((after - before for before, after in pairwise(order)), default=1)
@@ -157,12 +160,12 @@ def _by_step(steps: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 def _by_count(count: int, expected: int | None) -> tuple[int, int]:
-    """How many results are missing, and how many came more than once."""
+    """Return how many results are missing, and how many came more than once."""
     return (0, 0) if expected is None else (max(expected - count, 0), max(count - expected, 0))
 
 
 def _undelivered(metrics: Sequence[Mapping[str, Any]]) -> int:
-    """How many results did not arrive: each attempt numbers its own without gaps."""
+    """Return how many results did not arrive: each attempt numbers its own without gaps."""
     last: dict[int, int] = {}
     for one in metrics:
         last[one["attempt"]] = max(last.get(one["attempt"], -1), one["index"])
@@ -170,7 +173,7 @@ def _undelivered(metrics: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _outcome(missing: Any, doubled: Any, undelivered: int, sure: bool) -> tuple[DrillOutcome, str]:
-    """What is said of a curve, and the words for it."""
+    """Return the outcome for a curve, and a sentence on it."""
     words = []
     if missing:
         words.append(f"missing: {_named(missing)}")

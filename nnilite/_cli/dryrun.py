@@ -61,7 +61,7 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
 
 
 def space_warnings(config: CheckedConfig) -> list[str]:
-    """What in the search space of a checked config is hardly meant; nothing for a tuner with spaces of its own kind."""
+    """Return what in a checked config's search space looks like a mistake; nothing for a tuner's own kind of space."""
     try:
         space = SearchSpace.parse(config.search_space)
     except SpaceError:
@@ -71,7 +71,7 @@ def space_warnings(config: CheckedConfig) -> list[str]:
 
 
 def _runs_in_place(described: Json) -> bool:
-    """Whether trials run in the user's own folder, so that its code is neither packed nor limited."""
+    """Return whether trials run in the user's own folder, so that its code is neither packed nor limited."""
     code = described.get("code") if isinstance(described, dict) else None
     return isinstance(code, dict) and "in_place" in code
 
@@ -87,7 +87,7 @@ def _packed(directory: Path, config: CheckedConfig, *, quiet: bool) -> CodePacka
 
 
 def _moved(value: Json, before: str, after: str) -> Json:
-    """A description with the paths that a real experiment would have."""
+    """Return a description with the paths that a real experiment would have."""
     if isinstance(value, dict):
         return {key: _moved(part, before, after) for key, part in value.items()}
     if isinstance(value, list):

@@ -118,7 +118,7 @@ def show_list(options: argparse.Namespace) -> None:
 
 
 def _is_damaged(entry: RegistryEntry) -> bool:
-    """Whether to list an experiment as damaged. One whose folder is gone is only listed with --all."""
+    """Return whether to list an experiment as damaged. One whose folder is gone is only listed with --all."""
     return bool(entry.damage) and (entry.state == registry.UNREADABLE or entry.directory.exists())
 
 

@@ -67,7 +67,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
 
 
 def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
-    """After Ctrl-C, stop the experiment; after a second one, leave at once. Returns the exit code."""
+    """Stop the experiment after Ctrl-C, or leave at once after a second one. Return the exit code."""
     out = sys.stderr if as_json else sys.stdout
     try:
         print(f"\nStopping experiment {entry.id} (Ctrl-C again: at once) ...", file=out, flush=True)
@@ -108,7 +108,7 @@ def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
 
 
 def _gone(entry: RegistryEntry, profile: dict[str, Any] | None, error: NniliteError) -> dict[str, Any]:
-    """Find out why the manager does not answer any more: somebody stopped it, or it died."""
+    """Find out why the manager does not answer any more: it was stopped, or it died."""
     if profile is not None and managers.was_stopped(entry):
         return {**profile, "state": "STOPPED"}
     raise NniliteError(

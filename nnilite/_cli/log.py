@@ -230,7 +230,7 @@ def _print(
 
 
 def _lines(read: Read) -> Iterator[bytes]:
-    """Lines with their ends; the last one may have none."""
+    """Yield lines with their ends; the last one may have none."""
     offset, rest = 0, b""
     while data := read(offset):
         offset += len(data)
@@ -241,7 +241,7 @@ def _lines(read: Read) -> Iterator[bytes]:
 
 
 def _counted(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each line with the offset of its end."""
+    """Yield each line with the offset of its end."""
     offset = 0
     for line in lines:
         offset += len(line)

@@ -1,7 +1,7 @@
-"""Shows how far a long work is, on one line of the terminal that goes away when the work ends, be it by Ctrl-C.
+"""Shows the progress of long work, on one line of the terminal that goes away when the work ends, be it by Ctrl-C.
 
-The line is on standard error, so that no result is ever mixed with it. There is none where standard error is no
-terminal, none with --json, and none of work that ends within a second: then rich is not even imported.
+The line is on standard error, so that no result is ever mixed with it. There is none where standard error is not a
+terminal, none with --json, and none for work that ends within a second: then rich is not even imported.
 
     with long_work.shown("Saving", SIZE) as work:
         work.expect(3_000_000)
@@ -33,7 +33,7 @@ _CHUNK = 1 << 20
 
 
 def things(word: str) -> Callable[[float], str]:
-    """How an amount of things is told: "120 trials"."""
+    """Return a function that formats an amount of things: "120 trials"."""
     return lambda amount: f"{amount:.0f} {word}"
 
 
@@ -52,19 +52,19 @@ class Work:
         self._began = time.monotonic()
 
     def expect(self, amount: int) -> None:
-        """There is so much more to do."""
+        """Add to the total amount."""
         self.total += amount
 
     def advance(self, amount: int = 1) -> None:
-        """So much more is done."""
+        """Add to the amount done."""
         self.done += amount
 
     def stands_at(self, done: int, total: int) -> None:
-        """So much of so much is done."""
+        """Set the amount done and the total."""
         self.done, self.total = done, total
 
     def goes_on(self, name: str) -> None:
-        """What is done from now on takes a time that nobody knows."""
+        """Start a step of unknown length."""
         self.name, self.total, self.done = name, 0, 0
 
     def copy(self, source: BinaryIO, write: Callable[[bytes], object]) -> None:
@@ -74,7 +74,7 @@ class Work:
             self.advance(len(piece))
 
     def picture(self) -> Table:
-        """The line that is shown now."""
+        """Return the line that is shown now."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -86,7 +86,7 @@ class Work:
         return row
 
     def words(self) -> str:
-        """How much is done, and how much time has passed or is left."""
+        """Return how much is done, and how much time has passed or is left."""
         passed = time.monotonic() - self._began
         if not self.total:
             said = f"{self._tell(self.done)}, " if self.done else ""

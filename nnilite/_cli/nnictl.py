@@ -96,7 +96,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser(name: str | None) -> Parser:
-    """The parser of all commands, in which only the named command has its options."""
+    """Return the parser of all commands, in which only the named command has its options."""
     width = max(map(len, COMMANDS)) + 2
     commands = "\n".join(f"  {key:{width}}{text}" for key, text in COMMANDS.items())
     parser = Parser(
@@ -154,7 +154,7 @@ def _carry_out(options: argparse.Namespace) -> int:
 
 
 def exit_code(error: Exception) -> int:
-    """The exit code that tells scripts what kind of trouble it was."""
+    """Return the exit code that shows scripts the kind of the error."""
     from nnilite._running.manager_connection import Unreachable
 
     if isinstance(error, (Unreachable, ServiceError)):

@@ -34,5 +34,5 @@ def _described(name: str) -> dict[str, object]:
 
 
 def first_line(plugin: type) -> str:
-    """The first line of a plugin's docstring."""
+    """Return the first line of a plugin's docstring."""
     return (plugin.__doc__ or "").strip().partition("\n")[0]

@@ -50,7 +50,7 @@ class Course:
         return (after - before) / (last - first) if after > before and last > first else None
 
     def lasting(self, profile: dict[str, Any]) -> list[str]:
-        """What holds up the experiment, such as a full disk, and why trials wait for longer than a start takes."""
+        """Return what holds up the experiment, such as a full disk, and why trials wait longer than a start takes."""
         kept = [screen.brief(profile["reason"])] if profile["state"] == "RUNNING" and profile["reason"] else []
         return kept + [
             line
@@ -60,12 +60,12 @@ class Course:
 
 
 def ended(profile: dict[str, Any]) -> int:
-    """How many trials have ended, in whatever way."""
+    """Return how many trials have ended, in whatever way."""
     return sum(count for state, count in profile["counts"].items() if state not in _OPEN)
 
 
 def left_s(profile: dict[str, Any], course: Course) -> float | None:
-    """Seconds until a limit of the experiment is reached; None if it has no limit, or they are not known yet."""
+    """Return the seconds until a limit of the experiment is reached; None if it has no limit, or they are unknown."""
     limits = profile["limits"]
     guesses = []
     if limits["maxTrialNumber"] is not None and course.per_s:
@@ -76,7 +76,7 @@ def left_s(profile: dict[str, Any], course: Course) -> float | None:
 
 
 def rate(course: Course) -> str:
-    """The rate with the unit that is easiest to read: `3.2 trials/s`, `12 trials/min` or `4 trials/h`."""
+    """Return the rate with the unit that is easiest to read: `3.2 trials/s`, `12 trials/min` or `4 trials/h`."""
     if course.per_s is None:
         return "-"
     count, unit = next((one for one in ((1, "s"), (60, "min")) if course.per_s * one[0] >= 1), (3600, "h"))
@@ -84,19 +84,19 @@ def rate(course: Course) -> str:
 
 
 def best(profile: dict[str, Any]) -> str:
-    """The best metric so far, and its trial."""
+    """Return the best metric so far, and its trial."""
     found = profile["best"]
     return "-" if found is None else f"{screen.metric(found['value'])} (trial {found['id']})"
 
 
 def done(profile: dict[str, Any]) -> str:
-    """The number of ended trials: `12/30`, or `12` without a limit."""
+    """Return the number of ended trials: `12/30`, or `12` without a limit."""
     limit = profile["limits"]["maxTrialNumber"]
     return f"{ended(profile)}/{limit}" if limit else str(ended(profile))
 
 
 def line(profile: dict[str, Any], course: Course) -> str:
-    """The whole progress on one line, for a log."""
+    """Return the whole progress on one line, for a log."""
     left = screen.span(left_s(profile, course))
     parts = [
         f"{done(profile)} trials done",

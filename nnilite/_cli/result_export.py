@@ -51,7 +51,7 @@ def export(manager: Client, form: str, target: Path | None, work: Work, *, inter
 
 
 def results(manager: Client, work: Work, intermediate: bool) -> Iterator[Row]:
-    """The results in the order of trials."""
+    """Yield the results in the order of trials."""
     work.expect(manager.profile()["counts"].get("SUCCEEDED", 0))
     for trial in manager.trials(states=["SUCCEEDED"]):
         work.advance()
@@ -107,7 +107,7 @@ def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
-    """The columns: parameters in the order of their first occurrence, then the trial and its metrics."""
+    """Return the columns: parameters in the order of their first occurrence, then the trial and its metrics."""
     parameters: dict[str, None] = {}
     metrics: dict[str, None] = {}
     remarks: dict[str, None] = {}
@@ -120,7 +120,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
-    """One row of the CSV file by the names of its columns; names that are used twice are there in full, too.
+    """Return one row of the CSV file by column name; names that are used twice also appear in full.
 
     `remarks`: which of `tags` and `note` have a column.
     """

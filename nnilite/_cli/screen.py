@@ -34,12 +34,12 @@ LONG_LIST = 100
 
 
 def on_terminal() -> bool:
-    """Whether standard output is a terminal."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def console() -> Console:
-    """rich's console on standard output, set not to change the text."""
+    """Return rich's console on standard output, set not to change the text."""
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False)
@@ -106,12 +106,12 @@ _LEAST = 12  # a column that is cut shorter says nothing
 
 
 def _over(widths: Mapping[str, int], room: int) -> int:
-    """By how many characters columns are too wide."""
+    """Return how many characters the columns are too wide."""
     return sum(widths.values()) + _GAP * (len(widths) - 1) - room
 
 
 def fitting(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: Sequence[str], room: int) -> dict[str, int]:
-    """The widths of the columns that fit into `room` characters; those of `spare` are cut or left out."""
+    """Return the widths of the columns that fit into `room` characters; those of `spare` are cut or left out."""
     parts = zip(columns, *cells, strict=True)
     widths = {part[0]: max(map(len, part)) for part in parts}
     for name in reversed(spare):
@@ -143,7 +143,7 @@ def show_facts(facts: Mapping[str, object]) -> None:
 
 
 def clean(value: object) -> str:
-    """One printable line of a value."""
+    """Return one printable line of a value."""
     text = number(value) if isinstance(value, float) else "" if value is None else str(value)
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
 
@@ -152,7 +152,7 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 def brief(text: str) -> str:
-    """The first and the last line of a text, the most important ones of an exit code with a traceback."""
+    """Return the first and the last line of a text, the most important ones of an exit code with a traceback."""
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and not lines[0].endswith(lines[-1]):
         return clean(f"{lines[0]}: {lines[-1]}")
@@ -167,7 +167,7 @@ def show_traceback(text: str) -> None:
 
 
 def number(value: float) -> str:
-    """A number for people, with six significant digits."""
+    """Format a number for people, with six significant digits."""
     return f"{value:.6g}"
 
 
@@ -176,7 +176,7 @@ WIDEST_METRIC = 100
 
 
 def exact(value: float) -> str:
-    """All digits of a number, but for those that only a computer's way of writing has: 0.1 + 0.2 is 0.3, 40.0 is 40."""
+    """Return all digits of a number, without those that only binary fractions cause: 0.1 + 0.2 is 0.3, 40.0 is 40."""
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     short, long = f"{value:.15g}", repr(value)
@@ -184,7 +184,7 @@ def exact(value: float) -> str:
 
 
 def metric(value: Any) -> str:
-    """A metric on one line: the number, or a dict's `default` and the rest."""
+    """Format a metric on one line: the number, or a dict's `default` and the rest."""
     text = _metric(value)
     return text if len(text) <= WIDEST_METRIC else f"{text[:WIDEST_METRIC]}..."
 
@@ -198,7 +198,7 @@ def _metric(value: Any) -> str:
 
 
 def parameters(values: Any) -> str:
-    """A set of parameters on one line: `lr=0.1 act=relu layer={size=3}`."""
+    """Format a set of parameters on one line: `lr=0.1 act=relu layer={size=3}`."""
     if not isinstance(values, dict):
         return clean(json.dumps(values, ensure_ascii=False) if isinstance(values, (list, bool)) else values)
     return " ".join(f"{clean(key)}={_parameter(part)}" for key, part in values.items())
@@ -209,12 +209,12 @@ def _parameter(value: Any) -> str:
 
 
 def moment(seconds: float | None) -> str | None:
-    """A time of day with its date, in this machine's time zone."""
+    """Format a time of day with its date, in this machine's time zone."""
     return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def span(seconds: float | None) -> str | None:
-    """A duration for people: `8.2s`, `4m 10s`, `1h 02m`, `3d 4h`."""
+    """Format a duration for people: `8.2s`, `4m 10s`, `1h 02m`, `3d 4h`."""
     if seconds is None:
         return None
     whole = round(seconds)
@@ -228,7 +228,7 @@ def span(seconds: float | None) -> str | None:
 
 
 def money(amount: float | None) -> str | None:
-    """An amount in the currency of the config: two decimals, or more digits if it is very small."""
+    """Format an amount in the currency of the config: two decimals, or more digits if it is very small."""
     if amount is None:
         return None
     return f"{amount:.2f}" if amount >= 1 or amount == 0 else f"{amount:.3g}"

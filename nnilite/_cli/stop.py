@@ -1,4 +1,4 @@
-"""Stop experiments: their trials are ended, all results are kept, and `nnictl resume` lets them go on.
+"""Stop experiments: end their trials and keep all results. `nnictl resume` continues them.
 
 The id may be the start of one, or end in * for all that start with it. --force kills a manager that cannot stop, for
 example because its disk stays full; running trials continue, and a resume takes them over with all their reports.

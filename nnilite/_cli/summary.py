@@ -45,7 +45,7 @@ def _of(value: str | None, limit: str | None) -> str | None:
 
 
 def trials(profile: dict[str, Any]) -> str:
-    """`12 of 30: 10 SUCCEEDED, 2 RUNNING`."""
+    """Return the counts of trials: `12 of 30: 10 SUCCEEDED, 2 RUNNING`."""
     counts = profile["counts"]
     total, limit = sum(counts.values()), profile["limits"]["maxTrialNumber"]
     parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
@@ -59,7 +59,7 @@ def none_succeeded(profile: dict[str, Any]) -> bool:
 
 
 def several_objectives(profile: dict[str, Any]) -> bool:
-    """Whether there is a front instead of one best trial."""
+    """Return whether there is a front instead of one best trial."""
     return list(profile["objectives"]) != ["default"]
 
 
@@ -87,7 +87,7 @@ def show_best(profile: dict[str, Any]) -> None:
 
 
 def parameter_lines(parameters: Any) -> list[str]:
-    """Parameters, one per line. Numbers have all digits, so that they can be used again."""
+    """Return parameters, one per line. Numbers have all digits, so that they can be used again."""
     if not isinstance(parameters, dict):
         return [_whole(parameters)]
     return [f"{screen.clean(name)}: {_whole(value)}" for name, value in parameters.items()]
@@ -108,12 +108,12 @@ def show_waiting(profile: dict[str, Any]) -> None:
 
 
 def waiting(profile: dict[str, Any]) -> list[str]:
-    """`2 trials wait: no GPU is free`, one line for each reason."""
+    """Return `2 trials wait: no GPU is free`, one line for each reason."""
     return list(waiting_by_reason(profile).values())
 
 
 def waiting_by_reason(profile: dict[str, Any]) -> dict[str, str]:
-    """The same sentences, by the reason in the manager's words."""
+    """Return the same sentences, by the reason in the manager's words."""
     return {
         one["reason"]: f"{one['count']} {'trial waits' if one['count'] == 1 else 'trials wait'}"
         + (f": {screen.brief(one['reason'])}" if one["reason"] else "")
@@ -162,7 +162,7 @@ def show_hosts(profile: dict[str, Any]) -> None:
 
 
 def notes(profile: dict[str, Any]) -> list[str]:
-    """`box: trials step back behind other programs ...`, one line for each host that has something to say."""
+    """Return `box: trials step back behind other programs ...`, one line for each host that has something to report."""
     told = {one["name"]: one["details"]["note"] for one in profile["hosts"] if one["details"].get("note")}
     return [f"{name}: {screen.brief(note)}" for name, note in told.items()]
 
@@ -175,7 +175,7 @@ def _load(details: dict[str, Any]) -> str:
 
 
 def _use(details: dict[str, Any]) -> str:
-    """How much of the host's processors and memory is in use, as far as it has told."""
+    """Return how much of the host's processors and memory is in use, as far as it has reported."""
     told = [f"CPU {details['cpuPercent']:.0f} %"] if "cpuPercent" in details else []
     if "memoryUsed" in details:
         told.append(f"memory {format_size(details['memoryUsed'])} of {format_size(details['memoryTotal'])}")
@@ -187,7 +187,7 @@ def _gpus(gpus: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def trial_use(use: dict[str, Any] | None) -> str:
-    """What the processes of a running trial use; "" where nothing is known."""
+    """Return what the processes of a running trial use; "" where nothing is known."""
     if use is None:
         return ""
     told = [f"{use['processors']:.2f} processors", f"memory {format_size(use['memory'])}"]
@@ -195,7 +195,7 @@ def trial_use(use: dict[str, Any] | None) -> str:
 
 
 def status(profile: dict[str, Any]) -> dict[str, Any]:
-    """The state for scripts: NNI's `status` and `errors`, and other facts on which its progress depends."""
+    """Return the state for scripts: NNI's `status` and `errors`, and other facts about its progress."""
     failed = profile["state"] == "ERROR" and profile["reason"]
     return {
         "status": profile["state"],

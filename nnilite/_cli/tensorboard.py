@@ -44,7 +44,7 @@ def show(options: argparse.Namespace) -> None:
 
 
 def event_folder(entry: RegistryEntry) -> Path:
-    """The folder with the experiment's event files. Raises: NotFound if there are none yet, NniliteError."""
+    """Return the folder with the experiment's event files. Raises: NotFound if there are none yet, NniliteError."""
     from nnilite.config import load_stored
 
     config = load_stored(entry.directory, paths=False)

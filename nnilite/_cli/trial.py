@@ -166,7 +166,7 @@ def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]
 
 
 def _metric(value: Any, latest: Any) -> str:
-    """The final result or, with a mark, the latest intermediate one."""
+    """Return the final result or, with a mark, the latest intermediate one."""
     return screen.metric(value) if value is not None or latest is None else f"{screen.metric(latest)} (latest)"
 
 
@@ -201,7 +201,7 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _files_here(manager: Client, trial: str) -> list[dict[str, Any]]:
-    """The files of a trial on the manager's machine. A trial that waits or runs elsewhere may have none yet."""
+    """Return the files of a trial on the manager's machine. A trial that waits or runs elsewhere may have none yet."""
     try:
         return manager.files(trial, fetch=False)
     except NotFound:

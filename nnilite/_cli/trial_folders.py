@@ -22,7 +22,7 @@ _MOST_PARAMETERS_BYTES = 64 << 20
 
 
 def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Defect]]:
-    """The number of folders that were compared, and what in them is not as the database says."""
+    """Compare folders with the database. Return the number of folders that were compared, and the defects."""
     findings: list[Defect] = []
     count = 0
     for attempt in check.attempts():
@@ -55,7 +55,7 @@ def _parameters(place: str, given: Any, attempt: StoredAttempt) -> Iterator[Defe
 
 
 def _metrics(place: str, events: list[Any], stored: dict[int, tuple[bool, str]]) -> Iterator[Defect]:
-    """Each metric in the folder is stored with its value: a manager acknowledges none that it has not stored."""
+    """Check that each metric in the folder is stored with its value: a manager acknowledges no metric before that."""
     reported = [event for event in events if isinstance(event, Reported)]
     missing = [event.index for event in reported if event.index not in stored]
     if missing:

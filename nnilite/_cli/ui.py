@@ -1,6 +1,6 @@
-"""Serve one page for all your experiments on this machine, until you press Ctrl-C. The experiments go on without it.
+"""Serve one page for all your experiments on this machine, until you press Ctrl-C. The experiments run on.
 
-If it is served already, its address is printed with a sign-in that works once, within ten minutes.
+If it is already being served, print its address, with a sign-in that works once within ten minutes.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: Archiv
 
 
 def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[Path, str] | None:
-    """The folder for an entry and its path there, None if it is skipped.
+    """Return the folder for an entry and its path there, None if it is skipped.
 
     Raises: ConfigError for an entry that nnilite never saves.
     """

@@ -28,7 +28,7 @@ _LARGEST_LIST = 1 << 20
 
 
 def is_nni(archive: zipfile.ZipFile) -> bool:
-    """Whether NNI wrote the archive."""
+    """Return whether NNI wrote the archive."""
     names = set(archive.namelist())
     return {_LIST, _DATABASE} <= names
 
@@ -55,7 +55,7 @@ def load(
 
 
 def _id(archive: zipfile.ZipFile, path: Path) -> str:
-    """The id of the experiment, the key of NNI's entry, or the id in it. Raises: ConfigError."""
+    """Return the id of the experiment, from the key of NNI's entry or from the entry itself. Raises: ConfigError."""
     try:
         if archive.getinfo(_LIST).file_size > _LARGEST_LIST:
             raise ValueError
@@ -81,7 +81,7 @@ def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
 
 
 def _opened(path: Path, directory: Path) -> RegistryEntry:
-    """The experiment, once its database has been read. Raises: ConfigError, and then nothing of it is left."""
+    """Read the experiment's database and return the experiment. Raises: ConfigError, and then nothing of it is left."""
     from nnilite._nni import nni_taken
 
     entry = registry.at(directory)

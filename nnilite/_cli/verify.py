@@ -1,8 +1,8 @@
-"""Recompute whether a finished experiment is whole and agrees with itself.
+"""Check that a finished experiment is complete and consistent.
 
-Everything is only read: the database (numbers without holes, states and results that agree, what the tuner was told),
+Everything is only read: the database (numbers without holes, states and results that agree, what the tuner received),
 the experiment's own files, and of trials that ran on this machine the parameters that they were given, what they
-reported and how they ended. Exit code 1: something is wrong, and each place is named.
+reported and how they ended. The exit code is 1 if anything is wrong; each place is listed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
-    """How many things of each kind were compared, and what is wrong. Raises: NniliteError if nothing can be read."""
+    """Check an experiment. Return how many things of each kind were compared, and the defects.
+
+    Raises: NniliteError if nothing can be read.
+    """
     from nnilite._cli.trial_folders import check_folders
     from nnilite._store.soundness import Defect, SoundnessCheck
     from nnilite._store.writer import FILE_NAME

@@ -3,9 +3,9 @@
     nnictl worker --redis rediss://host:6379/0 --processors 2 --labels gpu=a100
     nnictl worker list --redis rediss://host:6379/0
 
-The password is read from the environment variable NNILITE_REDIS_PASSWORD, or from a file (--password-file).
-Told to stop (SIGTERM, Ctrl-C), a worker takes no more trials and ends when those that run have ended; told again, it
-ends them, too.
+The password is read from the environment variable NNILITE_REDIS_PASSWORD, or from a file (--password-file). After a
+first SIGTERM or Ctrl-C, a worker accepts no more trials and ends when its running trials have ended. After a second
+one, it ends them, too.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _CURES = (
 
 
 def divided(check: str, message: str, cure: str) -> Finding:
-    """A fault from the sentence of an error. It has its cure behind a semicolon as a rule; else that is `cure`."""
+    """Split an error's sentence into a fault and its cure. The cure follows a semicolon; without one it is `cure`."""
     what, mark, own = message.rpartition("; ")
     if mark:
         return fault(check, what, own)

@@ -20,7 +20,7 @@ from nnilite.platform_http import OUTAGE_S, patience_of_at_most
 
 
 def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:
-    """One finding for the platforms of the config. `host` and `port` are the manager's address to be."""
+    """Yield one finding for each platform of the config. `host` and `port` are the manager's address to be."""
     names = ", ".join(name for name, _, _ in config.services)
     check = f"platform {names}"
     with tempfile.TemporaryDirectory(prefix="nnilite-doctor-") as folder:

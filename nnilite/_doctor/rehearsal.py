@@ -54,7 +54,7 @@ def _has_own_command(section: Any) -> bool:
 
 
 def _single(path: Path, section: Any, command: str) -> CheckedConfig:
-    """The user's config with one platform, one trial, and the doctor's command. Raises: ConfigError."""
+    """Return the user's config with one platform, one trial, and the doctor's command. Raises: ConfigError."""
     config = load(path)
     config.training_service = section
     config.experiment_name = "nnictl doctor"
@@ -66,7 +66,7 @@ def _single(path: Path, section: Any, command: str) -> CheckedConfig:
 
 
 def probe(command: str) -> str:
-    """A shell command that ends with 127 if the program of `command` is not there, and else reports a result.
+    """Return a shell command that ends with 127 if the program of `command` is missing, and else reports a result.
 
     >>> probe("LR=0.1 python3 trial.py")
     'command -v python3 >&2 || { echo python3 is not there >&2; exit 127; }; echo "final 1" >> "$NNILITE_METRICS"'
@@ -77,7 +77,7 @@ def probe(command: str) -> str:
 
 
 def program_of(command: str) -> str:
-    """The program that a shell command starts first, as far as its words tell; `sh` if they do not."""
+    """Return the program that a shell command starts first, as far as it is clear from the words; `sh` if it is not."""
     with contextlib.suppress(ValueError):  # a quote without its end, which the shell will complain of
         for word in shlex.split(command):
             if "=" not in word.partition("/")[0]:
@@ -100,7 +100,7 @@ def program_of_probe(command: str) -> str:
 
 
 def _ended(entry: RegistryEntry, deadline: float) -> dict[str, Any]:
-    """The trial once it has ended, or as it is at the deadline."""
+    """Return the trial once it has ended, or as it is at the deadline."""
     with managers.connect(entry) as manager:
         while True:
             trials = list(manager.trials())

@@ -18,7 +18,7 @@ _CURE = "correct it there; `nnictl config schema` and the reference list all fie
 
 
 def read_config(path: Path, findings: list[Finding]) -> CheckedConfig | None:
-    """The checked config; None if it has a fault, which is then among the findings."""
+    """Return the checked config; None if it has a fault, which is then among the findings."""
     try:
         config = load(path).checked()
         findings.append(ok("config", f"{path} is sound"))
@@ -32,7 +32,7 @@ def read_config(path: Path, findings: list[Finding]) -> CheckedConfig | None:
 
 
 def check_space(config: CheckedConfig) -> Iterator[Finding]:
-    """What in the search space is hardly meant."""
+    """Yield what in the search space looks like a mistake."""
     try:
         space = SearchSpace.parse(config.search_space)
     except SpaceError:  # the tuner's own kind of space, with which it has been made
@@ -42,7 +42,10 @@ def check_space(config: CheckedConfig) -> Iterator[Finding]:
 
 
 def check_code(config: CheckedConfig) -> Iterator[Finding]:
-    """Whether the code directories can be sent. Trials of `local` run in their folder itself, so it may be larger."""
+    """Check whether the code directories can be sent.
+
+    Trials of `local` run in their folder itself, so it may be larger.
+    """
     limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     sent = {config.settings(name).trial_code_directory for name, platform, _ in config.services if platform != "local"}
     for folder in sorted(sent):

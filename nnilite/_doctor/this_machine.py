@@ -39,7 +39,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def check_python() -> Iterator[Finding]:
-    """The interpreter that runs managers and tuners, and its SQLite."""
+    """Check the interpreter that runs managers and tuners, and its SQLite."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sqlite3.sqlite_version_info < (3, 31, 0):
         old = f"Python {version} comes with SQLite {sqlite3.sqlite_version}, which is older than 3.31"
@@ -51,7 +51,7 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_port(host: str, port: int | None) -> Iterator[Finding]:
-    """Whether a manager could listen there. Port 0 can always be had; None is 8080, or the next free one."""
+    """Check whether a manager could listen there. Port 0 always works; None is 8080, or the next free one."""
     hosts = [host, *ADDRESSES] if new_page_name(host) else [host]
     try:
         sockets = listening(partial(bind, hosts), port, registry.root())
@@ -65,7 +65,7 @@ def check_port(host: str, port: int | None) -> Iterator[Finding]:
 
 
 def check_disk(folder: Path) -> Iterator[Finding]:
-    """Space, rights, locks and the speed of fsync where experiments are kept, and the clock of that disk."""
+    """Check space, rights, locks and the speed of fsync where experiments are kept, and the clock of that disk."""
     place = _nearest(folder)
     try:
         with tempfile.TemporaryDirectory(prefix=".nnilite-doctor-", dir=place) as draft:
@@ -79,7 +79,7 @@ def check_disk(folder: Path) -> Iterator[Finding]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder itself or, before the first experiment, the nearest one above it that is there."""
+    """Return the folder itself or, before the first experiment, the nearest existing one above it."""
     return next((one for one in (folder, *folder.parents) if one.exists()), folder)
 
 
@@ -126,7 +126,7 @@ def _skew(folder: Path, draft: Path) -> Iterator[Finding]:
 
 
 def check_clock(now: float) -> Iterator[Finding]:
-    """`now` is the machine's time in seconds since the epoch."""
+    """Check the clock. `now` is the machine's time in seconds since the epoch."""
     if now < _BUILT:
         date = time.strftime("%Y-%m-%d", time.gmtime(max(now, 0)))
         cure = "set the clock (`timedatectl set-ntp true`); certificates and logs depend on it"
@@ -136,7 +136,7 @@ def check_clock(now: float) -> Iterator[Finding]:
 
 
 def check_limits() -> Iterator[Finding]:
-    """How many files a manager may open: each keeper that is connected is one."""
+    """Check how many files a manager may open: each connected keeper needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < OPEN_FILES:
         cure = f"`ulimit -n {OPEN_FILES}` before nnictl" if hard >= OPEN_FILES else "ask for a higher limit (nofile)"
@@ -146,7 +146,7 @@ def check_limits() -> Iterator[Finding]:
 
 
 def check_gpus(wanted: int, allowed: tuple[int, ...] | None = None) -> Iterator[Finding]:
-    """The GPUs of this machine. `wanted`: how many a trial here needs; 0 if none."""
+    """Check the GPUs of this machine. `wanted`: how many a trial here needs; 0 if none."""
     try:
         gpus = read_gpus()
     except ServiceError as error:
@@ -167,7 +167,7 @@ def check_gpus(wanted: int, allowed: tuple[int, ...] | None = None) -> Iterator[
 
 
 def check_proxies(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """The proxies that this environment names: whether they answer, and whether loopback is left out."""
+    """Check the proxies that this environment names: whether they answer, and whether loopback is left out."""
     known = {name.lower(): value for name, value in environment.items()}
     found = {name: known[name] for name in _PROXIES if known.get(name)}
     for name, url in found.items():

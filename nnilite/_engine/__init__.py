@@ -9,8 +9,8 @@ The pure core decides; it has no I/O, no clock and no randomness, and imports re
     live_trial      a trial that has not ended
     ends            how attempts and trials end: retries, and what is freed then
     submissions     how trials come, and how their attempts get to a service
-    reports         handles what trials report, and what their platforms say of them
-    asking          how the tuner is asked for parameters, and what it says
+    reports         handles what trials and their platforms report
+    asking          how the tuner is asked for parameters, and its answers
     limits          time, money, silence, and the stop
     dedupe          numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed
 
@@ -20,11 +20,11 @@ Around it:
     engine           takes messages, commits what the rules say, then acts
     service_caller   the one task that calls the training service
     guarded_calls    gives each call of a plugin an end, and raises only errors of nnilite
-    report_reader    takes the events that the service reads itself, of which a slow one holds up no other trial
+    report_reader    takes the events that the service reads itself, so that a slow reading holds up no other trial
     call_queue       the calls that wait for it, in their order
     jobs             from an attempt to the job that a service runs
     placement        which of several services is asked to take a job
-    member_refusals  what members of a hybrid service have refused for good
+    member_refusals  what members of a hybrid service have finally refused
     placement_notes  what a hybrid service asks of the rules, and notes there
     spending         what the experiment has cost
     trial_uses       what running trials use now, in memory

@@ -1,8 +1,8 @@
 """The calls of the training service that wait to be made, in their order.
 
-The end of a trial brings a removal and, a moment later, the next submission, for which somebody may be waiting. So
-removals come after all other calls, and none is made before that moment is over. One that has waited for long comes
-next all the same, since what it frees may cost money.
+The end of a trial brings a removal and, a moment later, the next submission, which may be urgent. So removals come
+after all other calls, and none is made before that moment is over. A removal that has waited for long comes next
+anyway, since what it frees may cost money.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CallQueue:
         self._removals = deque((now, call) for _, call in self._removals)
 
     def submits(self, most: int, now: float) -> list[s.Submit]:
-        """The submissions that come next, without any other call between them; [] if another call is next."""
+        """Return the submissions that come next, without any other call between them; [] if another call is next."""
         found: list[s.Submit] = []
         if self.next_removal + _OVERDUE_S <= now:
             return found
@@ -73,11 +73,11 @@ class CallQueue:
         return found
 
     def other(self, now: float) -> Waiting | None:
-        """The next call, None if none is due."""
+        """Return the next call, None if none is due."""
         if self._calls and self.next_removal + _OVERDUE_S > now:
             return self._calls.popleft()
         return self.removal(now)
 
     def removal(self, now: float = math.inf) -> s.Remove | None:
-        """The next removal, None if none is due."""
+        """Return the next removal, None if none is due."""
         return self._removals.popleft()[1] if self.next_removal <= now and self._removals else None

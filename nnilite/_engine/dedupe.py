@@ -1,7 +1,7 @@
 """Numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed.
 
 The numbers follow from the trial's files (`nnilite.records`): a metric's place in the spool, an output chunk's offset.
-A cursor says which events of an attempt have been taken so far, and of which run: the numbers of another run of the
+A cursor names the events of an attempt that have been taken so far, and their run: the numbers of another run of the
 same attempt mean other values. `fresh` never changes a cursor; the gate replaces it by the new one once the new events
 are committed.
 """
@@ -63,12 +63,13 @@ class Fenced(Exception):
 
 
 def fresh(cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Fresh:
-    """The new events and the new output.
+    """Return the new events and the new output.
 
     `over_gaps`: missing events will never come, so the ones after a gap are taken, and `missing` names the gap.
 
-    The first run that names itself owns the attempt. Raises: Fenced if all events that name a run are of another one.
-    A log may hold events of both, and then those of the other run are left out. GapFound at a gap, without `over_gaps`.
+    The first run that names itself owns the attempt. Raises: Fenced if all events that name a run belong to another
+    one. A log may hold events of both, and then those of the other run are left out. GapFound at a gap, without
+    `over_gaps`.
     """
     found = Fresh(replace(cursor, run=cursor.run or next((event.run for event in events if event.run), "")))
     own = found.cursor.run

@@ -25,7 +25,7 @@ _LOST = {
 
 
 class Ends:
-    """The part of the rules by which attempts, trials and the experiment end."""
+    """Rules for the end of attempts, trials and the experiment."""
 
     def __init__(self, state: State, recorder: Recorder) -> None:
         self._state = state
@@ -75,7 +75,7 @@ class Ends:
 
         If the keeper has ended it, and not because the experiment had canceled the attempt or limited its time, the
         attempt is lost. One cause is a SIGTERM from the platform: a node is drained, a job is preempted, a host shuts
-        down. Then the platform has some time to say why. A trial that reported its result all the same has ended well.
+        down. Then the platform has some time to say why. A trial that still reported its result has ended well.
         """
         end = live.end
         if end is None:
@@ -98,7 +98,7 @@ class Ends:
     def forget_end(self, live: Live, why: str) -> None:
         """Drop the end that a keeper reported as it could not begin. Its service did not answer, and was asked again.
 
-        It may have begun another one since, which runs the command now: the service knows, and its status tells. So
+        It may have begun another one since, which runs the command now: the service knows, and its status shows it. So
         the attempt belongs to no run until one reports.
         """
         live.end = None

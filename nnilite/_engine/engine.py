@@ -1,12 +1,13 @@
 """The one task that owns all trials.
 
-In each round the engine takes all inputs that have come, asks the rules about each, commits the records of all in one
-transaction, answers the callers that wait for the commit, and then acts. Inputs that come during a commit are
-committed together by the next one, so that commits grow with the load. Two tasks act for the engine, each on its own
-queue: one calls the tuner host, the other (the service caller) the training service. Their results come back as inputs.
+In each round the engine takes all inputs that have come, asks the rules about each, commits all records in one
+transaction, answers the callers that wait for the commit, and then acts. Inputs that come during a commit are committed
+together by the next one, so that commits grow with the load. Two tasks act for the engine, each on its own queue: one
+calls the tuner host, the other (the service caller) the training service. Their results come back as inputs.
 
-Only the tuner hears of a step while its commit is under way. Its process ends with the manager, without saving its
-state where that commit never was. The next one is told what was committed, and its answers are committed after that.
+Only the tuner learns of a step while its commit is under way. Its process ends with the manager, without saving its
+state where that commit never was. The next process receives what was committed, and its answers are committed after
+that.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class TunerCalls(Protocol):
     async def open(self, after: int) -> bool: ...
 
     def answers(self, actions: Sequence[s.TunerCall]) -> AsyncGenerator[Any, None]:
-        """The answer to each as it comes."""
+        """Yield the answer to each as it comes."""
 
 
 class Watcher(Protocol):
@@ -91,7 +92,7 @@ class Clock:
 
 
 def _since_boot() -> float:
-    """Seconds including those in which the machine was suspended; Linux leaves them out of `time.monotonic`."""
+    """Return the seconds since boot, including time in suspension; Linux leaves it out of `time.monotonic`."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
@@ -158,9 +159,9 @@ class Engine:
         self._retry.set()
 
     def put(self, message: s.Input, *, soon: bool = True) -> None:
-        """Hand over an input without waiting for it.
+        """Accept an input without waiting for it.
 
-        One that is not wanted soon is committed together with the next one, or after a moment.
+        One that is not urgent is committed together with the next one, or after a moment.
         """
         self._inbox.append(_Entry(message))
         if soon:
@@ -169,7 +170,7 @@ class Engine:
             asyncio.get_running_loop().call_later(_LATER_S, self._wakeup.set)
 
     async def do(self, message: s.Input) -> None:
-        """Hand over an input and wait until its records are committed. Raises: ServiceError after the engine's end."""
+        """Accept an input and wait until its records are committed. Raises: ServiceError after the engine's end."""
         await self._enter(_Entry(message))
 
     async def _enter(self, entry: _Entry) -> bool:
@@ -191,25 +192,28 @@ class Engine:
         self.uses.note(key, used, self.now())
 
     def stuck(self) -> list[Live]:
-        """The trials that have waited in the queue of one service for longer than `moveAfter`."""
+        """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
         return self.rules.stuck()
 
     async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
-        """Hand over events, and call `taken` once they are committed. False: they came too late for that trial."""
+        """Accept events, and call `taken` once they are committed.
+
+        Return False if they came too late for that trial.
+        """
         return await self._enter(_Entry(message, taken))
 
     def submitted(self) -> list[Attempt]:
-        """The attempts that the training service has."""
+        """Return the attempts that the training service has."""
         found = (live.attempt for live in self.rules.live.values())
         return [attempt for attempt in found if attempt is not None and attempt.handle is not None]
 
     def is_live(self, attempt: Attempt) -> bool:
-        """Whether the end of this attempt is not known yet."""
+        """Return whether the attempt has no known end yet."""
         live = self.rules.live.get(attempt.trial)
         return live is not None and live.trial.attempt == attempt.number
 
     def is_delivering(self, attempt: Attempt) -> bool:
-        """Whether new events of this attempt came in the last few seconds."""
+        """Return whether new events of this attempt came in the last few seconds."""
         live = self.rules.live.get(attempt.trial)
         return live is not None and live.trial.attempt == attempt.number and self.rules.is_delivering(live)
 
@@ -296,9 +300,9 @@ class Engine:
                 return
 
     async def _tick_task(self) -> None:
-        """Tell the rules the time, and in how much of it this manager could hear its trials.
+        """Send the rules the time, and how much of it this manager could receive reports.
 
-        While its process was stopped, its machine suspended or a commit held up by the disk, it could hear nobody. Such
+        While its process was stopped, its machine suspended or a commit held up by the disk, it received none. Such
         time must not count as a trial's silence.
         """
         last, lived, stopping_for = self.now(), 0.0, 0.0
@@ -333,7 +337,10 @@ class Engine:
         await asyncio.Event().wait()
 
     async def _next_calls(self) -> list[s.TunerCall]:
-        """All that waits, until the next question for parameters: these are committed before another call is made."""
+        """Return all waiting calls up to the next question for parameters.
+
+        These are committed before another call is made.
+        """
         actions = [await self._tuner_queue.get()]
         while not (isinstance(actions[-1], s.Ask) or len(actions) == _MOST_CALLS or self._tuner_queue.empty()):
             actions.append(self._tuner_queue.get_nowait())
@@ -359,5 +366,8 @@ class Engine:
 
 
 def _ending() -> ServiceError:
-    """The answer to inputs after the end: nothing is committed any more, so nothing may be acknowledged either."""
+    """Return the error for inputs after the end.
+
+    Nothing is committed any more, so nothing may be acknowledged either.
+    """
     return ServiceError("the experiment has stopped and its manager ends")

@@ -37,7 +37,7 @@ class EventStore(Protocol):
     """What the gate needs of the store."""
 
     async def recall(self, key: JobKey) -> Known | None:
-        """What is known of an attempt. Raises: StoreError."""
+        """Return what is known of an attempt. Raises: StoreError."""
 
     async def append_output(self, key: JobKey, chunks: Sequence[Output], *, sync: bool) -> None:
         """Write output to its place in the trial's folder, and with `sync` wait for the disk. Raises: StoreError."""
@@ -125,7 +125,7 @@ class EventGate:
     def waiting(self) -> set[JobKey]:
         """Return the attempts whose reports wait for a disk of this machine, or have done so since the last call.
 
-        Their keepers have reported, so this is no silence of theirs.
+        Their keepers have reported, so they do not count as silent.
         """
         refused, self._refused = self._refused, set()
         return refused.union(key for key, turn in self._turns.items() if turn.works)
@@ -162,7 +162,7 @@ class EventGate:
                 self._inbox.used(key, event)
 
     async def _known(self, key: JobKey) -> Known | None:
-        """What the store knows of an attempt whose trial is not live. Raises: Fenced."""
+        """Return what the store knows of an attempt whose trial is not live. Raises: Fenced."""
         live = self._inbox.live_trial(key[0])
         if live is None:
             return await self._recall(key)
@@ -187,7 +187,7 @@ class EventGate:
         self._trouble = ""
 
     async def _commit(self, key: JobKey, found: Fresh, known: Known | None) -> bool:
-        """False: the trial has changed since its events were looked at."""
+        """Commit the events. Return False if the trial has changed since its events were checked."""
 
         def taken() -> None:
             self._cursors.put(key, found.cursor)
@@ -205,7 +205,7 @@ class EventGate:
         return True
 
     def _is_canceled(self, key: JobKey, known: Known | None) -> bool:
-        """Whether the keeper must end its trial because it was canceled, perhaps while its platform was away."""
+        """Return whether the keeper must end its trial as canceled, perhaps while its platform was unreachable."""
         live = self._inbox.live_trial(key[0])
         if live is None:
             return known is not None and known[0].state in _CANCELED

@@ -2,9 +2,9 @@
 
 A job goes to the service that the placement names first (see `nnilite._engine.placement`); one that has no room or
 cannot be opened is passed over. One that fails is set aside with its reason: it gets no new jobs for a while, and comes
-back with its first answer. One that refuses job after job for good gets no more, also with its reason. One that fails
-when it is asked may have taken the job all the same. Then no other is asked for this job, also by a later manager: the
-service that is asked is noted in the store before it is asked. Handles carry the name of the service that has the job.
+back with its first answer. One that finally refuses job after job gets no more, also with its reason. One that fails
+when it is asked may still have taken the job. Then no other is asked for this job, also by a later manager: the service
+that is asked is noted in the store before it is asked. Handles carry the name of the service that has the job.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Member:
     report: str = "rest"  # or "stdout"
 
     def own(self, job: Job) -> Job:
-        """The job with this service's own settings."""
+        """Return the job with this service's own settings."""
         own: dict[str, Json] = {"command": self.command, "platform": self.service.name, "report": self.report}
         return replace(job, spec={**job.spec, **own}, gpus=self.gpus)
 
@@ -58,19 +58,22 @@ def _is_aside(aside: Aside | None, now: float) -> bool:
 
 
 class PlacementNotes(Protocol):
-    """Tells which member was asked last to take a job. What is noted is there for the next manager, too."""
+    """Knows which member was asked last to take a job. A later manager reads the notes, too."""
 
     def asked(self, job: Job) -> str:
-        """The name of the member that was asked last, "" if none was."""
+        """Return the name of the member that was asked last, "" if none was."""
 
     def held(self, job: Job) -> Mapping[str, int]:
-        """How many other jobs each member has, or may have."""
+        """Return how many other jobs each member has, or may have."""
 
     def tried(self, job: Job) -> Sequence[str]:
-        """The members that had the earlier attempts of the job's trial."""
+        """Return the members that had the earlier attempts of the job's trial."""
 
     async def note(self, job: Job, member: str) -> None:
-        """Note whom to ask, and return when that is stored. Raises: ServiceError if the job is not wanted any more."""
+        """Note which member is asked, and return when that is stored.
+
+        Raises: ServiceError if the job is not wanted any more.
+        """
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,10 @@ class HybridService(TrainingService):
         ]
 
     async def _submit_to(self, name: str, job: Job) -> Handle:
-        """Raises: NoCapacity, ConfigError if this member does not have the job; ServiceError if it may have it."""
+        """Submit to one member.
+
+        Raises: NoCapacity, ConfigError if it does not have the job; ServiceError if it may have it.
+        """
         try:
             handle = await _within(name, self._members[name].submit(self._own[name](job)))
         except (NoCapacity, ConfigError, CodeDirError, PluginError):
@@ -196,7 +202,7 @@ class HybridService(TrainingService):
         self._aside[name] = Aside(str(error), until, min(failures + 1, 10))
 
     def aside(self) -> dict[str, str]:
-        """The members that are set aside, and why."""
+        """Return the members that are set aside, and why."""
         refusing = {
             name: f"it refuses all trials: {why}" for name in self._members if (why := self._refusals.of_all(name))
         }
@@ -204,9 +210,10 @@ class HybridService(TrainingService):
         return {**{name: one.reason for name, one in self._aside.items()}, **refusing, **closed}
 
     def place_to_move(self, job: Job, extra: Mapping[str, int], tried: Collection[str]) -> str:
-        """A member with room for a job that waits elsewhere, "" if there is none.
+        """Return a member with room for a job that waits elsewhere, "" if there is none.
 
-        `extra` has the jobs that are about to move to each, `tried` the members that have had the trial.
+        `extra` counts the jobs that are about to move to each member, `tried` lists the members that have had the
+        trial.
         """
         now = asyncio.get_running_loop().time()
         candidates = [
@@ -265,7 +272,7 @@ class HybridService(TrainingService):
         await self._member(handle).remove(handle["handle"])
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
-        """Hand the terms to all members. Those for which they mean nothing go back to the terms of their configs."""
+        """Hand the terms to all members. Those that cannot use them return to the terms of their configs."""
         refusals: dict[TrainingService, ConfigError] = {}
         for member in self._members.values():
             try:
@@ -338,7 +345,7 @@ def _time_to_reopen(error: NniliteError) -> float:
 
 
 async def _within(name: str, call: Awaitable[T]) -> T:
-    """A member's answer within the time limit. Raises: NniliteError, whatever goes wrong in the plugin."""
+    """Return a member's answer within the time limit. Raises: NniliteError, whatever goes wrong in the plugin."""
     try:
         return await asyncio.wait_for(call, _CALL_TIMEOUT_S)
     except NniliteError:

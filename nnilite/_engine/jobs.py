@@ -14,7 +14,7 @@ from nnilite.service import Job, JobSpec
 
 
 def token(secret: str, job: str) -> str:
-    """The token of a job, derived from the experiment's secret, so that none needs to be stored."""
+    """Return the token of a job, derived from the experiment's secret, so that none needs to be stored."""
     return hmac.new(secret.encode(), job.encode(), hashlib.sha256).hexdigest()
 
 
@@ -40,14 +40,14 @@ class JobMaker:
         return f"nni-{self.experiment}-{trial}-{attempt}"
 
     def parse(self, name: str) -> tuple[str, int]:
-        """Trial and number of the attempt from the name of a job. Raises: NotFound."""
+        """Parse trial and number of the attempt from the name of a job. Raises: NotFound."""
         trial, _, number = name.removeprefix(f"nni-{self.experiment}-").rpartition("-")
         if not name.startswith(f"nni-{self.experiment}-") or not trial or not number.isdecimal():
             raise NotFound(f"There is no job {name!r} in this experiment.")
         return trial, int(number)
 
     def token(self, name: str) -> str:
-        """The token of a job, which gives access to the callback of this job and to nothing else."""
+        """Return the token of a job, which gives access to the callback of this job and to nothing else."""
         return token(self.secret, name)
 
     def __call__(self, trial: Trial, attempt: Attempt) -> Job:
@@ -75,7 +75,7 @@ class JobMaker:
 
 
 def _parameter_record(trial: Trial) -> dict[str, Json]:
-    """What `parameter.cfg` holds: NNI's parameter record."""
+    """Return the content of `parameter.cfg`: NNI's parameter record."""
     return {
         "parameter_id": trial.parameter_id,
         "parameter_source": trial.source,

@@ -27,12 +27,12 @@ class Phase(Enum):
 
 
 def retry_delay_s(times: int) -> float:
-    """1, 2, 4 ... 60 seconds."""
+    """Return the delay before a retry: 1, 2, 4 ... 60 seconds."""
     return min(2.0 ** max(times - 1, 0), _LONGEST_RETRY_DELAY_S)
 
 
 def error_kind(message: str) -> str:
-    """The last line of a message without numbers and quoted values, by which errors of the same kind are recognized."""
+    """Return the last line of a message without numbers and quoted values, equal for errors of the same kind."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return _VALUE.sub("...", lines[-1]) if lines else ""
 
@@ -47,7 +47,7 @@ class Removal:
     failures: int = 0
 
     def failed(self, now: float, last: bool) -> None:
-        """`last`: the manager is about to end, and asks again soon as long as it is there."""
+        """Note a failed removal. `last`: the manager is about to end, and asks again soon until then."""
         pause_s = min(_REMOVE_AGAIN_S * 2.0**self.failures, _LONGEST_REMOVE_AGAIN_S)
         self.due = now + (_LAST_REMOVE_AGAIN_S if last else pause_s)
         self.failures += 1
@@ -89,7 +89,7 @@ class Live:
 
     @classmethod
     def restored(cls, known: LiveTrial, now: float) -> Live:
-        """The trial as it stood when the last manager ended."""
+        """Return the trial in the state in which the last manager left it."""
         attempt = known.attempt if known.attempt and known.attempt.number == known.trial.attempt else None
         cancel = attempt.cancel if attempt else None
         drilled = attempt is not None and attempt.message.startswith(DRILLED)
@@ -134,23 +134,23 @@ class Live:
 
     @property
     def may_move(self) -> bool:
-        """Whether a service has the trial and has not begun it, and nobody has asked for its end."""
+        """Whether a service has the trial and has not begun it, and its end has not been requested."""
         waits = self.phase is Phase.SUBMITTED and self.trial.state is TrialState.WAITING
         return waits and self.cancel is None and self.end is None
 
     @property
     def may_be_drilled(self) -> bool:
-        """Whether its command runs, and nobody has asked for its end."""
+        """Whether its command runs, and its end has not been requested."""
         runs = self.phase is Phase.SUBMITTED and self.trial.state is TrialState.RUNNING
         return runs and self.cancel is None and self.end is None and not self.drilled
 
     def is_with_silent_member(self) -> bool:
-        """Whether a member of a hybrid service was asked to take the job, and has said neither yes nor no."""
+        """Return whether a hybrid service's member was asked to take the job and has neither accepted nor refused."""
         asked = self.attempt is not None and self.attempt.service
         return bool(asked) and self.phase is Phase.QUEUED and self.unanswered and self.cancel is None
 
     def begun(self, otherwise: float) -> float:
-        """When the command of the current attempt began, by the clock of its worker."""
+        """Return when the command of the current attempt began, by the clock of its worker."""
         started = self.attempt.started if self.attempt is not None else None
         return otherwise if started is None else started
 
@@ -165,7 +165,7 @@ class Live:
         return False
 
     def flaw(self, objectives: tuple[str, ...]) -> str:
-        """What is wrong with the result of a trial whose command succeeded; "" if nothing is."""
+        """Return what is wrong with the result of a trial whose command succeeded; "" if nothing is."""
         if self.trial.value is None:
             return "it reported no final result"
         value = self.trial.value
@@ -177,7 +177,7 @@ class Live:
         return f"its final result is not a dict with numbers for {' and '.join(objectives)}"
 
     def failure(self, end: Exited) -> str:
-        """One sentence on why the attempt failed."""
+        """Return one sentence on why the attempt failed."""
         if end.message:
             return end.message
         if end.code is None:

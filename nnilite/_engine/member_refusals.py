@@ -1,4 +1,4 @@
-"""What members of a hybrid service have refused for good: each attempt is offered to a member once."""
+"""Final refusals of members of a hybrid service: each attempt is offered to a member once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENOUGH = 3
 
 
 class MemberRefusals:
-    """Kept in memory: the next manager asks again, since somebody may have mended what was wrong."""
+    """Final refusals, in memory only: the next manager asks again, since the cause may have been removed."""
 
     def __init__(self) -> None:
         self._reasons: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by member and job

@@ -107,7 +107,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class SubmitRefused:
-    """The service did not take the job: for lack of room (`busy`), for now, or for ever (`final`)."""
+    """The service did not take the job: for lack of room (`busy`), temporarily, or permanently (`final`)."""
 
     trial: str
     attempt: int

@@ -48,7 +48,7 @@ class Candidate:
 
 
 def order(policy: Placement, candidates: Sequence[Candidate], asked: str = "") -> list[str]:
-    """The names of the services to ask, best first. `asked`: the one that may have the job, "" if none may."""
+    """Return the names of the services to ask, best first. `asked`: the one that may have the job, "" if none may."""
     open_to_it = [one for one in candidates if one.name == asked or not (one.is_full or one.is_aside)]
     ranked = sorted(open_to_it, key=lambda one: (one.name != asked, one.tried, _RANKS[policy](one)))
     return [one.name for one in ranked]

@@ -20,7 +20,7 @@ class LivePlacementNotes:
         self._commit = commit
 
     def asked(self, job: Job) -> str:
-        """The member that was asked last to take a job, "" if none was."""
+        """Return the member that was asked last to take a job, "" if none was."""
         live = self._rules.live.get(job.trial)
         attempt = live.attempt if live is not None else None
         # After a clear refusal by all, none of them has it, and the placement decides anew.
@@ -29,12 +29,12 @@ class LivePlacementNotes:
         return attempt.service if attempt is not None and attempt.number == job.attempt else ""
 
     def held(self, job: Job) -> Counter[str]:
-        """How many trials, without that of the job, each member has, or may have."""
+        """Return how many trials, without that of the job, each member has, or may have."""
         others = (live for live in self._rules.live.values() if live.trial.id != job.trial)
         return Counter(live.attempt.service for live in others if live.attempt is not None and live.is_placed)
 
     def tried(self, job: Job) -> Sequence[str]:
-        """The members that had the earlier attempts of the job's trial."""
+        """Return the members that had the earlier attempts of the job's trial."""
         live = self._rules.live.get(job.trial)
         return live.tried if live is not None else ()
 

@@ -98,7 +98,7 @@ class Recorder:
             self.act(s.Remove(attempt))
 
     def remove_again(self, until: float) -> None:
-        """Ask once more for the removals that are due."""
+        """Ask again for the removals that are due."""
         for removal in self._state.removals.values():
             # A removal without a due time was asked for, and its answer is awaited.
             if removal.due is not None and removal.due <= until:

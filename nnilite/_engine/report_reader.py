@@ -1,7 +1,7 @@
 """Takes the events of jobs that the training service reads itself: from folders and logs, which may be slow or hang.
 
-Where the service allows it (`TrainingService.reports_aside`), a slow reading goes on beside all other calls, so that
-no other trial waits for it.
+Where the service allows it (`TrainingService.reports_aside`), a slow reading continues during other calls, so that no
+other trial waits for it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class ReportInbox(Protocol):
     def now(self) -> float: ...
 
     def put(self, message: s.Input, *, soon: bool = True) -> None:
-        """Hand over an input without waiting for it."""
+        """Accept an input without waiting for it."""
 
     async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
-        """Hand over events that the service read itself."""
+        """Accept events that the service read itself."""
 
     def is_live(self, attempt: Attempt) -> bool:
-        """Whether the end of this attempt is not known yet."""
+        """Return whether the attempt has no known end yet."""
 
 
 class ReportReader:
@@ -55,7 +55,7 @@ class ReportReader:
         self._until = 0.0  # when the poll waits for no reading any more
 
     def begin_poll(self) -> None:
-        """Begin to hand over the statuses of a poll. Raises: what a reading has raised that went on beside."""
+        """Begin to hand over the statuses of a poll. Raises: what a reading in the background has raised."""
         self._until = asyncio.get_running_loop().time() + _POLL_WAITS_S
         for key, reading in list(self._readings.items()):
             if reading.done():
@@ -81,7 +81,7 @@ class ReportReader:
             self._inbox.put(s.Polled(*key, status, self._inbox.now()))
 
     def forget(self, attempt: Attempt) -> None:
-        """All is known of this attempt."""
+        """Forget the attempt, as it is completely reported."""
         self._untaken.pop((attempt.trial, attempt.number), None)
         self._unread.pop((attempt.trial, attempt.number), None)
 
@@ -127,7 +127,7 @@ class ReportReader:
         return status
 
     def _may_come(self, attempt: Attempt) -> bool:
-        """Whether to ask again for the reports of an ended job, before its end counts without them."""
+        """Return whether to ask again for the reports of an ended job, before its end counts without them."""
         loop = asyncio.get_running_loop()
         since = self._unread.setdefault((attempt.trial, attempt.number), loop.time())
         return loop.time() - since < UNREAD_PATIENCE_S
@@ -135,9 +135,9 @@ class ReportReader:
     async def _take_reports(self, attempt: Attempt, handle: Handle, ended: bool) -> None:
         """Take the events that the service has read itself.
 
-        A service may return each event only once. So events that could not be taken, because the disk was in trouble or
-        because of a gap before them, are kept here and offered again. At a gap, the service is asked once more; if the
-        job has ended, nothing can fill the gap any more.
+        A service may return each event only once. So events that could not be taken, because the disk failed or because
+        of a gap before them, are kept here and offered again. At a gap, the service is asked again; if the job has
+        ended, nothing can fill the gap any more.
         """
         key = (attempt.trial, attempt.number)
         for again in (False, True):
@@ -157,7 +157,10 @@ class ReportReader:
 
 
 def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
-    """The events by number, each once, as several readings may overlap; an end comes after all reports before it."""
+    """Return the events by number, each once, as several readings may overlap.
+
+    An end comes after all earlier reports.
+    """
 
     def place(event: KeeperEvent) -> tuple[int, int, str, int, str]:
         if isinstance(event, Reported):

@@ -126,7 +126,7 @@ class Reports:
             self._recorder.add(s.SaveTrial(trial))
 
     def _reverse(self, trial: Trial, attempt: Attempt, end: Exited) -> None:
-        """The attempt was counted as lost, but its command had ended by itself."""
+        """Reverse the end of an attempt that was counted as lost, although its command had ended by itself."""
         # A trial that failed after all stays failed, and one that the user canceled stays canceled.
         if trial.state is not TrialState.FAILED or end.code != 0:
             return

@@ -1,15 +1,15 @@
 """The rules of an experiment: a synchronous state machine without I/O, clock or randomness.
 
-One input goes in, the records to commit and the actions to take come out. Only trials that have not ended are kept
-in memory. These hold in any order of inputs: an attempt ends once, a result reaches the tuner before the end of its
-trial, every waiting trial has a reason, and a message about an attempt that is no longer current changes nothing.
+One input goes in, the records to commit and the actions to take come out. Only trials that have not ended are kept in
+memory. These hold in any order of inputs: an attempt ends once, a result reaches the tuner before the end of its trial,
+every waiting trial has a reason, and a message about an earlier attempt changes nothing.
 
 The parts share one `State` and change it through one `Recorder`:
 
     Ends         how attempts and trials end; the other parts end them through it
-    Reports      what trials report, and what their platforms say of them
+    Reports      what trials and their platforms report
     Submissions  how trials come, and how their attempts get to a service
-    Asking       how the tuner is asked for parameters, and what it says
+    Asking       how the tuner is asked for parameters, and its answers
     Limits       time, money, silence, and the stop
 """
 
@@ -151,5 +151,5 @@ class Rules:
         self._state.heard(trial, attempt)
 
     def is_delivering(self, live: Live) -> bool:
-        """Whether events of this trial came in the last few seconds that the manager lived, and its end did not."""
+        """Return whether new events of this trial, but not its end, came in the manager's last few active seconds."""
         return self._state.is_delivering(live)

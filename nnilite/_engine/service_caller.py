@@ -1,6 +1,6 @@
 """The one task that calls the training service. It submits, cancels and polls, each within a time limit.
 
-If the plugin hangs, raises or answers nonsense, the task turns that into an input for the rules and goes on.
+If the plugin hangs, raises or returns nonsense, the task turns that into an input for the rules and continues.
 """
 
 from __future__ import annotations
@@ -38,31 +38,34 @@ class EngineInbox(Protocol):
 
     @property
     def notes(self) -> PlacementNotes:
-        """For a hybrid service."""
+        """The notes for a hybrid service."""
 
     def now(self) -> float: ...
 
     def put(self, message: s.Input, *, soon: bool = True) -> None:
-        """Hand over an input without waiting for it. One that is not wanted soon is taken with the next, or later."""
+        """Accept an input without waiting for it.
+
+        One that is not urgent is taken with the next one, or later.
+        """
 
     async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
-        """Hand over events that the service read itself."""
+        """Accept events that the service read itself."""
 
     def stuck(self) -> list[Live]:
-        """The trials that have waited in the queue of one service for longer than `moveAfter`."""
+        """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
 
     def submitted(self) -> list[Attempt]:
-        """The attempts that the service has, which are to be polled."""
+        """Return the attempts that the service has, which are to be polled."""
 
     def is_live(self, attempt: Attempt) -> bool:
-        """Whether the end of this attempt is not known yet."""
+        """Return whether the attempt has no known end yet."""
 
     def is_delivering(self, attempt: Attempt) -> bool:
-        """Whether new events of this attempt came in the last few seconds."""
+        """Return whether new events of this attempt came in the last few seconds."""
 
 
 class WakeSignal:
-    """The means by which a service asks to be polled now. It is made on the event loop, before service and caller."""
+    """Lets a service request a poll now. It is made on the event loop, before service and caller."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -78,7 +81,7 @@ class WakeSignal:
         self.event.set()
 
     def take(self) -> bool:
-        """Whether `ring` was called since the last call of this method."""
+        """Return whether `ring` was called since the last call of this method."""
         rung, self._polls = self._polls, False
         return rung
 
@@ -178,7 +181,7 @@ class ServiceCaller:
                 next_poll = loop.time() + min(POLL_EVERY_S * 2**self._failures, _LONGEST_PAUSE_S)
 
     async def _open_patiently(self) -> None:
-        """Try until the service can be opened: at a resume the platform may be away, while its jobs go on."""
+        """Try until the service can be opened: at a resume the platform may be unreachable while its jobs still run."""
         while not (self._open or self._closing):
             try:
                 await self.open(resumed=True)
@@ -230,7 +233,7 @@ class ServiceCaller:
             self._inbox.put(await self._submit(action))
 
     async def _submit_once(self, action: s.Submit) -> s.Submit | None:
-        """Returns the action if it is to be made again after the removals that wait."""
+        """Submit a job. Return the action if it is to be repeated after the waiting removals."""
         answer = await self._submit(action)
         if isinstance(answer, s.SubmitRefused) and answer.busy and self._calls.has_removals:
             return action
@@ -344,9 +347,9 @@ class ServiceCaller:
             self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
 
     def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
-        """Whether to wait for the next poll, since the keeper of the ended command is still delivering by itself.
+        """Return whether to wait for the next poll, since the ended command's keeper is still delivering.
 
-        Reading the whole spool beside the keeper would do the same work twice, which takes seconds for 100,000 reports.
+        Reading the whole spool at the same time would do the same work twice, which takes seconds for 100,000 reports.
         """
         told = status.state.ended and status.state is not JobState.LOST and attempt.service not in self._follow
         return told and self._inbox.is_delivering(attempt)

@@ -27,7 +27,7 @@ class Spending:
         return bool(self._prices or self.settled)
 
     def of(self, live: Live, seconds: float) -> float | None:
-        """What the current attempt has cost if it has run for so long; None if nothing is known of its price."""
+        """Return what the current attempt has cost after that many seconds; None if its price is unknown."""
         if live.told_cost is not None:
             return live.told_cost
         price = self._prices.get(live.attempt.service) if live.attempt is not None else None
@@ -38,7 +38,7 @@ class Spending:
         self.settled[service] = self.settled.get(service, 0.0) + cost
 
     def by_service(self, live: Iterable[Live], now: float) -> dict[str, float]:
-        """What has been spent at each service, running attempts included."""
+        """Return what has been spent at each service, running attempts included."""
         found = dict(self.settled)
         for one in live:
             if one.attempt is not None and (cost := self._running(one, now)) is not None:
@@ -49,16 +49,16 @@ class Spending:
         return sum(self.by_service(live, now).values())
 
     def mean(self, ended: int) -> float:
-        """What a trial has cost on average, 0 as long as none has ended."""
+        """Return what a trial has cost on average, 0 as long as none has ended."""
         return sum(self.settled.values()) / ended if ended else 0.0
 
     def expected(self, live: Iterable[Live], now: float, ended: int) -> float:
-        """What will be spent when those trials that have not ended have ended, if they cost what others have cost."""
+        """Return the expected cost at the end of the trials that have not ended, if they cost as much as the others."""
         mean = self.mean(ended)
         return sum(self.settled.values()) + sum(self._whole(one, now, mean) for one in live)
 
     def affordable(self, limit: float, expected: float, ended: int) -> float:
-        """How many further trials may start: the last one may pass the limit."""
+        """Return how many further trials may start: the last one may exceed the limit."""
         if expected >= limit:
             return 0
         mean = self.mean(ended)

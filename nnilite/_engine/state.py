@@ -111,7 +111,7 @@ class State:
             live.seen = self.lived
 
     def is_delivering(self, live: Live) -> bool:
-        """Whether events of this trial came in the last few seconds that the manager lived, and its end did not."""
+        """Return whether new events of this trial, but not its end, came in the manager's last few active seconds."""
         return live.end is None and live.delivered is not None and self.lived - live.delivered < _DELIVERING_S
 
     def affordable(self, limit: float) -> float:

@@ -37,7 +37,7 @@ class TrialUses:
             self._last = self.known(now)
 
     def known(self, now: float) -> dict[str, LastUse]:
-        """By trial, what is still true: of trials that run, in their present attempt, and told not long ago."""
+        """Return the current use of each running trial, as far as its present attempt reported it recently."""
         return {trial: last for trial, last in self._last.items() if self._is_true(trial, last, now)}
 
     def _is_true(self, trial: str, last: LastUse, now: float) -> bool:

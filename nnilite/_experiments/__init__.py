@@ -1,11 +1,11 @@
-"""What lies on this machine's disk of experiments. Nobody imports the manager to read a folder.
+"""The experiments' files on this machine. Reading a folder needs no import of the manager.
 
 registry            the experiments of this machine
-documents           small files that nnilite wrote for itself, read back as if a stranger had sent them
+documents           small files that nnilite wrote for itself, read back like files from a stranger
 locking             the right to be an experiment's only manager
 address             the address of a manager
 experiment_remarks  what people have written about an experiment: another name, tags, a note
-search_folder       the folder of a search that a Python program makes, as others see it
+search_folder       the folder of a search that a Python program makes, as other programs see it
 nni_folders         the experiments that Microsoft NNI has left on this machine
-file_guard          makes the manager's own files again when somebody deletes or damages them
+file_guard          restores the manager's own files if they are deleted or damaged
 """

@@ -52,7 +52,7 @@ class Document:
         raise self.wrong(name, "a text")
 
     def time(self, name: str) -> float | None:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch in a field."""
         value = self.fields.get(name)
         if value is None:
             return None
@@ -68,20 +68,20 @@ class Document:
         raise self.wrong(name, f"a whole number from {least} to {most}")
 
     def folder(self, name: str) -> Path:
-        """An absolute path. The field must be there."""
+        """Return an absolute path. The field must be there."""
         value = self.text(name)
         if value is None or not value.startswith("/") or not may_be_path(value):
             raise self.wrong(name, "an absolute path")
         return Path(value)
 
     def wrong(self, name: str, wanted: str) -> DamagedFile:
-        """The error to raise for a field."""
+        """Return the error to raise for a field."""
         shown = _SHORT.repr(self.fields.get(name))
         return DamagedFile(self.path, f"`{name}` must be {wanted}, not {shown:.60}", self.cure)
 
 
 def read_document(path: Path, cure: str) -> Document:
-    """The JSON object in a file. `cure`: what to do about a damaged one. Raises: as `read_content`."""
+    """Return the JSON object in a file. `cure`: what to do about a damaged one. Raises: as `read_content`."""
     data = read_json(path, cure)
     if not isinstance(data, dict):
         raise DamagedFile(path, "it is no JSON object", cure)
@@ -89,7 +89,7 @@ def read_document(path: Path, cure: str) -> Document:
 
 
 def read_json(path: Path, cure: str) -> Json:
-    """The JSON in a file. Raises: as `read_content`."""
+    """Return the JSON in a file. Raises: as `read_content`."""
     content = read_content(path, cure)
     try:
         return json.loads(content.decode("utf-8"))
@@ -102,9 +102,9 @@ def read_json(path: Path, cure: str) -> Json:
 
 
 def read_content(path: Path, cure: str) -> bytes:
-    """All bytes of an ordinary file, not of a pipe or device.
+    """Return all bytes of an ordinary file, not of a pipe or device.
 
-    Raises: FileNotFoundError, DamagedFile for what cannot be its content, UnreadableFile where the disk does not tell.
+    Raises: FileNotFoundError, DamagedFile for what cannot be its content, UnreadableFile where the disk fails.
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait until another process writes to it.
@@ -172,5 +172,5 @@ def write_json(path: Path, value: Json, mode: int = 0o600) -> None:
 
 
 def as_json(value: Json) -> bytes:
-    """JSON in the form in which these files are written."""
+    """Return JSON in the form in which these files are written."""
     return json.dumps(value, indent=2).encode("ascii")

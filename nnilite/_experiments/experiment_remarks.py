@@ -1,8 +1,8 @@
 """What people have written about an experiment: another name, tags, a note. They are in its folder, in `remarks.json`.
 
 Nothing but this file is written, so it does not matter whether a manager runs. Each content has a number, the
-`revision`: whoever writes says on which one their change is based, so that nobody's words are overwritten unseen. One
-process writes at a time, the one that serves the page of all experiments.
+`revision`: a change names the revision that it is based on, so that no text is overwritten unseen. One process writes
+at a time, the one that serves the page of all experiments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class Remarks:
 
 
 def checked(name: object, tags: object, note: object) -> Remarks:
-    """Remarks as a person gave them, without blanks around and doubles. Raises: ConfigError with the field."""
+    """Return remarks as a person gave them, without surrounding blanks and duplicates.
+
+    Raises: ConfigError with the field.
+    """
     if not isinstance(tags, list | tuple) or len(tags) > TAGS_MAX:
         raise ConfigError(f"must be a list of at most {TAGS_MAX} tags", Place(field="tags"))
     words = tuple(dict.fromkeys(_line(tag, "tags", TAG_MAX) for tag in tags))
@@ -52,7 +55,7 @@ def _line(text: object, field: str, most: int) -> str:
 
 
 def read(directory: Path) -> Remarks:
-    """The remarks in an experiment's folder. Of a file that cannot be read only the trouble is known."""
+    """Return the remarks in an experiment's folder. If the file cannot be read, only the error is known."""
     try:
         found = read_document(directory / FILE_NAME, _CURE)
         tags = found.fields.get("tags", [])

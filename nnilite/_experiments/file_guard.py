@@ -1,8 +1,8 @@
 """Protects the manager's own files, which people may delete or damage while it runs.
 
-The guard makes again what it can: folders, logs, the keeper, the small files by which others find the manager, and the
-lock. The manager has to end if another one has the experiment, or if its whole folder is gone. The database looks
-after itself (`Store.keep_place`).
+The guard restores what it can: folders, logs, the keeper, the small files with the manager's address, and the lock. The
+manager has to end if another one has the experiment, or if its whole folder is gone. The database guards itself
+(`Store.keep_place`).
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class KeeperFile:
         self.keep()
 
     def keep(self) -> None:
-        """Build the keeper if it is not there as it was built. Raises: OSError."""
+        """Build the keeper unless its file is there unchanged. Raises: OSError."""
         with self._lock:
             if self._built is None or _look_at(self._path) != self._built:
                 self._built = _look_at(_keeper.build(self._path, self._with_storage))
 
     def before(self, make: Callable[[Trial, Attempt], Job]) -> Callable[[Trial, Attempt], Job]:
-        """The maker of jobs, which now checks the keeper first: no job can begin without it. Raises: ServiceError."""
+        """Return a maker of jobs that checks the keeper first: no job can begin without it. Raises: ServiceError."""
 
         def job(trial: Trial, attempt: Attempt) -> Job:
             try:
@@ -119,7 +119,7 @@ class Guard:
             self._trouble = ""
 
     def _keep_lock(self) -> bool:
-        """Renew the lock. False while the folder is away."""
+        """Renew the lock. Return False while the folder is unreachable."""
         try:
             if self._lock.renew():
                 log.warning("the file `lock` was removed while the manager runs; it is made again")

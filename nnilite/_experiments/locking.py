@@ -1,9 +1,9 @@
 """The right to be an experiment's only manager.
 
-A manager locks the experiment's folder and the file `lock` in it. If somebody removes the file, a second manager still
-cannot start, since the folder stays locked. Some file systems (NFS) cannot lock folders; there only the file counts,
-and its holder makes it again as soon as it notices. Unlike a process id, a lock cannot be mistaken for another
-process's, and it ends with its process, whatever ends that.
+A manager locks the experiment's folder and the file `lock` in it. If the file is removed, a second manager still cannot
+start, since the folder stays locked. Some file systems (NFS) cannot lock folders; there only the file counts, and its
+holder restores it as soon as it notices. Unlike a process id, a lock cannot be mistaken for another process's, and it
+ends with its process, whatever ends that.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class ManagerLock:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a manager holds the lock of the experiment. Raises: UnreadableFile if that cannot be told now."""
+    """Return whether a manager holds the lock of the experiment. Raises: UnreadableFile if that is unknown now."""
     return is_locked(directory, os.O_DIRECTORY) or is_locked(directory / "lock")
 
 
 def is_open_as(descriptor: int, path: Path) -> bool:
-    """Whether an open file is still the one at its path. Raises: OSError if the path cannot be looked at."""
+    """Return whether an open file is still the one at its path. Raises: OSError if the path cannot be examined."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except (FileNotFoundError, NotADirectoryError):
@@ -108,7 +108,7 @@ def _lock(descriptor: int) -> None:
 
 
 def is_locked(path: Path, flag: int = 0) -> bool:
-    """Whether a process holds a lock of this file. Raises: UnreadableFile if that cannot be told now."""
+    """Return whether a process holds a lock of this file. Raises: UnreadableFile if that is unknown now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flag)
     except OSError as error:

@@ -44,7 +44,7 @@ class NniExperiment:
 
 
 def listed(root: Path) -> list[NniExperiment]:
-    """All experiments of NNI that are listed in a folder of experiments, or lie in it."""
+    """Return all experiments of NNI that are listed in a folder of experiments, or lie in it."""
     found = {one.id: one for one in read_list(root).experiments}
     for database in root.glob(f"*/{DATABASE.as_posix()}"):
         directory = database.parents[1]
@@ -54,7 +54,7 @@ def listed(root: Path) -> list[NniExperiment]:
 
 
 def at(directory: Path) -> NniExperiment | None:
-    """The experiment of NNI in this folder; None if there is none."""
+    """Return the experiment of NNI in this folder; None if there is none."""
     directory = directory.absolute()
     if not _is_seen(directory / DATABASE, is_file):
         return None
@@ -64,7 +64,10 @@ def at(directory: Path) -> NniExperiment | None:
 
 
 def taken(folder: Path) -> list[NniExperiment]:
-    """The experiments of NNI that were opened before, wherever they are. `folder` has a folder of ours for each."""
+    """Return the experiments of NNI that were opened before, wherever they are.
+
+    `folder` has an nnilite folder for each.
+    """
     found = []
     for path in folder.glob(f"*/{COPY}"):
         try:
@@ -78,7 +81,7 @@ def taken(folder: Path) -> list[NniExperiment]:
 
 
 def _completed(origin: NniExperiment, known: Document) -> NniExperiment:
-    """An experiment that NNI's list does not have, with what its database said."""
+    """Return an experiment that NNI's list does not have, with the facts from its database."""
     if origin.started is not None:
         return origin
     name, platform = known.text("name") or "", known.text("platform") or ""
@@ -86,9 +89,9 @@ def _completed(origin: NniExperiment, known: Document) -> NniExperiment:
 
 
 def trial_folder(experiment: Path, trial: str) -> Path | None:
-    """The folder of a trial: NNI 3 puts it below its environment, older versions and other platforms below `trials`.
+    """Return a trial's folder. NNI 3 puts it below its environment, older versions and other platforms below `trials`.
 
-    The name comes from NNI's database, which may be a stranger's: one that leads out of the folder has none.
+    The name comes from NNI's database, which may be a stranger's: a name that leads out of the folder gives None.
     """
     if "/" in trial or trial in ("", ".", "..") or not may_be_path(trial):
         return None
@@ -98,7 +101,7 @@ def trial_folder(experiment: Path, trial: str) -> Path | None:
 
 
 def is_uncertain(reason: str) -> bool:
-    """Whether a trial's reason says that its parameters are known to be wrong."""
+    """Return whether a trial's reason says that its parameters are known to be wrong."""
     return reason.startswith(MIXED_UP) and reason.endswith(UNCERTAIN)
 
 
@@ -148,7 +151,7 @@ def _one(root: Path, name: str, entry: Document) -> NniExperiment:
 
 
 def _time(entry: Document, name: str) -> float | None:
-    """A time in milliseconds, in seconds; None for a text: versions differ in how they say that there is none."""
+    """Return a time in milliseconds as seconds; None for a text, since versions write a missing time differently."""
     value = entry.fields.get(name)
     if value is None or isinstance(value, str):
         return None
@@ -159,7 +162,7 @@ def _time(entry: Document, name: str) -> float | None:
 
 
 def _is_seen(path: Path, look: Callable[[Path], bool]) -> bool:
-    """Whether it is there, as far as the system tells: an experiment that cannot be looked at is not listed."""
+    """Return whether a path exists and can be examined: other experiments are not listed."""
     try:
         return look(path)
     except UnreadableFile:
@@ -167,7 +170,7 @@ def _is_seen(path: Path, look: Callable[[Path], bool]) -> bool:
 
 
 def _state(status: str | None, process: int | None) -> str:
-    """What NNI wrote last, unless its manager died without a word."""
+    """Return the state that NNI wrote last, unless its manager died without writing one."""
     if status in _OVER:
         return str(status)
     return str(status) if status in _STATES and _is_there(process) else ExperimentState.STOPPED.value
@@ -186,7 +189,7 @@ def _is_there(process: int | None) -> bool:
 
 
 def seconds(milliseconds: Json) -> float | None:
-    """A time of NNI in seconds; None for "N/A" and whatever else is no time."""
+    """Return a time of NNI in seconds; None for "N/A" and anything else that is not a time."""
     # NaN fails both comparisons, and a whole number is compared before it becomes a float, which it may not fit.
     if type(milliseconds) not in (int, float) or not 0 <= milliseconds <= 1000 * LAST_TIME_S:
         return None

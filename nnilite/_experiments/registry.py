@@ -91,22 +91,22 @@ class LastWord:
 
 
 def root() -> Path:
-    """The folder of all experiments, unless the config says otherwise. NNILITE_HOME overrides it."""
+    """Return the folder of all experiments, unless the config says otherwise. NNILITE_HOME overrides it."""
     return Path(os.environ.get("NNILITE_HOME") or Path.home() / "nni-experiments")
 
 
 def is_id(text: object) -> bool:
-    """Whether a text may be an experiment's id, which names folders, files and jobs."""
+    """Return whether a text may be an experiment's id, which names folders, files and jobs."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
 def path_of(experiment: str) -> Path:
-    """The path of the file that makes an experiment known on this machine."""
+    """Return the path of the file that makes an experiment known on this machine."""
     return _folder() / f"{experiment}.json"
 
 
 def about(experiment: str, name: str, directory: Path, platform: str, started: float | None) -> dict[str, object]:
-    """The content of the file that makes an experiment known on this machine."""
+    """Return the content of the file that makes an experiment known on this machine."""
     return {"id": experiment, "name": name, "directory": str(directory), "platform": platform, "started": started}
 
 
@@ -122,13 +122,13 @@ def remove(experiment: str) -> None:
 
 
 def entries() -> list[RegistryEntry]:
-    """All known experiments, newest first. Those with damaged files have a `damage`."""
+    """Return all known experiments, newest first. Those with damaged files have a `damage`."""
     found = [entry for path in _folder().glob("*.json") if (entry := _read(path)) is not None]
     return sorted(found, key=lambda entry: entry.started or 0.0, reverse=True)
 
 
 def everything() -> list[RegistryEntry]:
-    """All experiments on this machine, newest first: ours, and those that Microsoft NNI has left."""
+    """Return all experiments on this machine, newest first, including those of Microsoft NNI."""
     ours = entries()
     known = {one.id for one in ours}
     taken = {one.id: one for one in nni_folders.taken(_folder() / "nni")}
@@ -139,7 +139,7 @@ def everything() -> list[RegistryEntry]:
 
 
 def of_nni(origin: NniExperiment) -> RegistryEntry:
-    """An experiment that Microsoft NNI has made, to be read only."""
+    """Return an entry for an experiment of Microsoft NNI, which is read-only."""
     directory = _folder() / "nni" / origin.id
     made = RegistryEntry(origin.id, origin.name, directory, origin.platform, origin.state, origin=origin)
     made = replace(made, started=origin.started, ended=origin.ended)
@@ -150,7 +150,7 @@ def of_nni(origin: NniExperiment) -> RegistryEntry:
 
 
 def at(folder: Path) -> RegistryEntry:
-    """The experiment in this folder, of ours or of Microsoft NNI. One of ours that was moved is known again.
+    """Return the experiment in this folder, of nnilite or of Microsoft NNI. A moved one of nnilite is registered again.
 
     Raises: NotFound, Conflict if another experiment has its id.
     """
@@ -170,7 +170,7 @@ def at(folder: Path) -> RegistryEntry:
 
 
 def cannot_go_on(experiment: str) -> str:
-    """What to say where an experiment of Microsoft NNI would have to be changed."""
+    """Return the message for an attempt to change an experiment of Microsoft NNI."""
     return (
         f"Experiment {experiment} was made by Microsoft NNI and can only be read: `nnictl view {experiment}` opens it. "
         f"A new experiment learns from it by `searchFrom: [{experiment}]` in its configuration."
@@ -178,14 +178,14 @@ def cannot_go_on(experiment: str) -> str:
 
 
 def entry(experiment: str) -> RegistryEntry | None:
-    """The experiment with exactly this id; None if it is not known here."""
+    """Return the experiment with exactly this id; None if it is not known here."""
     return _read(path_of(experiment))
 
 
 def find(
     prefix: str | None, *, running_only: bool = False, damaged: bool = False, read_only: bool = False
 ) -> RegistryEntry:
-    """The experiment whose id is `prefix` or begins with it; without one, the only running experiment.
+    """Return the experiment whose id is `prefix` or begins with it; without one, the only running one.
 
     `damaged`: also one whose folder is unknown or gone; `read_only`: also one of Microsoft NNI that has no view open.
     Raises: NotFound, NniliteError, or Conflict if several match, or the only one is of NNI and to be changed.
@@ -216,7 +216,7 @@ def _usable(entry: RegistryEntry, damaged: bool) -> RegistryEntry:
 
 
 def read_manager(directory: Path) -> LastWord:
-    """What the manager of the experiment wrote last; the defaults if it wrote nothing.
+    """Return what the manager of the experiment wrote last; the defaults if it wrote nothing.
 
     Raises: DamagedFile, UnreadableFile.
     """
@@ -243,7 +243,7 @@ def read_manager(directory: Path) -> LastWord:
 
 
 def last_word(directory: Path) -> LastWord:
-    """The same, but the defaults if the file does not tell, for callers that leave the complaint to `entries`."""
+    """Return the same, but the defaults if the file is damaged, for callers that leave the complaint to `entries`."""
     try:
         return read_manager(directory)
     except (DamagedFile, UnreadableFile):
@@ -262,7 +262,7 @@ def make_folders(directory: Path) -> None:
 
 
 def read_token(directory: Path) -> str:
-    """The token for the experiment's REST interface. Raises: FileNotFoundError, DamagedFile, UnreadableFile."""
+    """Return the token for the experiment's REST interface. Raises: FileNotFoundError, DamagedFile, UnreadableFile."""
     path, cure = directory / "token", "remove it, and the next manager makes a new one"
     text = read_content(path, cure).decode("ascii", "replace").strip()
     if not _TOKEN.fullmatch(text):
@@ -271,7 +271,7 @@ def read_token(directory: Path) -> str:
 
 
 def user_token(directory: Path) -> str:
-    """The token that opens the REST interface, made at first use; readable by the user alone.
+    """Return the token that opens the REST interface, made at first use; readable by the user alone.
 
     Raises: DamagedFile, UnreadableFile.
     """
@@ -305,12 +305,12 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
 
 
 def is_alive(directory: Path) -> bool:
-    """Whether a manager holds the lock of the experiment. Raises: UnreadableFile if that cannot be told now."""
+    """Return whether a manager holds the lock of the experiment. Raises: UnreadableFile if that is unknown now."""
     return locking.is_held(directory)
 
 
 def as_json(entry: RegistryEntry) -> dict[str, Json]:
-    """An experiment as it is listed for programs."""
+    """Return an experiment as it is listed for programs."""
     return {
         "id": entry.id,
         "name": entry.name,
@@ -335,7 +335,7 @@ def _folder() -> Path:
 
 
 def _read(path: Path) -> RegistryEntry | None:
-    """The experiment of a registry file; None if the file has just been removed."""
+    """Return the experiment of a registry file; None if the file has just been removed."""
     cure = f"`nnictl experiment delete {path.stem}` forgets the experiment, and its folder stays"
     try:
         found = read_document(path, cure)
@@ -356,7 +356,7 @@ def _read(path: Path) -> RegistryEntry | None:
 
 
 def _with_word(entry: RegistryEntry) -> RegistryEntry:
-    """An entry completed by what the experiment's own folder says."""
+    """Complete an entry with what the experiment's own folder says."""
     directory = entry.directory
     try:
         alive = is_alive(directory)

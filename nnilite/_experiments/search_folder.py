@@ -1,8 +1,8 @@
-"""The folder of a search that a Python program makes (`Search(storage=...)`), as all others see it.
+"""The folder of a search that a Python program makes (`Search(storage=...)`), as other programs see it.
 
-It is the folder of an experiment without a manager. `search.json` tells that, and what the search said last of its
-state. Each process that works at the search holds the lock of a file of its own in `processes/` meanwhile; the system
-takes the lock from a process that is killed, so nobody mistakes what is left of it for work that goes on.
+It is the folder of an experiment without a manager. `search.json` says so, and has the last state of the search. Each
+process that works at the search holds the lock of a file of its own in `processes/` meanwhile; the system releases the
+lock of a killed process, so its file is not mistaken for a process at work.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _TOKEN = re.compile("[0-9a-f]{16}")
 
 
 def is_search(directory: Path) -> bool:
-    """Whether a Python program makes this experiment, and not a manager."""
+    """Return whether a Python program, and not a manager, makes this experiment."""
     return (directory / PROCESSES).is_dir()
 
 
 def is_running(directory: Path) -> bool:
-    """Whether any process works at the search now. Raises: UnreadableFile if that cannot be told now."""
+    """Return whether any process works at the search now. Raises: UnreadableFile if that is unknown now."""
     return any(is_locked(path) for path in (directory / PROCESSES).glob("*.lock"))
 
 
@@ -41,7 +41,7 @@ def write_state(directory: Path, state: ExperimentState, ended: float | None) ->
 
 
 def read_state(directory: Path) -> tuple[ExperimentState, float | None]:
-    """The state of the search, and when it ended. Raises: DamagedFile, UnreadableFile."""
+    """Return the state of the search, and when it ended. Raises: DamagedFile, UnreadableFile."""
     if is_running(directory):
         return ExperimentState.RUNNING, None
     try:
@@ -56,7 +56,7 @@ def read_state(directory: Path) -> tuple[ExperimentState, float | None]:
 
 
 def cannot_be_resumed(experiment: str, directory: Path) -> str:
-    """What to say where a manager would have to go on with a search."""
+    """Return the message for an attempt to resume a search with a manager."""
     return (
         f"{experiment} is a search of a Python program, which alone can go on with it: "
         f"Search(..., storage={str(directory)!r}). `nnictl view {experiment}` shows it, also while it runs."
@@ -92,7 +92,7 @@ class Presence:
             self._file = -1
 
     def is_given_by(self, token: object) -> bool:
-        """Whether the process with this token still works. Raises: UnreadableFile if that cannot be told now."""
+        """Return whether the process with this token still works. Raises: UnreadableFile if that is unknown now."""
         if token == self.token and self._file >= 0:
             return True
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):

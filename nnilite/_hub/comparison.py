@@ -15,10 +15,10 @@ MOST = 10
 
 
 def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
-    """One experiment of a comparison. `objective`: "" for its first one.
+    """Return one experiment of a comparison. `objective`: "" for its first one.
 
-    Its `points` are those at which the best result so far changed, `[trials, seconds since the start, best]`,
-    and one at the last result. Raises: NniliteError if it cannot be read.
+    Its `points` are those at which the best result so far changed, `[trials, seconds since the start, best]`, and one
+    at the last result. Raises: NniliteError if it cannot be read.
     """
     with opened(entry) as client:
         profile = client.profile()

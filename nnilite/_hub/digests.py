@@ -1,4 +1,4 @@
-"""What the list of experiments tells of their trials: counts, best result, time.
+"""Summaries of experiments' trials for the list of experiments: counts, best result, time.
 
 One thread asks the managers that run, another one reads the folders of the stopped experiments, where each takes some
 hundredths of a second. So the list itself never waits. A stopped experiment is read again only if its files change.
@@ -52,7 +52,7 @@ class Digests:
         self._asked: set[str] = set()
 
     def of(self, entries: Iterable[RegistryEntry]) -> dict[str, Digest]:
-        """What is known now, by id. What is missing or old is read in the background."""
+        """Return what is known now, by id. What is missing or old is read in the background."""
         entries = list(entries)
         found = {}
         for entry in entries:
@@ -100,7 +100,7 @@ def _digest(entry: RegistryEntry) -> Digest:
 
 
 def summary(profile: Mapping[str, Any]) -> Digest:
-    """The digest of a profile, as a manager answers it."""
+    """Return the digest of a profile, as a manager answers it."""
     best = profile.get("best")
     return Digest(
         counts=profile["counts"],
@@ -113,7 +113,7 @@ def summary(profile: Mapping[str, Any]) -> Digest:
 
 
 def _stamp(entry: RegistryEntry) -> Stamp:
-    """It differs when there may be something new to read."""
+    """Return a stamp that changes when there may be something new to read."""
     if entry.alive:
         return (entry.pid, time.monotonic() // LIVE_S)
     origin = entry.origin

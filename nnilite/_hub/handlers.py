@@ -39,7 +39,7 @@ class HubHandler(RouteHandler):
         self.hub = site.hub
 
     def fields(self, *names: str) -> list[Json]:
-        """The values of exactly these fields of the body. Raises: ConfigError."""
+        """Return the values of exactly these fields of the body. Raises: ConfigError."""
         body = wire.strict_object(self.json(), names)
         for name in names:
             if name not in body:
@@ -91,7 +91,7 @@ class HubOpenHandler(HubHandler):
 
 
 class HubResumeHandler(HubHandler):
-    """Lets an experiment go on."""
+    """Resumes an experiment."""
 
     async def post(self, id: str) -> None:
         self.fields()
@@ -129,7 +129,7 @@ class HubCheckHandler(HubHandler):
 
 
 def draft(fields: list[Json]) -> Draft:
-    """The configuration in a body. Raises: ConfigError."""
+    """Return the configuration in a body. Raises: ConfigError."""
     text, folder = fields
     for name, value in (("text", text), ("folder", folder)):
         if not isinstance(value, str):
@@ -138,7 +138,7 @@ def draft(fields: list[Json]) -> Draft:
 
 
 def reachable(link: str, host: str) -> str:
-    """The address of a manager as a browser finds it that has found this server by a Host header.
+    """Return the address of a manager for a browser that reached this server by a Host header.
 
     Managers name themselves as seen from this machine.
     """

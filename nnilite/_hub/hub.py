@@ -29,13 +29,13 @@ class Hub:
         self._digests.close()
 
     def listed(self) -> list[dict[str, Json]]:
-        """All experiments, newest first. `digest` is null until the experiment's own data have been read."""
+        """Return all experiments, newest first. `digest` is null until the experiment's own data have been read."""
         entries = registry.everything()
         digests = self._digests.of(entries)
         return [_row(entry, digests.get(entry.id)) for entry in entries]
 
     def find(self, experiment: str) -> RegistryEntry:
-        """The experiment with exactly this id. Raises: NotFound."""
+        """Return the experiment with exactly this id. Raises: NotFound."""
         found = registry.entry(experiment) if registry.is_id(experiment) else None
         found = found or next((one for one in registry.everything() if one.id == experiment), None)
         if found is None:
@@ -43,7 +43,7 @@ class Hub:
         return found
 
     def open(self, experiment: str) -> str:
-        """The address of the experiment's page, which signs in once. One without a manager gets a viewer.
+        """Return the address of the experiment's page, which signs in once. One without a manager gets a viewer.
 
         Raises: NniliteError if it cannot be opened.
         """
@@ -55,7 +55,7 @@ class Hub:
             return manager.sign_in_link()
 
     def resume(self, experiment: str) -> None:
-        """Let a stopped experiment go on; one that is viewed at the same address. Raises: NniliteError."""
+        """Resume a stopped experiment; one that is viewed keeps its address. Raises: NniliteError."""
         with self._locks[experiment]:
             entry = self.find(experiment)
             if entry.origin is not None:
@@ -93,12 +93,12 @@ class Hub:
             return experiment_remarks.write(entry.directory, remarks, based_on)
 
     def chosen(self, experiments: Sequence[str]) -> list[RegistryEntry]:
-        """The experiments with these ids, without doubles. Raises: NotFound."""
+        """Return the experiments with these ids, without duplicates. Raises: NotFound."""
         return [self.find(one) for one in dict.fromkeys(experiments)]
 
 
 def _can_resume(entry: RegistryEntry) -> bool:
-    """Whether a manager may go on with it now. Only NNI goes on with its experiments, and a program with its search."""
+    """Return whether a manager may resume it now. Only NNI resumes its experiments, and only a program its search."""
     is_free = not entry.alive or entry.state == ExperimentState.VIEWED.value
     return is_free and entry.origin is None and not (entry.search or entry.damage)
 

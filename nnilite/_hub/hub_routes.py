@@ -36,7 +36,7 @@ def _post(text: str, schema: Schema, body: Schema = s.EMPTY, status: int = 200) 
 
 
 def _act(name: str, handler: type[HubHandler], operations: dict[str, Operation]) -> Route:
-    """What is done to one experiment."""
+    """Return a route for an action on one experiment."""
     return Route(f"/experiments/{{id}}/{name}", handler, operations, (_ID,), body_max=BODY_MAX)
 
 

@@ -46,12 +46,12 @@ class HubKeys:
 
 
 def folder() -> Path:
-    """The folder of the hub's own files: token, lock and address."""
+    """Return the folder of the hub's own files: token, lock and address."""
     return registry.root() / ".nnilite" / "hub"
 
 
 def link_of_running() -> str | None:
-    """The address of the page that is served already, which signs in once; None if there is none.
+    """Return the address of the page that is served already, which signs in once; None if there is none.
 
     Raises: NniliteError if it does not answer.
     """
@@ -67,7 +67,7 @@ def link_of_running() -> str | None:
 
 
 def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_token: bool = False) -> RestApplication:
-    """The page's server, by the rules of a manager's."""
+    """Return the page's server, which follows the rules of a manager's."""
     behind_proxy = bool(options.url_prefix.strip("/"))
     page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
     settings = Options(

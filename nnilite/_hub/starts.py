@@ -22,7 +22,7 @@ class Draft:
     folder: str
 
     def read(self) -> CheckedConfig:
-        """The checked config. Raises: NniliteError, ConfigErrors if several things are wrong."""
+        """Return the checked config. Raises: NniliteError, ConfigErrors if several things are wrong."""
         config = parse(self.text, self._base()).checked()
         config.check_algorithms()
         return config
@@ -37,7 +37,7 @@ class Draft:
 
 
 def faults(draft: Draft) -> dict[str, Json]:
-    """What is wrong with a draft, each fault with its line and field where these are known, and warnings."""
+    """Return what is wrong with a draft, each fault with its line and field where these are known, and warnings."""
     try:
         config = draft.read()
     except ConfigErrors as error:
@@ -55,5 +55,5 @@ def _fault(error: Exception) -> dict[str, Json]:
 
 
 def start(draft: Draft, options: ManagerOptions) -> str:
-    """Start the experiment; it goes on without the page. Returns its id. Raises: NniliteError if it cannot start."""
+    """Start the experiment, which runs without the page. Return its id. Raises: NniliteError if it cannot start."""
     return launch.create(draft.read(), options=options).id

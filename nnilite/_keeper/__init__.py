@@ -19,8 +19,8 @@ SPEC.json holds a secret and must have mode 0600. Its fields, with the defaults 
     code null (run in the directory), {"in_place": folder}, {"archive": file} or {"download": hash}
     env {}: added to the trial's environment; null takes a variable away
     grace_s 10: from SIGTERM to SIGKILL; heartbeat_s 10; max_duration_s null
-    linger_s 86400: how long to stay after the trial's end until all is delivered
-    orphan_s null: the trial is ended after so long without an answer of the manager
+    linger_s 86400: how long to stay after the trial's end to deliver the rest
+    orphan_s null: the trial is ended after this time without an answer of the manager
     niceness 0: how far the command steps back behind other programs where all processors are busy, up to 19
     max_output_bytes 0: cap of each output file, 0 for none; send_output false: also send output as events
     checkpoint_dir null
@@ -56,9 +56,9 @@ code_fetch         brings the code from there to a worker's cache
 saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
 saving             nothing of this, for an attempt without a shared storage
 use                how much processor time and memory the trial uses
-folder             the files of one attempt, by which any process can learn how far it came
+folder             the files of one attempt, which show any process how far it came
 attempt_files      an attempt's folder as programs other than its keeper use it
-folder_looks       looks at the folders of trials, of which some may hang, for programs other than keepers
+folder_looks       looks at the folders of trials, some of which may hang, for programs other than keepers
 ending             ends an attempt whose keeper does not do it, for programs other than keepers
 outbox             the events that the manager does not have yet, and the batches that take them there
 bootstrap_program  the first program of a job on a platform that has no keeper yet: it gets the keeper and becomes it
@@ -184,7 +184,7 @@ def build(target: Path, with_storage: bool = False) -> Path:
 
 
 def with_bytecode(keeper: bytes) -> bytes:
-    """The keeper's zipapp with the bytecode of what is loaded before the start of a trial, for this version of Python.
+    """Return the keeper's zipapp with bytecode for this Python of the modules loaded before a trial's start.
 
     Packed it is twice as large. Any other version takes the sources, which are there as before.
     """
@@ -201,7 +201,7 @@ def with_bytecode(keeper: bytes) -> bytes:
 
 
 def sdk_sources() -> Dict[str, bytes]:
-    """The files that trials import, by their path in the folder on PYTHONPATH."""
+    """Return the files that trials import, by their path in the folder on PYTHONPATH."""
     nnilite = _PACKAGE.parent
     files = {f"nnilite/{name}": (nnilite / name).read_bytes() for name in ("__init__.py", "_cpython.py", "_version.py")}
     files.update((path.relative_to(SHIM).as_posix(), path.read_bytes()) for path in sorted(SHIM.rglob("*.py")))
@@ -209,14 +209,14 @@ def sdk_sources() -> Dict[str, bytes]:
 
 
 def bootstrap_source() -> str:
-    """The text of the bootstrap, for platforms that only run a command."""
+    """Return the text of the bootstrap, for platforms that only run a command."""
     program = (_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")
     before, _, after = program.partition("from nnilite._cpython import loads, sha256, signal\n")
     return _without_prose(before + _cpython().replace(_FUTURE, "") + after).decode("ascii")
 
 
 def bootstrap_shell() -> str:
-    """The text of the shell that looks for a Python, which then runs the bootstrap."""
+    """Return the text of the shell that looks for a Python, which then runs the bootstrap."""
     lines = (_PACKAGE / "bootstrap.sh").read_text(encoding="ascii").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#")).replace("\\\n", "")
 
@@ -226,7 +226,7 @@ def _cpython() -> str:
 
 
 def version() -> str:
-    """nnilite's version."""
+    """Return nnilite's version."""
     text = (_PACKAGE.parent / "_version.py").read_text(encoding="ascii")
     return text.partition('"')[2].partition('"')[0]
 

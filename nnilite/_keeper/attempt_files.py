@@ -2,7 +2,7 @@
 
     spec.json       the keeper's specification, readable by its owner alone, as it has the trial's token
     job.json        the service's own note on the job, written after the start of its keeper
-    .nni/...        the keeper's own files (see `folder`); `tidy` takes them away when nobody needs them any more
+    .nni/...        the keeper's own files (see `folder`); `tidy` removes them when they are no longer needed
 
 `end_state` derives the state of an ended job, for all services.
 """
@@ -28,11 +28,11 @@ _LSOF = "/usr/sbin/lsof"
 
 
 def end_state(exited: Mapping[str, Any]) -> str:
-    """The state of a job by its keeper's record of the end: "SUCCEEDED", "FAILED", "CANCELED" or "LOST".
+    """Return the state of a job by its keeper's record of the end: "SUCCEEDED", "FAILED", "CANCELED" or "LOST".
 
     It is lost if its machine could not start the command, or if another run of the same attempt has its place. An
-    interrupted keeper has got a SIGTERM; only the manager knows whether the job was to be canceled. Keepers of
-    nnilite 0.1 record no cause, but their message begins with "canceled".
+    interrupted keeper has got a SIGTERM; only the manager knows whether the job was to be canceled. Keepers of nnilite
+    0.1 record no cause, but their message begins with "canceled".
     """
     cause = exited.get("cause") or ""
     if cause in _ASKED or (not cause and str(exited.get("message") or "").startswith("canceled")):
@@ -56,11 +56,11 @@ class AttemptFiles:
         write_private(self.spec_file, json.dumps(spec))
 
     def spec(self) -> Dict[str, Any]:
-        """The specification; {} if there is none (any more). Raises: OSError if it cannot be read now."""
+        """Return the specification; {} if there is none (any more). Raises: OSError if it cannot be read now."""
         return read_json(self.spec_file) or {}
 
     def note(self) -> Optional[Dict[str, Any]]:
-        """What the service has noted of the job that was started here, if one was. Raises: OSError."""
+        """Return the service's note on the job that was started here, if one was. Raises: OSError."""
         return read_json(os.path.join(self.folder.path, "job.json"))
 
     def keep_note(self, note: Mapping[str, Any]) -> None:
@@ -75,25 +75,28 @@ class AttemptFiles:
             return
 
     def started(self) -> Optional[Dict[str, Any]]:
-        """The keeper's record of the trial's start: its process, `time`; None if there is none. Raises: OSError."""
+        """Return the keeper's record of the trial's start: its process, `time`; None if there is none.
+
+        Raises: OSError.
+        """
         return self.folder.read("started")
 
     def exited(self) -> Optional[Dict[str, Any]]:
-        """The keeper's record of the end: `code`, `message`, `cause`, `time`; None if none. Raises: OSError."""
+        """Return the keeper's record of the end: `code`, `message`, `cause`, `time`; None if none. Raises: OSError."""
         return self.folder.read("exit")
 
     def was_begun(self) -> bool:
-        """Whether a keeper has ever been at work here."""
+        """Return whether a keeper has ever been at work here."""
         return os.path.exists(self._lock)
 
     def has_keeper(self) -> bool:
-        """Whether a keeper is at work here, as far as locks tell. Raises: OSError if it cannot be looked at now."""
+        """Return whether the locks show a keeper at work here. Raises: OSError if the folder cannot be examined now."""
         return self.is_locked() is True
 
     def is_locked(self) -> Optional[bool]:
-        """Whether a keeper is at work here; None if this file system has no locks.
+        """Return whether a keeper is at work here; None if this file system has no locks.
 
-        Raises: OSError if the lock cannot be looked at now.
+        Raises: OSError if the lock cannot be examined now.
         """
         try:
             lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
@@ -110,19 +113,19 @@ class AttemptFiles:
         return False
 
     def waits_for_keeper(self) -> bool:
-        """Whether the attempt is to be run and no keeper has begun."""
+        """Return whether the attempt is to be run and no keeper has begun."""
         return os.path.exists(self.spec_file) and not os.path.exists(self._lock)
 
     def is_tidied(self) -> bool:
-        """Whether a trial has run here of which only its own files are left."""
+        """Return whether a trial has run here and only its own files are left."""
         parameters = os.path.join(self.folder.path, "parameter.cfg")
         return os.path.exists(parameters) and not os.path.exists(self.spec_file) and not os.path.exists(self._lock)
 
     def tidy(self) -> bool:
-        """Take away the keeper's own files if the manager has all that they tell; whether it has.
+        """Remove the keeper's own files if the manager has all of their content. Return whether it has.
 
-        Call it when the manager has recorded the end, and no keeper is being started. What others have put beside these
-        files stays, and so does a log in which the keeper has told something. Raises: OSError.
+        Call it when the manager has recorded the end, and no keeper is being started. Other programs' files next to
+        these stay, and so does a keeper's log that is not empty. Raises: OSError.
         """
         delivered = self.folder.read("delivered")
         if delivered is None or delivered.get("whole") is not True or self.has_keeper():
@@ -142,7 +145,7 @@ class AttemptFiles:
         return True
 
     def keeper(self) -> int:
-        """The process id of the keeper at work here, looked for among all; 0 if there is none. Raises: OSError."""
+        """Return the process id of the keeper at work here, searched among all; 0 if there is none. Raises: OSError."""
         if not self.has_keeper():
             return 0
         wanted = os.path.realpath(self._lock)
@@ -152,12 +155,12 @@ class AttemptFiles:
 
 
 def deliver_command(python: str, keeper: str, files: AttemptFiles) -> List[str]:
-    """The command that ends the trial of a dead keeper and delivers what is undelivered."""
+    """Return the command that ends the trial of a dead keeper and delivers what is undelivered."""
     return [python, "-I", "-S", keeper, "deliver", files.folder.path, files.spec_file]
 
 
 def fetch_command(python: str, keeper: str, archive: str) -> List[str]:
-    """The command that brings a code package from the shared storage, whose description it reads as JSON.
+    """Return the command that brings a code package from the shared storage, whose description it reads as JSON.
 
     It prints why it could not, with exit code 1, and ends by itself where the storage hangs.
     """
@@ -165,7 +168,7 @@ def fetch_command(python: str, keeper: str, archive: str) -> List[str]:
 
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The JSON object in a file; None if there is none. Raises: OSError if it cannot be read now."""
+    """Return the JSON object in a file; None if there is none. Raises: OSError if it cannot be read now."""
     try:
         value = json.loads(plain_file.read(path, _MAX_BYTES).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
@@ -195,7 +198,7 @@ def _unlink(name: str, folder: int) -> None:
 
 
 def _opens(pid: int, path: str) -> bool:
-    """Whether the process has the file open; False for processes of others."""
+    """Return whether the process has the file open; False for processes of others."""
     folder = "/proc/{}/fd".format(pid)
     try:
         return any(os.path.realpath(os.path.join(folder, name)) == path for name in os.listdir(folder))
@@ -204,7 +207,7 @@ def _opens(pid: int, path: str) -> bool:
 
 
 def _holder_by_lsof(path: str) -> int:
-    """The process that has the file open, on macOS."""
+    """Return the process that has the file open, on macOS."""
     try:
         found = subprocess.run([_LSOF, "-t", path], stdout=subprocess.PIPE, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

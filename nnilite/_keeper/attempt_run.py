@@ -69,9 +69,9 @@ def run(spec: Spec, wake: Wake) -> int:
 
 
 def run_one_of_several(spec: Spec, wake: Wake) -> Tuple[int, bool]:
-    """The same. Also returns whether nothing is left of it in this process, which so can run another attempt.
+    """Run one attempt and return its exit code, and whether this process can run another because nothing is left of it.
 
-    By then the attempt's folder is unlocked, so that nobody takes this process for its keeper.
+    By then the attempt's folder is unlocked, so that this process is not mistaken for its keeper.
     """
     import threading
 
@@ -175,7 +175,7 @@ class AttemptRun:
         return NOT_STARTED
 
     def go_on(self) -> int:
-        """Like `run`, for an attempt of which an earlier keeper has started the command."""
+        """Continue an attempt whose command an earlier keeper has started. Otherwise the same as `run`."""
         self.deliver()
         exited = self._recorded("exit")
         if exited is None:
@@ -252,7 +252,7 @@ class AttemptRun:
             raise NotStarted("canceled before its command was started")
 
     def _code(self) -> str:
-        """The folder in which the command runs. Raises: NotStarted, OSError."""
+        """Return the folder in which the command runs. Raises: NotStarted, OSError."""
         if not self._spec.code:
             return self._folder.path
         if "in_place" in self._spec.code:
@@ -275,11 +275,11 @@ class AttemptRun:
         return target
 
     def _wanted(self) -> bool:
-        """Whether nothing has asked for the trial's end."""
+        """Return whether the trial's end has not been requested."""
         return not (self._asked() or (self._made and self._made.fenced))
 
     def _environment(self, directory: str) -> Dict[str, str]:
-        """The environment of the command. Raises: OSError."""
+        """Return the environment of the command. Raises: OSError."""
         from . import sdk_folder
 
         spec = self._spec
@@ -356,7 +356,7 @@ class AttemptRun:
             self._kill_at = now + 1
 
     def _reason(self, now: float) -> Tuple[str, str]:
-        """Why the trial must end, as a sentence and as an end cause; both empty if it may go on."""
+        """Return why the trial must end, as a sentence and as an end cause; both empty if it may continue."""
         asked = self._asked()
         if asked:
             return "canceled by SIGTERM" if asked == "interrupted" else "canceled", asked
@@ -367,13 +367,13 @@ class AttemptRun:
         return orphaned, "orphaned" if orphaned else ""
 
     def _asked(self) -> str:
-        """What has requested the trial's end: its manager ("canceled"), a signal ("interrupted"), or nothing ("")."""
+        """Return what requested the trial's end: its manager ("canceled"), a signal ("interrupted") or nothing ("")."""
         if self._made and self._made.cancel:
             return "canceled"
         return "interrupted" if self._wake.terminations else ""
 
     def _orphaned(self, now: float) -> str:
-        """Why the trial counts as orphaned; "" if it does not."""
+        """Return why the trial counts as orphaned; "" if it does not."""
         limit = self._spec.orphan_s
         if limit and self._courier.silence_s() > limit:
             return "nothing was heard of its manager for {:g} s".format(limit)
@@ -384,7 +384,7 @@ class AttemptRun:
         return ""
 
     def _end_rest(self, group: int) -> None:
-        """After the command's end, end all that it has left running, within what remains of the grace.
+        """End all that the command has left running, within what remains of the grace.
 
         If the keeper ended the command, this includes processes that have left its group. Looking for these after every
         trial would cost too much.
@@ -396,13 +396,13 @@ class AttemptRun:
                 process.end_group(other, self._grace_s())
 
     def _grace_s(self) -> float:
-        """The seconds that remain of the grace."""
+        """Return the seconds that remain of the grace."""
         if self._courier.fenced:
             return 0.0
         return self._spec.grace_s if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
     def _message(self, code: int) -> str:
-        """One sentence on the end, and after a failure the last lines of the trial's standard error."""
+        """Return one sentence on the end, and after a failure the last lines of the trial's standard error."""
         parts = [self._why or sentence(code)] if code or self._why else []
         if code and self._folder.disk_is_full():
             parts.append("the disk of the trial's folder {} is full".format(self._folder.path))
@@ -463,20 +463,20 @@ def _read_patiently(folder: Folder, wake: Wake, what: str, read: Callable[[], Op
 
 
 def _is_deleted(spec: Spec, folder: Folder) -> bool:
-    """Whether the experiment has been deleted: the attempt's folder, and the file with the manager's address."""
+    """Return whether the experiment has been deleted: the attempt's folder, and the file with the manager's address."""
     address = spec.callback_file
     return address is not None and is_gone(address) and is_gone(folder.inner)
 
 
 def _lived(wake: Wake, pause_s: float) -> float:
-    """Wait; the seconds of it that count, which are those in which this process was not stopped."""
+    """Wait, and return the seconds that count: those in which this process was not stopped."""
     before = time.monotonic()
     wake.wait(pause_s)
     return min(time.monotonic() - before, pause_s)
 
 
 def _sigterm_came(wake: Wake, code: int) -> bool:
-    """Whether the keeper has got a SIGTERM, too, when the command has ended with a code other than 0.
+    """Return whether the keeper got a SIGTERM, too, when the command has ended with a code other than 0.
 
     A platform may send the signal to all processes of a job at once, and then the command may be gone before the signal
     has reached the keeper.
@@ -506,6 +506,6 @@ def _exited(known: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _time(known: Mapping[str, Any]) -> float:
-    """The time in a record. The trial may have written nonsense to that file; then it is the current time."""
+    """Return the time in a record. The trial may have written nonsense to that file; then return the current time."""
     value = known.get("time")
     return value if isinstance(value, (int, float)) and 0 <= value < 1e11 else time.time()

@@ -65,7 +65,7 @@ class Stopped(Failed):
 
 
 def main(words: Sequence[str]) -> int:
-    """Become the keeper. Returns an exit code if that is not possible."""
+    """Become the keeper. Return an exit code if that is not possible."""
     options: Dict[str, str] = {}
     try:
         signal.signal(signal.SIGTERM, _stop)
@@ -81,7 +81,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def read_options(words: Sequence[str]) -> Dict[str, str]:
-    """The options by their names. Raises: Failed."""
+    """Return the options by their names. Raises: Failed."""
     if len(words) % 2 or not {word[2:] for word in words[::2]} <= set(_OPTIONS):
         raise Failed("the bootstrap does not understand the words {!r}".format(list(words)))
     found = {words[number][2:]: words[number + 1] for number in range(0, len(words), 2)}
@@ -174,14 +174,14 @@ def _be_replaced(command: Sequence[str], hidden: Sequence[str]) -> None:
 
 
 def _secret_variables(place: str, start: Mapping[str, Any]) -> List[str]:
-    """The environment variables that the trial must not inherit."""
+    """Return the environment variables that the trial must not inherit."""
     kind, _, name = place.partition(":")
     entries = [start["keeper"], start.get("code") or {}]
     return [name] * (kind in ("env", "url")) + [entry["variable"] for entry in entries if entry.get("variable")]
 
 
 def _instructions(place: str) -> Tuple[Dict[str, Any], str]:
-    """The instructions and the folder of their file, "" if they were not in a file. Raises: Failed."""
+    """Return the instructions and the folder of their file, "" if they were not in a file. Raises: Failed."""
     kind, _, name = place.partition(":")
     folder = ""
     if kind == "env":
@@ -241,7 +241,7 @@ def _fetch(what: str, entry: Mapping[str, Any], files: str, target: str) -> None
 
 
 def patiently(what: str, place: str, call: Callable[[], T], limit_s: float) -> T:
-    """The result of a call that may fail for a while. Raises: Failed."""
+    """Return the result of a call that may fail for a while. Raises: Failed."""
     deadline = time.monotonic() + limit_s
     pause, longest = _PAUSE_S
     told = ""
@@ -275,7 +275,7 @@ def _content(url: str) -> bytes:
 
 
 def _get(url: str, use: Callable[[Any], T]) -> T:
-    """What is made of the answer to GET. The URL is a secret that gives access, so no error may show it.
+    """Return the result of `use` on the answer to GET. The URL is a secret that gives access, so no error may show it.
 
     Raises: Failed, OSError.
     """
@@ -295,7 +295,7 @@ def _get(url: str, use: Callable[[Any], T]) -> T:
 
 
 def _variable(name: str) -> bytes:
-    """The joined values of NAME, NAME_1, NAME_2 and so on, as one can have 128 kB at most. Raises: Failed."""
+    """Return the joined values of NAME, NAME_1, NAME_2 and so on, as one can have 128 kB at most. Raises: Failed."""
     pieces = [os.environ.get(name, "")]
     while "{}_{}".format(name, len(pieces)) in os.environ:
         pieces.append(os.environ["{}_{}".format(name, len(pieces))])

@@ -40,7 +40,10 @@ class _NotPlain(Exception):
 
 
 def entries(path: str) -> Iterator[ArchiveEntry]:
-    """The entries; the data of each must be read before the next is asked for. Raises: OSError, one of `damage`."""
+    """Yield the entries; the data of each must be read before the next is asked for.
+
+    Raises: OSError, one of `damage`.
+    """
     try:
         return iter(_plain(path))
     except (_NotPlain, ValueError, zlib.error):  # `tarfile` finds out, and says, what is wrong
@@ -48,7 +51,7 @@ def entries(path: str) -> Iterator[ArchiveEntry]:
 
 
 def damage() -> "tuple[type[BaseException], ...]":
-    """The errors of an archive that is damaged."""
+    """Return the errors of an archive that is damaged."""
     import tarfile
 
     return (tarfile.TarError, EOFError, zlib.error, UnicodeError)
@@ -65,7 +68,7 @@ def _by_tarfile(path: str) -> Iterator[ArchiveEntry]:
 
 
 def _plain(path: str) -> List[ArchiveEntry]:
-    """All entries of a small archive. Raises: OSError, and other errors if this is for `tarfile`."""
+    """Return all entries of a small archive. Raises: OSError, and other errors if this is for `tarfile`."""
     with open(path, "rb") as file:
         packed = file.read(_MOST_PACKED_BYTES + 1)
     unzip = zlib.decompressobj(_GZIP)
@@ -87,7 +90,7 @@ def _plain(path: str) -> List[ArchiveEntry]:
 
 
 def _is_odd(head: bytes) -> bool:
-    """Whether this is not the head of an entry that is read here."""
+    """Return whether this is not the head of an entry that this reader supports."""
     told, found = _number(head[148:156]), sum(head[:148]) + 8 * ord(" ") + sum(head[156:])
     return len(head) < _BLOCK_BYTES or head[257:263] != b"ustar\0" or head[156:157] not in _KINDS or told != found
 

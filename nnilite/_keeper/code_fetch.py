@@ -1,8 +1,8 @@
 """Brings a code package from the shared storage to a worker's cache, for all attempts there.
 
-A storage may hang for ever, as a mounted folder does whose server is away: the work is done in a thread of its own, and
-is given up when no byte has come for a while. What comes is checked before it gets its name, so that a package in a
-cache is whole, and the one that its name says.
+A storage may block without end, like a mounted folder whose server is unreachable. So the work has a thread of its own,
+and is abandoned when no byte has come for a while. What comes is checked before it gets its name, so that a package in
+a cache is whole, and the one that its name says.
 """
 
 from __future__ import annotations

@@ -75,9 +75,9 @@ class Courier:
             self._condition.notify()
 
     def measure(self, process: Dict[str, Any]) -> None:
-        """From now on send with other events what this process (see `process.identity`) and its descendants use.
+        """Begin to send with other events what this process (see `process.identity`) and its descendants use.
 
-        A log tells of the past, so nothing of that is printed to one.
+        A log is read later, so nothing of that is printed to one.
         """
         if isinstance(self._link, RestLink):
             self._process, self._process_began = process, time.monotonic()
@@ -97,7 +97,7 @@ class Courier:
             self._condition.notify()
 
     def silence_s(self) -> float:
-        """For how long the manager has not answered. This must be called every few seconds.
+        """Return for how long the manager has not answered. This must be called every few seconds.
 
         Time in which this process was stopped does not count, since no answer could reach it then.
         """
@@ -159,7 +159,7 @@ class Courier:
         return self._take(batch, answer)
 
     def _used(self) -> List[Dict[str, Any]]:
-        """What the trial uses, as an event, if it is time to tell."""
+        """Return what the trial uses, as an event, if it is time to report it."""
         lived_s = time.monotonic() - self._process_began
         if self._process is None or self.outbox.closed or lived_s < _MEASURED_FROM_S:
             return []

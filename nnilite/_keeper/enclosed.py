@@ -191,9 +191,9 @@ class EnclosedFolder:
         return FileDraft(folder, mode, lambda draft: self._put(folder, draft, name))
 
     def update(self, path: str) -> IO[bytes]:
-        """Open a file for reading and writing as it is, or a new one in the place of what is no file.
+        """Open a file for reading and writing as it is, or a new one in the place of anything else.
 
-        For a file that grows, of which others may have written more already. Raises: UnsafeName, OSError.
+        For a file that grows, to which others may already have added. Raises: UnsafeName, OSError.
         """
         folder, name = self._place(path)
         for _ in range(3):
@@ -294,7 +294,7 @@ class EnclosedFolder:
     ) -> Iterator[FoundEntry]:
         """Return at most `most` entries below the folder, each folder before what is in it.
 
-        `left_out` gets the components of a path and tells whether to pass over it, with all below. A folder that
+        `left_out` gets the components of a path and returns whether to pass over it, with all below. A folder that
         cannot be read, or lies too deep, is passed over, and `failed` gets its path.
         """
         return itertools.islice(_walk(os.dup(self._root), [], _WalkRules(left_out, failed, most)), most)

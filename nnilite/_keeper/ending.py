@@ -26,14 +26,14 @@ def running_groups(job: str, directory: str, started: Optional[Mapping[str, Any]
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped (SIGSTOP), so that it does not obey anybody."""
+    """Return whether a process was stopped (SIGSTOP), so that it obeys no signal but SIGKILL."""
     return process.stat_of(pid)[:1] in (["T"], ["t"])
 
 
 def kill_groups(
     job: str, directory: str, started: Optional[Mapping[str, Any]], keepers: Sequence[int], patience_s: float
 ) -> List[int]:
-    """Kill the keepers, and then the trial. Return the groups that are there all the same when the patience is over."""
+    """Kill the keepers, and then the trial. Return the groups that still run when the patience is over."""
     for pid in keepers:
         _kill(pid)
     deadline = time.monotonic() + patience_s

@@ -6,12 +6,12 @@ from .signals import SIGKILL
 
 
 def status(code: int) -> int:
-    """An exit code in the form that shells use."""
+    """Return an exit code in the form that shells use."""
     return 128 - code if code < 0 else code
 
 
 def sentence(code: int) -> str:
-    """What an exit code says, and what may be behind it."""
+    """Return what an exit code means, and its possible cause."""
     number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if number:
         name = signal_name(number)
@@ -22,7 +22,7 @@ def sentence(code: int) -> str:
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, such as SIGKILL."""
+    """Return the name of a signal, such as SIGKILL."""
     import signal
 
     try:

@@ -14,7 +14,7 @@ Files are written under another name and renamed, so each is whole or absent. Th
 at the start, so that the end can be recorded on a full disk, too.
 
 A run is one start of the attempt's command. Its identity is drawn by the keeper that is about to start it, and written
-together with the reservation: whoever reports for this folder later, reports for that run.
+together with the reservation: any later report for this folder is a report for that run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class Folder:
         os.makedirs(self.inner, mode=0o700, exist_ok=True)
 
     def lock(self) -> bool:
-        """Become the keeper of this attempt, until `unlock` or the end of this process. False if there is another."""
+        """Become the keeper of this attempt, until `unlock` or the end of this process.
+
+        Return False if there is another.
+        """
         lock = os.open(os.path.join(self.inner, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _lock(lock)
@@ -71,7 +74,7 @@ class Folder:
         return True
 
     def unlock(self) -> None:
-        """Be this attempt's keeper no longer."""
+        """Stop being this attempt's keeper."""
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -108,7 +111,7 @@ class Folder:
                 continue
 
     def read(self, name: str) -> Optional[Dict[str, Any]]:
-        """The JSON object in `.nni/<name>`; None if there is none. Raises: OSError if it cannot be read now."""
+        """Return the JSON object in `.nni/<name>`; None if there is none. Raises: OSError if it cannot be read now."""
         try:
             value = loads(plain_file.read(os.path.join(self.inner, name), _MAX_RECORD_BYTES).decode("utf-8"))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -135,7 +138,7 @@ class Folder:
         os.replace(path + ".new", path)
 
     def disk_is_full(self) -> bool:
-        """Whether there is no space left for the trial's files."""
+        """Return whether there is no space left for the trial's files."""
         try:
             disk = os.statvfs(self.path)
         except OSError:
@@ -161,7 +164,7 @@ class Folder:
 
 
 def is_gone(path: str) -> bool:
-    """Whether a path has been deleted; a network file system that fails for a while is something else."""
+    """Return whether a path has been deleted; a network file system that fails for a while does not count."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -172,7 +175,10 @@ def is_gone(path: str) -> bool:
 
 
 def _lock(file: int) -> None:
-    """Raises: BlockingIOError if another process keeps its lock; one that only looks has it for a moment."""
+    """Lock the file.
+
+    Raises: BlockingIOError if another process keeps its lock; one that only looks has it for a moment.
+    """
     for _ in range(_LOCK_TRIES):
         try:
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

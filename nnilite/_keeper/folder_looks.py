@@ -1,9 +1,9 @@
 """Looks at the folders of trials, one after the other, so that one whose disk hangs does not hold up the others.
 
-A call that hangs in a file system cannot be ended. So a look is given up after a limit: its thread is left alone with
-it, the folder is set aside with a reason, and another thread goes on with the other folders. A folder that is set aside
-is not looked at again before that thread is through, and so many threads may hang at most. What a look has found
-after all is given to whoever asks for the same next.
+A call that hangs in a file system cannot be ended. So a look is abandoned after a limit: its thread is left alone with
+it, the folder is set aside with a reason, and another thread continues with the other folders. A folder that is set
+aside is not examined again before that thread has finished, and the number of hanging threads is limited. A late result
+is returned to the next caller that asks for the same look.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ class SlowFolder(OSError):
 
 
 class FolderLook(NamedTuple):
-    """Something to be done in a folder. Looks of one name give the same; what has no name is done anew each time."""
+    """Something to be done in a folder.
+
+    Looks with one name give the same result; a look without a name is made each time.
+    """
 
     folder: str
     name: str
@@ -65,7 +68,7 @@ class FolderLooks:
         return self.look_at_all([FolderLook(folder, name, work)])[0].get()
 
     def look_at_all(self, looks: Sequence[FolderLook]) -> List[LookResult]:
-        """Make these looks in their order. What they raise that is no OSError is raised at the end."""
+        """Make these looks in their order. Any exception of theirs that is not an OSError is raised at the end."""
         row = _Row(looks, self._lock)
         first = row.go_on(self._known)
         while first is not None:
@@ -78,7 +81,7 @@ class FolderLooks:
         return row.seen()
 
     def _await(self, row: _Row) -> Optional[int]:
-        """Wait for the thread at work; return the look from which another one is to go on, None at the end."""
+        """Wait for the thread at work; return the look where another one is to continue, None at the end."""
         while True:
             stuck = row.await_end(self._limit_s)
             if stuck is None:
@@ -105,7 +108,7 @@ class FolderLooks:
             return
 
     def _known(self, look: FolderLook) -> Optional[LookResult]:
-        """What is known of a look without making it; None if it is to be made."""
+        """Return what is known of a look without making it; None if it is to be made."""
         now = time.monotonic()
         self._late = {key: late for key, late in self._late.items() if now - late[0] < _LATE_FOR_S}
         late = self._late.pop((look.folder, look.name), None)
@@ -133,7 +136,7 @@ class _Row:
         self._problem: Optional[BaseException] = None
 
     def make(self, look: FolderLook) -> LookResult:
-        """Make a look, which may take for ever."""
+        """Make a look, which may block without end."""
         try:
             return LookResult(look.work())
         except OSError as error:

@@ -7,14 +7,14 @@ On standard output, `job` as in the spec:    {"event": "started", "job": ..., "p
                                              {"event": "refused", "spec": ..., "message": ..., "lasting": ...}
                                              {"event": "told", "job": ..., "found": true}
 
-`pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is
-a signal. The server ends when its standard input is closed. Keepers have sessions of their own and go on.
+`pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is a
+signal. The server ends when its standard input is closed. Keepers have sessions of their own and keep running.
 
-With `again` the keeper may run further jobs afterwards, one at a time: to fork and end a process takes longer than all
-that a keeper does for a short trial. It gets them over a socket, from this server alone, and leaves when the other end
-is closed. So the process id of such a keeper does not tell at which job it is at work: the lock of the attempt's folder
-does. And only this server can send it a signal (`end`) that cannot hit the next job, since it gives none to a keeper to
-which it has sent one. It is SIGTERM, or SIGKILL with `kill`.
+With `again` the keeper may run further jobs afterwards, one at a time: forking and ending a process takes longer than a
+keeper's work for a short trial. It gets them over a socket, from this server alone, and leaves when the other end is
+closed. So the process id of such a keeper does not show its current job: the lock of the attempt's folder does. And
+only this server can send it a signal (`end`) that cannot hit the next job, since it gives none to a keeper to which it
+has sent one. It is SIGTERM, or SIGKILL with `kill`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def serve() -> int:
 
 
 def _limit_log() -> None:
-    """Empty the log that this server writes to, if preloaded modules have printed so much that it is too large."""
+    """Empty this server's own log if preloaded modules have printed so many lines that it is too large."""
     try:
         facts = os.fstat(2)
         if stat.S_ISREG(facts.st_mode) and facts.st_size > _MOST_LOG_BYTES:
@@ -195,7 +195,7 @@ class _ForkServer:
         self._say({"event": "told", "job": job, "found": keeper is not None})
 
     def _hear(self, file: int) -> None:
-        """A keeper has done its job, or has left."""
+        """Read that a keeper has finished its job, or has left."""
         keeper = self._links[file]
         try:
             said = keeper.link.recv(64) if keeper.link is not None else b""
@@ -210,7 +210,7 @@ class _ForkServer:
         self._say({"event": "ended", "job": job, "pid": keeper.pid, "status": int(said)})
 
     def _dismiss(self) -> None:
-        """Let those go that nobody has needed for a while."""
+        """Dismiss keepers that have been idle for a while."""
         while self._free and time.monotonic() - self._free[0].free_since > _FREE_S:
             self._forget_link(self._free[0])
 
@@ -263,7 +263,7 @@ def _load_for(spec: Spec) -> None:
 
 
 def _pair() -> "Optional[tuple[socket.socket, socket.socket]]":
-    """A link's two ends; None if no more files can be opened: then the keeper runs only one job."""
+    """Return a link's two ends; None if no more files can be opened: then the keeper runs only one job."""
     try:
         return socket.socketpair()
     except OSError:

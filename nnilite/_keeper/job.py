@@ -1,6 +1,6 @@
 """Runs an attempt as the job of a platform that only runs a command: `keeper.pyz job START.json OPTIONS`.
 
-START are the bootstrap's instructions, with `files`, the folder that they were in, and `failed` if there is no code.
+START has the bootstrap's instructions, with `files`, the folder that they were in, and `failed` if there is no code.
 They are in a file only where the bootstrap cannot become the keeper itself. Of its options, these are read here:
 
     --role NAME         this process's role in the job: `roles` has for it {"reports": whether it reports for the
@@ -12,9 +12,10 @@ They are in a file only where the bootstrap cannot become the keeper itself. Of 
                         container that runs a command of the platform's own
     --checkpoints DIR   the folder for checkpoints
 
-A job that stays costs money. So if the platform keeps logs (`log_stays`), the keeper does not wait long for a manager
-that is away: it prints undelivered events to the log, where the service reads them. With `log_tells_end` the end of
-the trial is printed in any case, as the last event. `shared` says that all processes of the job have the same folder.
+A job that stays costs money. So if the platform keeps logs (`log_stays`), the keeper does not wait long for an
+unreachable manager: it prints undelivered events to the log, where the service reads them. With `log_tells_end` the end
+of the trial is printed in any case, as the last event. `shared` says that all processes of the job have the same
+folder.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _do(start: Mapping[str, Any], options: Mapping[str, str], place: str, wake: 
 
 
 def _role(start: Mapping[str, Any], options: Mapping[str, str], environment: Mapping[str, str]) -> _ProcessRole:
-    """The task of this process, by its role and its number within the role."""
+    """Return the task of this process, by its role and its number within the role."""
     name = options.get("role", "")
     own = (start.get("roles") or {}).get(name) or {}
     spec = dict(start["spec"], **(own.get("spec") or {}))
@@ -257,7 +258,7 @@ def _resume(spec: Dict[str, Any], message_file: Optional[str], place: str, wake:
 def _take_over(directory: str) -> str:
     """Begin with the reports and the output of the job before, so that numbers continue after them.
 
-    Returns the identity of its run, which goes on; "" if there was none.
+    Return the identity of its run, which continues; "" if there was none.
     """
     base, _, number = directory.rpartition("-")
     earlier = ["{}-{}".format(base, n) for n in range(int(number) - 1, -1, -1)]

@@ -75,7 +75,7 @@ class RestLink:
             self.close()
 
     def _current_address(self) -> str:
-        """The manager's base URL as it is now; "" if none is known."""
+        """Return the manager's base URL as it is now; "" if none is known."""
         if self._spec.callback_file:
             try:
                 with open(self._spec.callback_file, encoding="utf-8") as file:
@@ -125,7 +125,7 @@ class RestLink:
         return connection.getresponse()
 
     def _connect(self) -> http.client.HTTPConnection:
-        """A connection whose other end has proven to be the manager."""
+        """Return a connection whose other end has proven to be the manager."""
         address = self._current_address()
         if self._connection is not None and address == self._address:
             return self._connection
@@ -233,7 +233,7 @@ class StdoutLink:
         return ManagerAnswer(200)
 
     def _lines(self, stream: str, data: bytes, end: bool = False) -> bytes:
-        """The lines that this piece of output completes, changed so that none can be taken for an event."""
+        """Return the lines that this piece of output completes, changed so that none can be taken for an event."""
         data = self._unfinished[stream] + data
         whole, newline, rest = data.rpartition(b"\n")
         if end and rest:
@@ -243,10 +243,10 @@ class StdoutLink:
         return b"".join(line.replace(mark, mark[:-1] + b": ") + b"\n" for line in (whole + newline).split(b"\n")[:-1])
 
     def prepare(self) -> None:
-        """There is nothing to connect."""
+        """Do nothing, as there is nothing to connect."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as nothing is open."""
 
 
 class NoLink:
@@ -256,17 +256,20 @@ class NoLink:
         return ManagerAnswer(200)
 
     def prepare(self) -> None:
-        """There is nothing to connect."""
+        """Do nothing, as there is nothing to connect."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as nothing is open."""
 
 
 Link = Union[RestLink, StdoutLink, NoLink]
 
 
 def read_answer(status: int, data: Dict[str, Any]) -> ManagerAnswer:
-    """The manager's answer from its JSON. Raises: LinkDown for a 200 or 409 that no manager of nnilite would send."""
+    """Read the manager's answer from its JSON.
+
+    Raises: LinkDown for a 200 or 409 that no manager of nnilite would send.
+    """
     if status in (200, 409) and not _is_count(data.get("metrics")):
         raise LinkDown("what answers at the manager's address is not the manager")
     output = data.get("output")
@@ -281,7 +284,7 @@ def read_answer(status: int, data: Dict[str, Any]) -> ManagerAnswer:
 
 
 def _parsed(content: bytes) -> Dict[str, Any]:
-    """The JSON object of an answer; {} if it is not one."""
+    """Return the JSON object of an answer; {} if it is not one."""
     try:
         data = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -313,7 +316,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def modified(path: Optional[str]) -> float:
-    """A file's time of modification; 0 if it is not there."""
+    """Return a file's time of modification; 0 if it is missing."""
     try:
         return os.stat(path).st_mtime if path else 0.0
     except OSError:

@@ -7,7 +7,7 @@ from .spec import Spec
 
 
 def link_of(spec: Spec) -> Link:
-    """The way to the manager that the specification asks for."""
+    """Return the way to the manager that the specification asks for."""
     if spec.report == "stdout":
         return StdoutLink()
     if spec.callback_file:

@@ -1,4 +1,4 @@
-"""The short way to a manager on this machine: a Unix socket beside the file with its address.
+"""The short way to a manager on this machine: a Unix socket next to the file with its address.
 
     keeper    {"job": JOB, "token": TOKEN, "events": [...]}      one line of JSON for each batch
     manager   {"status": 200, ...}                               one line, the answer of the REST callback
@@ -7,8 +7,8 @@ The line begins with the job and the token, in this order: the manager reads no 
 them.
 
 A request over HTTP costs both sides more time than all else that is done for the reports of a short trial. Only this
-user can make or open the socket, so no proofs are needed. It is a shortcut and no more: if anything about it fails, the
-same batch goes to the REST callback, and the manager drops what it has already.
+user can make or open the socket, so no proofs are needed. It is only a shortcut: if anything about it fails, the same
+batch goes to the REST callback, and the manager drops what it has already.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LocalLink(RestLink):
             super().prepare()
 
     def _ask(self, content: bytes) -> Optional[Tuple[int, Dict[str, Any]]]:
-        """The status and the answer; None if the socket is of no use now."""
+        """Return the status and the answer; None if the socket is of no use now."""
         kept = self._path in _kept
         found = self._exchange_by_socket(content)
         if found is None and kept:  # the manager may have begun anew since
@@ -108,7 +108,7 @@ def with_short_name(path: str, use: Any) -> None:
 
 
 def _line(connection: socket.socket) -> bytes:
-    """The next line. Raises: OSError, ValueError."""
+    """Return the next line. Raises: OSError, ValueError."""
     data = b""
     while not data.endswith(b"\n"):
         piece = connection.recv(65536)

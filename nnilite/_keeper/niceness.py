@@ -2,8 +2,8 @@
 
 A trial has an equal share with all other programs of the machine, unless its user asks for less (`Niceness`). Manager
 and fork server need little, but where the manager's own trials fill the machine, an equal share of it is too small for
-them: the place of a trial that has ended stays empty for as long as they wait. So they go before everybody
-(`go_first`), where this user may do that.
+them: the place of a trial that has ended stays empty for as long as they wait. So they take precedence (`go_first`),
+where this user has that right.
 
 On Linux, sessions (or the kernel's "autogroups" of them) share the processors first, and the niceness of a process
 counts only within its session. Trial, manager and fork server are sessions of their own, so what counts is the niceness
@@ -33,7 +33,7 @@ def go_first(proc: str = "/proc") -> None:
 
 
 class Niceness:
-    """How far the process group with the pid `group`, of which this process is the parent, is to step back."""
+    """How far the process group with the pid `group`, a child of this process, is to step back."""
 
     def __init__(self, group: int, by: int, proc: str = "/proc") -> None:
         self._by = min(by, _LEAST)
@@ -57,7 +57,7 @@ def _renice(group: int, by: int) -> None:
 
 
 def _write(autogroup: str, by: int) -> bool:
-    """False if it is to be tried again."""
+    """Write the niceness. Return False if it is to be tried again."""
     try:
         plain_file.write(autogroup, b"%d" % by, flags=0)
     except BlockingIOError:  # all users but root together may do this ten times a second

@@ -49,7 +49,7 @@ class Outbox:
     """The undelivered part of one attempt."""
 
     def __init__(self, folder: Folder, outputs: Dict[str, OutputFile], run: str = "") -> None:
-        """`run`: the identity of the run whose events these are; it goes with each of them."""
+        """Make an outbox. `run`: the identity of the run whose events these are; it goes with each of them."""
         self.run = run
         self.started: Optional[Dict[str, Any]] = None
         self.exited: Optional[Dict[str, Any]] = None
@@ -77,7 +77,7 @@ class Outbox:
         return self._complete and not self._left_out and not self.reader.unreadable
 
     def batch(self) -> Batch:
-        """The next events. A batch without events is a heartbeat.
+        """Return the next events. A batch without events is a heartbeat.
 
         Raises: OSError if the trial's files cannot be read now. An unreadable file must not count as empty: the end of
         the trial would be sent before the rest of its reports.
@@ -139,7 +139,7 @@ class Outbox:
         return True
 
     def _insist(self, what: str, nothing: T, read: Callable[[], T]) -> T:
-        """The result of a read; nothing if the trial has ended and reads fail for long. Raises: OSError."""
+        """Return the result of a read; nothing if the trial has ended and reads fail for long. Raises: OSError."""
         try:
             found = read()
         except OSError as error:
@@ -153,7 +153,7 @@ class Outbox:
         return found
 
     def _unreadable(self) -> str:
-        """A sentence on files that are given up and on unreadable lines of the spool; "" if there are none."""
+        """Return a sentence on abandoned files and on unreadable lines of the spool; "" if there are none."""
         given_up = "".join("\nits {} cannot be read: {}".format(*item) for item in sorted(self._left_out.items()))
         remark = self.reader.remark()
         return given_up + ("\n" + remark if remark else "")
@@ -196,7 +196,10 @@ class Outbox:
 
 
 def _size(report: Report) -> int:
-    """An upper bound of the bytes of a report's event: a quote takes two bytes, other characters up to twelve."""
+    """Return an upper bound of the bytes of a report's event.
+
+    A quote takes two bytes, other characters up to twelve.
+    """
     return 160 + len(report.value) * (2 if report.value.isascii() else 12)
 
 

@@ -41,7 +41,7 @@ class OutputFile:
         return bool(self._cap) and self.size > self.stable
 
     def grown(self) -> bool:
-        """Whether the file has changed its size since the last call."""
+        """Return whether the file has changed its size since the last call."""
         size = _size(self.path)
         changed = size != self.size
         self.size = size
@@ -63,7 +63,7 @@ class OutputFile:
         self.size = _size(self.path)
 
     def read(self, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; nothing if there is no such file (any more). Raises: OSError."""
+        """Return up to `limit` bytes from `offset`; nothing if there is no such file (any more). Raises: OSError."""
         try:
             with open_ordinary(self.path) as file:
                 file.seek(offset)
@@ -72,7 +72,7 @@ class OutputFile:
             return b""
 
     def last(self, limit: int) -> str:
-        """The last `limit` bytes or fewer, from the beginning of a line."""
+        """Return the last `limit` bytes or fewer, from the beginning of a line."""
         size = _size(self.path)
         try:
             text = self.read(max(0, size - limit), limit)

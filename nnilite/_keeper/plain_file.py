@@ -1,6 +1,7 @@
 """Reads and writes small files by the system's calls alone: for them, Python's files cost more than all the rest.
 
-A trial may have put a pipe, a device or a folder in the place of a file of its folder. Nobody waits at such a one.
+A trial may have put a pipe, a device or a folder in the place of a file of its folder. These functions never wait for
+such a thing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def open_ordinary(path: str) -> IO[bytes]:
 
 
 def read(path: str, most: int) -> bytes:
-    """The content, up to so many bytes. Raises: OSError."""
+    """Return the content, up to `most` bytes. Raises: OSError."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = b""

@@ -21,12 +21,12 @@ _MAX_STAT_BYTES = 65536
 
 
 def identity(pid: int) -> Dict[str, Any]:
-    """The identity of a process as JSON, which no other process will ever have."""
+    """Return the identity of a process as JSON, which no other process will ever have."""
     return {"pid": pid, "start": started_at(pid), "boot": boot_id(), "host": os.uname().nodename}
 
 
 def is_running(known: Mapping[str, Any]) -> bool:
-    """Whether the process with this identity runs on this machine. A zombie does not run."""
+    """Return whether the process with this identity runs on this machine. A zombie does not run."""
     pid, start = known.get("pid"), known.get("start")
     if not isinstance(pid, int) or pid <= 1 or not start:
         return False
@@ -35,7 +35,7 @@ def is_running(known: Mapping[str, Any]) -> bool:
 
 
 def started_at(pid: int) -> str:
-    """When the process started, in the system's own unit; "" if it is not running."""
+    """Return when the process started, in the system's own unit; "" if it is not running."""
     if os.path.exists("/proc/self/stat"):
         fields = stat_of(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
@@ -51,7 +51,10 @@ def started_at(pid: int) -> str:
 
 
 def stat_of(pid: int, proc: str = "/proc") -> List[str]:
-    """The fields of /proc/PID/stat from the third (the state) on. The second, a name, may have any characters."""
+    """Return the fields of /proc/PID/stat from the third (the state) on.
+
+    The second, a name, may have any characters.
+    """
     try:
         found = plain_file.read("{}/{}/stat".format(proc, pid), _MAX_STAT_BYTES)
         return found.rpartition(b")")[2].decode("ascii", "replace").split()
@@ -63,7 +66,7 @@ _boot: List[str] = []  # what `boot_id` has read: no process outlives its boot
 
 
 def boot_id() -> str:
-    """The id of this boot of the machine; "" if the system has none."""
+    """Return the id of this boot of the machine; "" if the system has none."""
     if not _boot:
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -85,7 +88,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def group_runs(group: int) -> bool:
-    """Whether a process of the group runs. Zombies do not count; a container without an init keeps them."""
+    """Return whether a process of the group runs. Zombies do not count; a container without an init keeps them."""
     if not signal_group(group, 0):
         return False
     if not os.path.exists("/proc/self/stat"):
@@ -117,7 +120,7 @@ def _await_end(group: int, limit_s: float) -> None:
 
 
 def groups_of(job: str, directory: str) -> List[int]:
-    """The process groups of this attempt that run on this machine, found by their environment (Linux)."""
+    """Return the process groups of this attempt that run on this machine, found by their environment (Linux)."""
     groups = set()
     marks = {os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)}
     for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
@@ -138,8 +141,10 @@ def _environment(pid: str) -> "set[bytes]":
 
 
 def reap(command: int) -> Optional[int]:
-    """The exit code of the command with this pid if it has ended, negative for a signal. This also reaps orphans, for
-    which the keeper is responsible if it is the first process of a container."""
+    """Return the exit code of the command with this pid if it has ended, negative for a signal.
+
+    This also reaps orphans, for which the keeper is responsible if it is the first process of a container.
+    """
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

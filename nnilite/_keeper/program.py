@@ -52,7 +52,7 @@ def main(arguments: List[str]) -> int:
 
 
 def become_job(start: Dict[str, Any], place: str, words: Sequence[str]) -> int:
-    """Go on as the keeper in the process of the bootstrap. Returns the keeper's exit code."""
+    """Become the keeper in the process of the bootstrap. Return the keeper's exit code."""
     from . import job
 
     _open_streams()

@@ -34,7 +34,7 @@ _NONCE = re.compile(r"[0-9A-Za-z.]{1,100}")
 
 
 def code(token: str, *parts: object) -> str:
-    """The code of the parts, with the token as the key. No part may have a line end."""
+    """Return the code of the parts, with the token as the key. No part may have a line end."""
     import hmac
 
     text = "\n".join(["nnilite", *map(str, parts)])
@@ -42,7 +42,7 @@ def code(token: str, *parts: object) -> str:
 
 
 def digest(body: bytes) -> str:
-    """The SHA-256 of a body in hex."""
+    """Return the SHA-256 of a body in hex."""
     import hashlib
 
     return hashlib.sha256(body).hexdigest()
@@ -56,7 +56,7 @@ def same(given: str, wanted: str) -> bool:
 
 
 def proves(authorization: str, token: str, method: str, path: str) -> bool:
-    """Whether an Authorization header proves that its sender knows the token; `path` begins with /api/v1.
+    """Return whether an Authorization header proves that its sender knows the token; `path` begins with /api/v1.
 
     For programs in between, which do not know the manager's nonces: they can let a caller come to the manager, which
     also checks that the request is fresh. Keepers of version 0.1 send the token itself.
@@ -96,7 +96,7 @@ class ProofSession:
         return True
 
     def authorization(self, method: str, path: str, body: bytes = b"") -> str:
-        """The Authorization header of the next request."""
+        """Return the Authorization header of the next request."""
         self._count += 1
         given = (self.nonce, self._theirs, self._count)
         content = digest(body)
@@ -104,6 +104,6 @@ class ProofSession:
         return "{} {}".format(SCHEME, ":".join(map(str, (*given, content, made))))
 
     def proves(self, proof: Optional[str], status: int, content: str) -> bool:
-        """Whether the answer to the last request comes from the manager. `content`: the digest of its body."""
+        """Return whether the answer to the last request comes from the manager. `content`: the digest of its body."""
         wanted = code(self._token, "answer", self.nonce, self._theirs, self._count, status, content)
         return proof is not None and same(proof, wanted)

@@ -1,15 +1,15 @@
 """Copies what an attempt saves to the shared storage, and brings it what earlier attempts have saved there.
 
 The trial writes to a folder on its own machine, so that a slow or missing storage never holds it up. Checkpoints are
-copied as they change; checkpoints and outputs once more after its command has ended, before its end is told, so that
-the next attempt finds them wherever it runs.
+copied as they change; checkpoints and outputs are copied again after its command has ended, before its end is reported,
+so that the next attempt finds them wherever it runs.
 
 Each attempt has a list of its newest checkpoint, `checkpoints/<trial>/<attempt>.json`, written after its files:
 
     saved   time of the newest file (seconds)
     files   {path: {"object": name in the storage, "size": bytes, "mtime_ns": time} or {"link": target}}
 
-An attempt that its manager has given up, but that still runs somewhere, so never changes what its successor reads.
+So an attempt that its manager has abandoned, but that still runs somewhere, never changes what its successor reads.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Saver:
         self.checkpoint_dir = spec.checkpoint_dir or os.path.join(spec.directory, CHECKPOINTS)
 
     def restore(self, wanted: Callable[[], bool]) -> None:
-        """Bring the newest checkpoint of earlier attempts, unless a newer one is here. Without one, it starts anew.
+        """Bring the newest checkpoint of earlier attempts, unless a newer one is here.
+
+        Without one, the trial starts afresh.
 
         `wanted` says whether the trial is still to start.
         """
@@ -70,7 +72,7 @@ class Saver:
                 self._tell("the trial starts without the checkpoints of its earlier attempts: " + trouble)
 
     def fetch_code(self, name: str, wanted: Callable[[], bool]) -> Optional[str]:
-        """The path of the code package `name`, a hash; None if the storage does not have it, or not now."""
+        """Return the path of the code package `name`, a hash; None if the storage cannot deliver it."""
         if "code" not in self._parts:
             return None
         path = os.path.join(self._folder.inner, name + ".tar.gz")
@@ -112,7 +114,10 @@ class Saver:
         return self.checkpoint_dir if part == "checkpoints" else self._spec.directory
 
     def _bounded(self, work: Callable[[], None], wanted: Callable[[], bool], patience_s: Optional[float] = None) -> str:
-        """Do some work in a thread, with patience while the storage is away. Returns why it was not done, or ""."""
+        """Do some work in a thread, with patience while the storage is unreachable.
+
+        Return why it was not done, or "".
+        """
         limit = self._entry.get("patience_s", _PATIENCE_S) if patience_s is None else patience_s
         trouble: List[str] = []
         given_up = threading.Event()
@@ -329,7 +334,7 @@ class Saver:
 
 @contextlib.contextmanager
 def _pinned(path: str, folder: str) -> Iterator[str]:
-    """Another name of a file, which still is the same file after the trial has renamed a newer one to `path`.
+    """Yield another name of a file, which stays the same file after the trial renames a newer one to `path`.
 
     A trial that saves faster than the storage copies would otherwise never have a checkpoint there. Where a file
     cannot have two names this is `path` itself.
@@ -351,18 +356,18 @@ def _is_private(name: str) -> bool:
 
 
 def _is_draft(name: str) -> bool:
-    """Whether a file is one that `nnilite.checkpoint` is about to rename."""
+    """Return whether a file is one that `nnilite.checkpoint` is about to rename."""
     return name.startswith(".") and name.endswith(".new")
 
 
 def _check_inside(path: str) -> None:
-    """Raises: ValueError for a path that leads out of the folder."""
+    """Check that a path does not lead out of the folder. Raises: ValueError."""
     if os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] == ".." or "\0" in path:
         raise ValueError("its list names {!r}, outside of the folder for checkpoints".format(path))
 
 
 def _states(folder: str, hidden: Callable[[str], bool] = _is_draft) -> Dict[str, _State]:
-    """The files and links of a folder, by their relative paths. `hidden` names at its top are left out."""
+    """Return the files and links of a folder, by their relative paths. `hidden` names at its top are left out."""
     found: Dict[str, _State] = {}
     for place, folders, names in os.walk(folder):
         if place == folder:
@@ -376,7 +381,7 @@ def _states(folder: str, hidden: Callable[[str], bool] = _is_draft) -> Dict[str,
 
 
 def _state(path: str) -> Optional[_State]:
-    """Size and time of a file or link; None if it is gone or something else."""
+    """Return size and time of a file or link; None if it is gone or something else."""
     try:
         facts = os.lstat(path)
     except OSError:
@@ -385,5 +390,5 @@ def _state(path: str) -> Optional[_State]:
 
 
 def _newest(folder: str) -> float:
-    """The time of the newest file of a folder, in seconds; 0 if it has none."""
+    """Return the time of the newest file of a folder, in seconds; 0 if it has none."""
     return max((state[1] for state in _states(folder).values()), default=0) / 1e9

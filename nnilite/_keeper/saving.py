@@ -18,22 +18,22 @@ class NoStorage:
         self.checkpoint_dir = checkpoint_dir
 
     def fetch_code(self, name: str, wanted: Callable[[], bool]) -> Optional[str]:
-        """There is none: the code comes from the manager."""
+        """Return None: the code comes from the manager."""
         return None
 
     def restore(self, wanted: Callable[[], bool]) -> None:
-        """Checkpoints are where the service keeps them."""
+        """Do nothing: checkpoints are where the service keeps them."""
 
     def start(self) -> None:
-        """Nothing is copied."""
+        """Do nothing: nothing is copied."""
 
     def finish(self, succeeded: bool, wanted: Callable[[], bool]) -> str:
-        """Nothing is missing."""
+        """Return "": nothing is missing."""
         return ""
 
 
 def saver_of(spec: Spec, folder: Folder) -> "Union[Saver, NoStorage]":
-    """What keeps the attempt's files. The modules for storages are loaded where one is used only."""
+    """Return what keeps the attempt's files. The modules for storages are loaded only where one is used."""
     if not spec.storage:
         return NoStorage(spec.checkpoint_dir)
     from .saver import Saver

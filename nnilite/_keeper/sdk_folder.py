@@ -1,7 +1,8 @@
 """The folder with only the SDK, in which trials find `import nnilite` and `import nni`.
 
-It is unpacked once beside the zipapp, for all trials of this worker. If that place cannot be written or is not safe, it
-goes to the attempt's folder, and to a temporary folder if these have a colon in their names, as PYTHONPATH allows none.
+It is unpacked once next to the zipapp, for all trials of this worker. If that place cannot be written or is not safe,
+it goes to the attempt's folder, and to a temporary folder if these have a colon in their names, as PYTHONPATH allows
+none.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def place(inner: str) -> str:
-    """The folder to put on PYTHONPATH. `inner`: a place for one that only this attempt uses. Raises: OSError."""
+    """Return the folder to put on PYTHONPATH. `inner`: a place for one that only this attempt uses. Raises: OSError."""
     archive = os.path.abspath(sys.argv[0])
     name = ".nnilite-sdk-" + BUILD
     if BUILD and os.path.isfile(archive):
@@ -48,7 +49,7 @@ def _temporary(name: str) -> str:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether no other user can have put files there, which this user would then run."""
+    """Return whether no other user can have put files there, which this user would then run."""
     try:
         facts = os.lstat(folder)
     except OSError:
@@ -84,8 +85,11 @@ def _unpack(folder: str) -> None:
 
 
 def _compile(draft: str, folder: str) -> None:
-    """Write the bytecode of what each trial imports, for this version of Python: trials would not, by the user's will,
-    and would compile it each time, for a quarter of what a short trial costs."""
+    """Write the bytecode of what each trial imports, for this version of Python.
+
+    The user may have forbidden it to trials, which would then compile it each time, for a quarter of a short trial's
+    time.
+    """
     import marshal
 
     unchecked = (1).to_bytes(4, "little") + bytes(8)  # no look at the source, which never changes here

@@ -88,8 +88,10 @@ class TunerHost:
         return self._hears
 
     async def call(self, action: TunerCall) -> Any:
-        """Make one call: parameters for each id of an `Ask`, fewer if the tuner has no more; for an `Assess`, whether
-        the trial may go on, by assessor and advisor. Raises: TunerError.
+        """Make one call. Raises: TunerError.
+
+        An `Ask` returns parameters for each id, fewer if the tuner has no more. An `Assess` returns whether the trial
+        may continue, by assessor and advisor.
         """
         async with aclosing(self.answers([action])) as answers:
             return await anext(answers)

@@ -90,8 +90,10 @@ def impossible(gpus: Sequence[Gpu], wanted: int, rules: GpuRules) -> str | None:
 
 
 def environment(indices: Sequence[int] | None) -> dict[str, str]:
-    """The variables for a job that got these GPUs: none at all for None, no GPU visible for an empty
-    sequence."""
+    """Return the variables for a job that got these GPUs.
+
+    None gives no variables at all; an empty sequence hides all GPUs.
+    """
     if indices is None:
         return {}
     if not indices:

@@ -79,7 +79,7 @@ class BatchTrouble(ABC):
 
 
 class BatchContract:
-    """Requirements beyond those of `ServiceContract`:
+    """Requirements beyond those of `ServiceContract`.
 
     - a platform that does not answer, or refuses a call, says nothing of jobs: they continue, and nothing is lost
     - a submission whose answer is lost is made once

@@ -28,7 +28,7 @@ from nnilite.testing.probes import command_lines, holds, quoted
 
 
 class ServiceContract:
-    """Requirements on a training service, beyond the signatures of `TrainingService`:
+    """Requirements on a training service, beyond the signatures of `TrainingService`.
 
     - `submit` returns soon, with a handle that is JSON, holds no secret and is all that is needed later
     - the same job name is started once, whatever happens in between

@@ -26,7 +26,7 @@ MakeTuner = Callable[[], Tuner]
 
 
 class TunerContract:
-    """Requirements on a tuner, beyond the signatures of `Tuner`:
+    """Requirements on a tuner, beyond the signatures of `Tuner`.
 
     - what it proposes is JSON and lies in the search space; nested choices are searched, or refused at once
     - while trials run, their parameters are not proposed again
